@@ -1,0 +1,158 @@
+"""The settings an operator may change, typed and checked when the process starts.
+
+Each is an environment variable (or a line in `.env`): a field here is its upper-case name, a field of a group is
+`GROUP__FIELD`. A wrong or unknown value stops every command, the web server and the worker with a sentence that names
+it. `docs/settings.md` is made from these classes by `manage.py settings_table`.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from django.core.exceptions import ImproperlyConfigured
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def _split_commas(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+CommaList = Annotated[list[str], BeforeValidator(_split_commas)]
+
+
+class Group(BaseModel):
+    """A frozen group of settings; unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class MomentBuilderSettings(Group):
+    """When moments are built and from how much."""
+
+    enabled: bool = Field(True, description="Build moments by themselves; a forced build works regardless.")
+    message_threshold: int = Field(250, ge=2, description="Turns since the last build that make a build due.")
+    token_threshold: int = Field(100_000, ge=100, description="Tokens since the last build that make a build due.")
+    load_max_messages: int = Field(50, ge=1, le=1000, description="Most turns a reload returns after the boundary.")
+    load_max_turn_tokens: int = Field(1000, ge=50, description="With `compress=true`, longer turns come shortened.")
+    insert_partition_event: bool = Field(True, description="Leave a partition event behind each build.")
+    lag_messages: int = Field(10, ge=0, le=10_000, description="Least turns kept live after a build.")
+    lag_percentage: float = Field(0.3, ge=0.1, le=0.5, description="Share of turns kept live.")
+    recent_moment_count: int = Field(5, ge=1, le=50, description="Latest moment keys named in a partition event.")
+    prompt_resource_uri: str = Field("", description="Prompt resource to use in place of `rem://prompts/moment-builder`.")
+    max_input_tokens: int = Field(24_000, ge=500, description="Most transcript tokens in one engine call.")
+    model: str = Field("gpt-4.1-mini", min_length=1, description="Model that builds moments.")
+
+
+class EngineSettings(Group):
+    """What writes memory text."""
+
+    provider: Literal["auto", "openai", "extractive"] = Field(
+        "auto", description="`openai`: any OpenAI-compatible endpoint; `auto`: that when a key or URL is set."
+    )
+    base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
+    api_key: SecretStr = Field(SecretStr(""), description="Key of the endpoint.")
+    timeout_seconds: float = Field(60, gt=0, le=600, description="Most seconds one call may take in all.")
+    max_response_bytes: int = Field(1_000_000, ge=1_000, description="Larger answers are refused.")
+    circuit_seconds: int = Field(
+        60, ge=0, le=3600, description="Pause after three like failures in a row; doubles up to an hour. 0: never."
+    )
+
+    @property
+    def uses_model(self) -> bool:
+        """True when a language model writes memory, False for the extractive engine."""
+        if self.provider == "auto":
+            return bool(self.base_url or self.api_key.get_secret_value())
+        return self.provider == "openai"
+
+
+class JobSettings(Group):
+    """How background work is run and recovered."""
+
+    workers: int = Field(2, ge=1, le=64, description="Worker processes of one `qcluster`.")
+    max_attempts: int = Field(6, ge=1, le=100, description="Tries before a job is failed for good.")
+    backoff_seconds: int = Field(30, ge=0, le=3600, description="Wait after the first failed try; doubles, at most an hour.")
+    heartbeat_seconds: float = Field(5, gt=0, le=60, description="How often a running job says that it lives.")
+    stale_seconds: float = Field(30, gt=0, description="A running job silent for longer is taken from its worker.")
+    queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` fails when due work waits longer.")
+
+
+class Settings(Group):
+    """Everything, in one table."""
+
+    secret_key: SecretStr = Field(
+        SecretStr(""), description="Signs sessions and queue entries. Unset: made once and kept under `DATA_DIR`."
+    )
+    database_url: str = Field("", description="PostgreSQL 15+ with pgvector. Unset: the embedded server.")
+    database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
+    data_dir: Path = Field(BASE_DIR / ".data", description="Where the embedded database and the made key live.")
+    debug: bool = Field(False, description="Django's debug pages. Never on a server that others reach.")
+    allowed_hosts: CommaList = Field(["localhost", "127.0.0.1", "[::1]"], description="Host names served, by comma.")
+    csrf_trusted_origins: CommaList = Field([], description="Origins (`https://…`) the admin is served from.")
+    https: bool = Field(False, description="Served over HTTPS: redirects, HSTS and secure cookies.")
+    behind_proxy: bool = Field(False, description="Trust `X-Forwarded-Proto` of the proxy in front.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
+    log_format: Literal["json", "console"] = Field("json", description="`console` is for people.")
+    api_rate: int = Field(100, ge=1, description="Requests a second, a key and web process.")
+    api_max_body_bytes: int = Field(16_777_216, ge=1_000, description="Larger request bodies are answered 413.")
+    message_max_chars: int = Field(200_000, ge=1, description="Most characters in one message.")
+    moment_builder: MomentBuilderSettings = MomentBuilderSettings()
+    engine: EngineSettings = EngineSettings()
+    jobs: JobSettings = JobSettings()
+
+
+def variables() -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
+    """Every environment variable as (name, path of fields, field), groups after the plain ones."""
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Group):
+            for inner, inner_field in field.annotation.model_fields.items():
+                yield f"{name}__{inner}".upper(), (name, inner), inner_field
+        else:
+            yield name.upper(), (name,), field
+
+
+def load(environment: Mapping[str, str]) -> Settings:
+    """Reads the settings from environment variables.
+
+    Raises:
+        ImproperlyConfigured: naming every variable that is wrong or unknown, and why.
+    """
+    known = {name: path for name, path, _ in variables()}
+    groups = tuple(f"{path[0].upper()}__" for path in known.values() if len(path) == 2)
+    problems = [f"{name}: no such setting" for name in environment if name.startswith(groups) and name not in known]
+    values: dict[str, Any] = {}
+    for name, path in known.items():
+        if name in environment:
+            target = values.setdefault(path[0], {}) if len(path) == 2 else values
+            target[path[-1]] = environment[name]
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += [f"{'__'.join(map(str, e['loc'][:2])).upper()}: {e['msg']}" for e in error.errors()]
+    if problems:
+        raise ImproperlyConfigured("; ".join(sorted(problems)))
+    return settings
+
+
+def secret_key(settings: Settings) -> str:
+    """The configured secret key, or one made on first use and kept in `DATA_DIR/secret_key`, readable by its owner only."""
+    configured = settings.secret_key.get_secret_value()
+    if configured:
+        return configured
+    path = settings.data_dir / "secret_key"
+    if not path.exists():
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        # Exclusive creation under another name, then a link: of two processes starting at once one key wins.
+        fresh = path.with_name(f"secret_key.{secrets.token_hex(8)}")
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(64))
+        try:
+            path.hardlink_to(fresh)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path.read_text()

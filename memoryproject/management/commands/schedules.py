@@ -1,0 +1,15 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django_q.models import Schedule
+
+from memoryproject.schedules import SCHEDULES, register_schedules
+
+
+class Command(BaseCommand):
+    help = "Registers what runs by itself, and lists it with the time of its next run."
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        register_schedules()
+        rows = Schedule.objects.filter(name__in=[entry.name for entry in SCHEDULES]).order_by("name")
+        return "\n".join(f"{row.name}: every {row.minutes} min, next {row.next_run:%Y-%m-%d %H:%M} UTC" for row in rows)

@@ -1,0 +1,24 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from memoryproject.conf import BASE_DIR, variables
+
+
+class Command(BaseCommand):
+    help = "Prints the table of all settings, as docs/settings.md has it."
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        rows = [f"| `{name}` | {_default(field)} | {field.description} |" for name, _, field in variables()]
+        return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows])
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if isinstance(value, SecretStr) or value in ("", []):
+        return "–"
+    if isinstance(value, list):
+        value = ",".join(value)
+    return f"`{str(value).replace(str(BASE_DIR), '.')}`" if not isinstance(value, bool) else f"`{str(value).lower()}`"

@@ -1,0 +1,33 @@
+"""What runs by itself, and how often. `migrate` registers this table with the queue, without duplicates."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """One recurring task.
+
+    Args:
+        name: also the name of the management command that does the same by hand.
+        task: dotted path of the function.
+        minutes: between two runs.
+    """
+
+    name: str
+    task: str
+    minutes: int
+
+
+SCHEDULES = [
+    Scheduled("recover_jobs", "moments_app.tasks.recover_jobs", minutes=1),
+]
+
+
+def register_schedules(**_: Any) -> None:
+    """Makes the queue's schedules equal to the table; a schedule that an operator paused stays paused."""
+    from django_q.models import Schedule
+
+    for entry in SCHEDULES:
+        fields = {"func": entry.task, "schedule_type": Schedule.MINUTES, "minutes": entry.minutes}
+        Schedule.objects.update_or_create(name=entry.name, defaults=fields)

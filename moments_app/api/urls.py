@@ -1,0 +1,15 @@
+"""Addresses of the memory's API, under `/api/v1/`."""
+
+from django.urls import path
+
+from moments_app.api import views
+
+urlpatterns = [
+    path("moments", views.MomentsView.as_view(), name="moments"),
+    path("moments/build", views.BuildView.as_view(), name="build_moments"),
+    path("moments/<public_id:key>", views.MomentView.as_view(), name="moment"),
+    path("moments/<public_id:key>/chain", views.ChainView.as_view(), name="moment_chain"),
+    path("jobs", views.JobsView.as_view(), name="jobs"),
+    path("jobs/<uuid:job_id>", views.JobView.as_view(), name="job"),
+    path("jobs/<uuid:job_id>/retry", views.JobRetryView.as_view(), name="job_retry"),
+]

@@ -1,0 +1,16 @@
+from django.apps import AppConfig
+from django.db.models.signals import post_migrate
+
+
+class MomentsAppConfig(AppConfig):
+    """What is remembered: moments, prompts, and the jobs that make them."""
+
+    name = "moments_app"
+    verbose_name = "Memory"
+
+    def ready(self) -> None:
+        from moments_app import triggers
+        from moments_app.prompts import install_shipped_prompts
+
+        triggers.connect()
+        post_migrate.connect(install_shipped_prompts, sender=self)

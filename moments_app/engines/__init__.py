@@ -1,0 +1,36 @@
+"""Who writes memory text. Which engine is at work is a setting; processes don't know."""
+
+from collections.abc import Callable
+
+from django.conf import settings
+
+from moments_app.engines.base import CallRecord, Engine
+
+
+def engine_name(model: str) -> str:
+    """The name under which calls and moments of the engine in use are recorded, e.g. `openai:gpt-4.1-mini`."""
+    return f"openai:{model}" if settings.ENGINE.uses_model else "extractive"
+
+
+def engine_for(model: str, *, record: Callable[[CallRecord], None]) -> Engine:
+    """The engine in use.
+
+    Args:
+        model: the model set for the process, where a model is used at all.
+        record: called once for each call of a model.
+    """
+    # Imported where used: a worker without a model needs no client, one with a model no keyphrase extractor.
+    if not settings.ENGINE.uses_model:
+        from moments_app.engines.extractive import ExtractiveEngine
+
+        return ExtractiveEngine()
+    from moments_app.engines.model import ModelEngine
+
+    return ModelEngine(
+        base_url=settings.ENGINE.base_url or None,
+        api_key=settings.ENGINE.api_key.get_secret_value(),
+        model=model,
+        timeout=settings.ENGINE.timeout_seconds,
+        max_response_bytes=settings.ENGINE.max_response_bytes,
+        record=record,
+    )

@@ -1,0 +1,149 @@
+"""What an engine is: the thing that writes memory text.
+
+A process hands an engine plain data and gets plain, validated data back. Engines know nothing of the database, of
+sessions or of jobs, so they can be called with no transaction open. There are two: `extractive.py` (no model) and
+`model.py` (a language model behind an OpenAI-compatible endpoint).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn as an engine sees it.
+
+    Args:
+        index: position in the window given to the engine, from 0.
+        role: `user`, `assistant` or `tool`; system turns are never shown to an engine.
+        content: the text; for a tool turn its result.
+        created_at: aware, UTC.
+        tool_name: blank except for tool turns.
+        tokens: estimated size.
+    """
+
+    index: int
+    role: str
+    content: str
+    created_at: datetime
+    tool_name: str = ""
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of the person before this call."""
+
+    summary: str = ""
+    interests: Sequence[str] = ()
+    preferred_topics: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class MomentRequest:
+    """Everything an engine gets to build moments from.
+
+    Args:
+        turns: the window, oldest first, indexes 0..n-1.
+        profile: of the session's user.
+        recent_moment_names: names of the user's latest moments, newest first.
+        prompt: the text of the prompt version in force.
+    """
+
+    turns: Sequence[Turn]
+    profile: Profile
+    recent_moment_names: Sequence[str]
+    prompt: str
+
+
+class DraftMoment(BaseModel):
+    """A moment as the engine proposes it; ranges are inclusive indexes into the window."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=200, description="Short kebab-case name of the episode.")
+    summary: str = Field(min_length=1, max_length=2_000, description="Two or three sentences.")
+    detail: str = Field(
+        default="",
+        max_length=6_000,
+        description="At most 300 words: decisions, facts, names, numbers, dates, what stays open.",
+    )
+    topic_tags: list[str] = Field(default_factory=list, max_length=20)
+    emotion_tags: list[str] = Field(default_factory=list, max_length=20)
+    present_persons: list[str] = Field(default_factory=list, max_length=50)
+    starts_at_message_idx: int = Field(ge=0)
+    ends_at_message_idx: int = Field(ge=0)
+
+
+class MomentAnswer(BaseModel):
+    """What an engine answers. At least one moment: an empty answer is a failure, never "nothing to remember"."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    moments: list[DraftMoment] = Field(min_length=1, max_length=200)
+    user_summary_update: str = Field(
+        default="", max_length=8_000, description="The profile summary, merged with what is new."
+    )
+    new_interests: list[str] = Field(default_factory=list, max_length=50)
+    new_preferred_topics: list[str] = Field(default_factory=list, max_length=50)
+    recent_journey: str = Field(
+        default="", max_length=4_000, description="One or two dated sentences over the recent moments."
+    )
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """What one call of a model cost and how it ended; never its text.
+
+    Args:
+        purpose: the process's purpose, e.g. `moment-builder`.
+        engine: name of the engine, e.g. `openai:gpt-4.1-mini`.
+        input_tokens, output_tokens: as the endpoint reports them, else None.
+        latency_ms: wall time, milliseconds.
+        error_kind: blank when the call succeeded; else one of `unavailable`, `timeout`, `rate_limited`, `rejected`,
+            `server_error`, `too_large`, `invalid_answer`.
+        error: one sentence for an operator, without prompt, completion or key.
+        retry_after: seconds the endpoint asked us to wait, or None.
+    """
+
+    purpose: str
+    engine: str
+    latency_ms: int
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    error_kind: str = ""
+    error: str = ""
+    retry_after: float | None = None
+
+
+class EngineError(Exception):
+    """The engine gave no usable answer. Nothing was changed; the job may try again.
+
+    Args:
+        kind: as in `CallRecord.error_kind`.
+        message: one sentence for an operator.
+        retry_after: seconds the endpoint asked us to wait, or None.
+    """
+
+    def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retry_after = retry_after
+
+
+class Engine(Protocol):
+    """The interface both engines have."""
+
+    name: str
+
+    def build_moments(self, request: MomentRequest) -> MomentAnswer:
+        """Divides the window into moments and says what they add to the profile.
+
+        Raises:
+            EngineError: when no valid answer could be had.
+        """
+        ...

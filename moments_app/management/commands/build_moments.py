@@ -1,0 +1,35 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from moments_app.models import Job
+from moments_app.processes import build_moments
+from moments_app.processes.run import run_job
+from sessions_app.models import Session
+
+
+class Command(BaseCommand):
+    help = "Builds the moments of one session, here and now."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--user", required=True, help="the user_id")
+        parser.add_argument("--session", required=True, help="the session_id")
+        parser.add_argument("--force", action="store_true", help="whatever the thresholds say")
+        parser.add_argument("--lag", type=int, help="turns to keep live, with --force")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        session = Session.objects.filter(user__user_id=options["user"], session_id=options["session"]).first()
+        if session is None:
+            raise CommandError(f"User {options['user']!r} has no session {options['session']!r}.")
+        if options["lag"] is not None and (options["lag"] < 0 or not options["force"]):
+            raise CommandError("--lag takes a number from 0 and goes with --force.")
+        params = {} if options["lag"] is None else {"lag": options["lag"]}
+        asked = Job.objects.request(
+            build_moments.NAME, session, requested_by="command", force=options["force"], params=params
+        )
+        job = run_job(asked.job_id)
+        if job is None:
+            return f"Job {asked.job_id} is being worked on already."
+        if job.status in (Job.Status.QUEUED, Job.Status.FAILED):
+            raise CommandError(f"Job {job.job_id} is {job.status}: {job.error}")
+        return f"Job {job.job_id} {job.status}: {job.result}"

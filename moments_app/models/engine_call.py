@@ -1,0 +1,60 @@
+"""What each call of a model cost and how it ended, and whether the engine should be left alone for now."""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import models
+
+from moments_app.models.job import Job
+from moments_app.models.prompt import PromptVersion
+
+FAILURES_TO_OPEN = 3
+LONGEST_PAUSE = timedelta(hours=1)
+
+
+class EngineCallQuerySet(models.QuerySet["EngineCall"]):
+    def closed_until(self, engine: str) -> datetime | None:
+        """When `engine` may be tried again: its circuit opens after three failures in a row of one kind.
+
+        Returns:
+            The time of the last failure plus a pause that starts at `ENGINE__CIRCUIT_SECONDS` and doubles with each
+            further failure up to an hour; None while the circuit is closed. The state is the log itself.
+        """
+        pause = timedelta(seconds=settings.ENGINE.circuit_seconds)
+        latest = list(self.filter(engine=engine).order_by("-created_at", "-id").values_list("error_kind", "created_at")[:20])
+        failures = 0
+        for kind, _ in latest:
+            if not kind or kind != latest[0][0]:
+                break
+            failures += 1
+        if failures < FAILURES_TO_OPEN or not pause:
+            return None
+        return latest[0][1] + min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
+
+
+class EngineCall(models.Model):
+    """One model or embedding call. Never holds prompt or completion text."""
+
+    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="engine_calls")
+    purpose = models.CharField(max_length=32)
+    engine = models.CharField(max_length=255)
+    prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
+    input_tokens = models.PositiveIntegerField(null=True, blank=True)
+    output_tokens = models.PositiveIntegerField(null=True, blank=True)
+    cost_usd = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, blank=True, help_text="Blank when the price is unknown."
+    )
+    latency_ms = models.PositiveIntegerField()
+    ok = models.BooleanField()
+    error_kind = models.CharField(max_length=32, blank=True)
+    error = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = EngineCallQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "engine call"
+        indexes = [models.Index(fields=["engine", "-created_at", "-id"], name="engine_call_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.purpose} by {self.engine}"

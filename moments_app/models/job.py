@@ -1,0 +1,228 @@
+"""One run of a process: asked for, worked on, ended with an outcome.
+
+The queue only delivers a job's id; this row decides whether there is anything to do. So a task that is delivered twice
+does its work once, and a task that is lost is found by `recover_jobs`. A running job is held by a *claim*: the number of
+its attempt. Whoever ends it must still hold that claim.
+"""
+
+import uuid
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import Count, F, Min, Q
+from django.utils import timezone
+from django_q.tasks import async_task
+
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Session, UserProfile
+
+RUN_TASK = "moments_app.tasks.run_job"
+LONGEST_BACKOFF = timedelta(hours=1)
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Only jobs about this person."""
+        return self.filter(user=user)
+
+    def open(self) -> Self:
+        return self.filter(status__in=Job.OPEN)
+
+    def due(self) -> Self:
+        """Queued, and their time has come."""
+        return self.filter(status=Job.Status.QUEUED, run_after__lte=timezone.now())
+
+    def stale(self) -> Self:
+        """Running, but silent for so long that their worker must be dead."""
+        limit = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
+        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__lt=limit)
+
+    def oldest_wait(self) -> float:
+        """Seconds that the due job waiting longest has waited, silent running ones included; 0 when none waits."""
+        now = timezone.now()
+        starts = [
+            self.due().aggregate(first=Min("run_after"))["first"],
+            self.stale().aggregate(first=Min("heartbeat_at"))["first"],
+        ]
+        return max(((now - start).total_seconds() for start in starts if start), default=0.0)
+
+    def unfinished_counts(self) -> dict[str, int]:
+        """Number of jobs in each state that needs somebody: queued, processing, failed."""
+        states = [*Job.OPEN, Job.Status.FAILED]
+        found = self.filter(status__in=states).values_list("status").annotate(number=Count("id"))
+        return {str(state): 0 for state in states} | dict(found)
+
+    def request(
+        self,
+        process: str,
+        session: Session,
+        *,
+        requested_by: str,
+        force: bool = False,
+        params: dict[str, Any] | None = None,
+    ) -> "Job":
+        """Asks for a run of `process` on a session; while one is open, that one is returned.
+
+        Call it inside the transaction that makes the run due: job and queue entry are committed with it or not at all.
+        """
+        job = Job(
+            process=process,
+            session=session,
+            user_id=session.user_id,
+            force=force,
+            params=params or {},
+            requested_by=requested_by,
+        )
+        if insert_unless_there(job):
+            job.enqueue()
+            return job
+        found = self.open().filter(process=process, session=session).first()
+        if found is None:  # it ended between the two statements
+            return self.request(process, session, requested_by=requested_by, force=force, params=params)
+        if force:
+            found.strengthen(params or {})
+        return found
+
+    def take(self, job_id: uuid.UUID) -> "Job | None":
+        """Claims a due job for this worker, or None when there is nothing to do: not due, taken, ended, unknown."""
+        now = timezone.now()
+        taken = (
+            self.due()
+            .filter(job_id=job_id)
+            .update(
+                status=Job.Status.PROCESSING,
+                attempts=F("attempts") + 1,
+                started_at=now,
+                heartbeat_at=now,
+                progress_done=0,
+            )
+        )
+        return self.select_related("session", "user").get(job_id=job_id) if taken else None
+
+
+class Job(models.Model):
+    """See the module's text."""
+
+    class Status(models.TextChoices):
+        QUEUED = "queued"
+        PROCESSING = "processing"
+        COMPLETED = "completed"
+        FAILED = "failed"
+        SKIPPED = "skipped"
+
+    OPEN = (Status.QUEUED, Status.PROCESSING)
+
+    job_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    process = models.CharField(max_length=32)
+    user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
+    session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
+    status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
+    force = models.BooleanField(default=False)
+    params = models.JSONField(default=dict, blank=True)
+    attempts = models.PositiveIntegerField(default=0)
+    queued_at = models.DateTimeField(default=timezone.now)
+    run_after = models.DateTimeField(default=timezone.now, help_text="Not before this time: back-off and open circuits.")
+    started_at = models.DateTimeField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    progress_done = models.PositiveIntegerField(default=0)
+    progress_total = models.PositiveIntegerField(default=0)
+    result = models.JSONField(default=dict, blank=True, help_text="What it made, or why it was skipped.")
+    error = models.TextField(blank=True)
+    requested_by = models.CharField(max_length=255)
+
+    objects = JobQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["process", "user", "session"],
+                condition=Q(status__in=["queued", "processing"]),
+                nulls_distinct=False,
+                name="job_one_open_per_subject",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["run_after"], condition=Q(status="queued"), name="job_queued"),
+            models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
+            models.Index(fields=["user", "-id"], name="job_user_newest"),
+            models.Index(fields=["status", "-id"], name="job_status_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.process} {self.job_id}"
+
+    def strengthen(self, params: dict[str, Any]) -> None:
+        """Makes a job that still waits a forced one; one that is running goes on as it was."""
+        waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED)
+        if waiting.update(force=True, params=self.params | params):
+            self.force, self.params = True, self.params | params
+
+    def enqueue(self) -> None:
+        """Puts the job into the queue, in the current transaction."""
+        async_task(RUN_TASK, str(self.job_id))
+
+    def is_claimed(self) -> bool:
+        """Locks the row and tells whether this run still holds the job; another may have taken it over."""
+        return Job.objects.select_for_update().filter(pk=self.pk, **self._claim()).exists()
+
+    def beat(self, done: int, total: int) -> None:
+        """Says that the run is alive and how far it is."""
+        Job.objects.filter(pk=self.pk, **self._claim()).update(
+            heartbeat_at=timezone.now(), progress_done=done, progress_total=total
+        )
+
+    def complete(self, result: dict[str, Any]) -> None:
+        self._end(Job.Status.COMPLETED, result=result, error="")
+
+    def skip(self, reason: str) -> None:
+        self._end(Job.Status.SKIPPED, result={"reason": reason}, error="")
+
+    def fail(self, error: str) -> None:
+        self._end(Job.Status.FAILED, error=error)
+
+    def retry_later(self, error: str, *, wait: timedelta | None = None) -> None:
+        """Puts the job back for another attempt, or fails it for good when it has had `JOBS__MAX_ATTEMPTS`.
+
+        Args:
+            error: why this attempt came to nothing.
+            wait: at least this long, when the engine named a time.
+        """
+        if self.attempts >= settings.JOBS.max_attempts:
+            return self.fail(error)
+        backoff = min(timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1), LONGEST_BACKOFF)
+        self._update(status=Job.Status.QUEUED, error=error, run_after=timezone.now() + max(backoff, wait or backoff))
+
+    def postpone(self, until: datetime, reason: str) -> None:
+        """Puts the job back unworked: this attempt doesn't count."""
+        self._update(status=Job.Status.QUEUED, error=reason, run_after=until, attempts=F("attempts") - 1)
+
+    def release(self) -> None:
+        """Takes the job from a worker that has died: it is due again, and the attempt has counted."""
+        self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=timezone.now())
+
+    def restart(self) -> None:
+        """Gives a failed job a new set of attempts, at once.
+
+        Raises:
+            ValueError: when the job hasn't failed.
+        """
+        with transaction.atomic():
+            updated = Job.objects.filter(pk=self.pk, status=Job.Status.FAILED).update(
+                status=Job.Status.QUEUED, attempts=0, run_after=timezone.now(), finished_at=None
+            )
+            if not updated:
+                raise ValueError(f"Only a failed job can be retried; this one is {self.status}.")
+            self.enqueue()
+
+    def _claim(self) -> dict[str, Any]:
+        return {"status": Job.Status.PROCESSING, "attempts": self.attempts}
+
+    def _end(self, status: "Job.Status", **fields: Any) -> None:
+        self._update(status=status, finished_at=timezone.now(), **fields)
+
+    def _update(self, **fields: Any) -> None:
+        Job.objects.filter(pk=self.pk, **self._claim()).update(**fields)
+        self.refresh_from_db()

@@ -1,0 +1,132 @@
+"""One remembered episode, linked back to the ones before it."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchQuery, SearchVector, SearchVectorField
+from django.db import models
+from django.utils.text import slugify
+
+from moments_app.models.job import Job
+from moments_app.models.prompt import PromptVersion
+from sessions_app.models import Session, UserProfile
+
+KEY_MAX_LENGTH = 120
+PREDECESSORS = 3
+
+# One recursive statement over (user, key): a page of the chain costs its length, whatever the number of moments.
+CHAIN_SQL = """
+WITH RECURSIVE chain AS (
+    SELECT m.id, m.user_id, m.previous_moment_keys[1] AS previous, 0 AS distance
+    FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.key = %(key)s
+    UNION ALL
+    SELECT m.id, m.user_id, m.previous_moment_keys[1], chain.distance + 1
+    FROM chain JOIN moments_app_moment m ON m.user_id = chain.user_id AND m.key = chain.previous
+    WHERE chain.distance < %(depth)s
+)
+SELECT m.* FROM chain JOIN moments_app_moment m ON m.id = chain.id WHERE chain.distance > 0 ORDER BY chain.distance
+"""
+
+
+class MomentQuerySet(models.QuerySet["Moment"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Only this person's moments."""
+        return self.filter(user=user)
+
+    def newest_first(self) -> Self:
+        """By time of creation: the order of the chain."""
+        return self.order_by("-id")
+
+    def matching(self, text: str) -> Self:
+        """Moments whose name, summary or detail contain the words of `text`."""
+        return self.filter(search_vector=SearchQuery(text, config="english", search_type="websearch"))
+
+    def with_topic(self, topic: str) -> Self:
+        return self.filter(topic_tags__contains=[topic])
+
+    def chain_from(self, moment: "Moment", depth: int) -> "list[Moment]":
+        """The moments of the same user before `moment`, nearest first, at most `depth` of them."""
+        return list(self.raw(CHAIN_SQL, {"user": moment.user_id, "key": moment.key, "depth": depth}))
+
+
+class Moment(models.Model):
+    """A distinct segment of a session, with the turns it came from."""
+
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="moments", db_index=False)
+    source_session = models.ForeignKey(
+        Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments"
+    )
+    key = models.SlugField(max_length=KEY_MAX_LENGTH, allow_unicode=True, db_index=False)
+    name = models.CharField(max_length=255)
+    category = models.CharField(max_length=64, default="session-compression")
+    summary = models.TextField()
+    detail = models.TextField(blank=True)
+    topic_tags = ArrayField(models.TextField(), default=list, blank=True)
+    emotion_tags = ArrayField(models.TextField(), default=list, blank=True)
+    present_persons = ArrayField(models.TextField(), default=list, blank=True)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    first_sequence = models.BigIntegerField()
+    last_sequence = models.BigIntegerField()
+    previous_moment_keys = ArrayField(models.TextField(), default=list, blank=True, size=PREDECESSORS)
+    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments")
+    prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
+    engine = models.CharField(max_length=255)
+    search_vector = models.GeneratedField(
+        expression=SearchVector("name", "summary", "detail", config="english"),
+        output_field=SearchVectorField(),
+        db_persist=True,
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = MomentQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "key"], name="moment_key_unique_for_user"),
+            models.CheckConstraint(
+                condition=models.Q(first_sequence__lte=models.F("last_sequence")), name="moment_range_in_order"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["user", "-id"], name="moment_user_newest"),
+            GinIndex(fields=["topic_tags"], name="moment_topics"),
+            GinIndex(fields=["search_vector"], name="moment_search"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+    @property
+    def uri(self) -> str:
+        """Address under which a model can look the moment up."""
+        return f"rem://moments/key/{self.key}"
+
+    def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
+        """Deletes the moment and closes the chain over the gap."""
+        later = Moment.objects.filter(user_id=self.user_id, pk__gt=self.pk, previous_moment_keys__contains=[self.key])
+        affected = list(later.order_by("id"))
+        deleted = super().delete()
+        for moment in affected:
+            moment.link()
+            moment.save(update_fields=["previous_moment_keys"])
+        return deleted
+
+    def link(self) -> None:
+        """Sets the keys of the user's moments created before this one, nearest first."""
+        before = Moment.objects.filter(user_id=self.user_id, pk__lt=self.pk).order_by("-id")
+        self.previous_moment_keys = list(before.values_list("key", flat=True)[:PREDECESSORS])
+
+
+def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:
+    """A key for a new moment: `{name}-{yyyymmdd}`, then `-2`, `-3`, … while that is `taken`."""
+    date = f"{starts_at:%Y%m%d}"
+    slug = slugify(name, allow_unicode=True)[: KEY_MAX_LENGTH - len(date) - 8].strip("-") or "moment"
+    key, number = f"{slug}-{date}", 1
+    while key in taken:
+        number += 1
+        key = f"{slug}-{date}-{number}"
+    return key

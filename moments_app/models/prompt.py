@@ -1,0 +1,95 @@
+"""Prompts that operators can edit: a resource with an address and immutable, numbered versions."""
+
+from typing import Any
+
+from django.db import models, transaction
+from django.db.models import Max
+
+
+class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
+    def version_in_force(self, uri: str) -> "PromptVersion":
+        """The active version of the prompt at `uri`.
+
+        Raises:
+            PromptResource.DoesNotExist: when there is none; names the URI.
+        """
+        resource = self.select_related("active_version").filter(uri=uri).first()
+        if resource is None or resource.active_version is None:
+            raise PromptResource.DoesNotExist(f"There is no prompt resource {uri} with an active version.")
+        return resource.active_version
+
+
+class PromptResource(models.Model):
+    """A prompt addressed by a `rem://prompts/…` URI."""
+
+    class Purpose(models.TextChoices):
+        MOMENT_BUILDER = "moment-builder"
+        ROLLING_SUMMARY = "rolling-summary"
+        MEMORY_EXTRACTION = "memory-extraction"
+        STREAM_CONSOLIDATION = "stream-consolidation"
+        SESSION_DIGEST = "session-digest"
+        RECALL_QUERY = "recall-query"
+
+    uri = models.CharField(max_length=255, unique=True, help_text="rem://prompts/…")
+    name = models.CharField(max_length=255)
+    purpose = models.CharField(max_length=32, choices=Purpose)
+    resource_type = models.CharField(max_length=32, default="prompt", editable=False)
+    metadata = models.JSONField(default=dict, blank=True)
+    active_version = models.ForeignKey(
+        "PromptVersion", null=True, blank=True, on_delete=models.PROTECT, related_name="active_in"
+    )
+
+    objects = PromptResourceQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "prompt resource"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @transaction.atomic
+    def add_version(self, content: str, *, created_by: str, note: str = "") -> "PromptVersion":
+        """Stores `content` as the next version, without activating it."""
+        PromptResource.objects.select_for_update().get(pk=self.pk)
+        newest = self.versions.aggregate(newest=Max("number"))["newest"] or 0
+        return self.versions.create(number=newest + 1, content=content, note=note, created_by=created_by)
+
+    def activate(self, version: "PromptVersion") -> None:
+        """Puts one of this resource's versions in force.
+
+        Raises:
+            ValueError: when the version belongs to another resource.
+        """
+        if version.resource_id != self.pk:
+            raise ValueError(f"Version {version.pk} is not one of {self.uri}.")
+        self.active_version = version
+        self.save(update_fields=["active_version"])
+
+
+class PromptVersion(models.Model):
+    """One text of a prompt. Never changed once written."""
+
+    resource = models.ForeignKey(PromptResource, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    content = models.TextField()
+    note = models.CharField(max_length=255, blank=True)
+    created_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "prompt version"
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["resource", "number"], name="prompt_version_number_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.resource} v{self.number}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Stores a new version.
+
+        Raises:
+            ValueError: on an attempt to change one.
+        """
+        if not self._state.adding:
+            raise ValueError("A prompt version is never changed; add a new one.")
+        super().save(*args, **kwargs)

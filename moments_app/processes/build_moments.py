@@ -1,0 +1,359 @@
+"""`build_moments`: the turns of a session that no moment holds yet, less the lag, become moments.
+
+Leaves moments linked into the user's chain, a merged profile, and a partition event, all in one transaction.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from django.conf import settings
+from django.db.models import QuerySet, Sum
+
+from moments_app.engines.base import DraftMoment, Engine, MomentAnswer, MomentRequest, Profile, Turn
+from moments_app.models import Job, Moment, PromptResource, PromptVersion
+from moments_app.models.moment import PREDECESSORS, moment_key
+from moments_app.partition import PartitionEvent
+from moments_app.processes import window
+from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
+from moments_app.prompts import MOMENT_BUILDER_URI
+from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.models.user_profile import united
+from sessions_app.shorten import shorten_middle
+from sessions_app.tokens import estimate_tokens
+
+NAME = "build_moments"
+RECENT_NAMES = 5  # of the user's latest moments, shown to the engine
+# Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
+MAX_TURNS = 2_000
+MAX_CALLS = 10  # about: by tokens
+LOOK_AHEAD = 200
+TOOL_RESULT_MAX_CHARS = 4_000
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one engine call gets, and the sequence each of its turns has in the session."""
+
+    turns: list[Turn]
+    sequences: list[int]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The input of a build, as it was at the claim.
+
+    Args:
+        session: with its counters at that time.
+        first_sequence, last_sequence: of the turns to compact, inclusive.
+        chunks: those of them an engine is shown, in window order.
+        is_cut: more lies beyond the lag than one run takes.
+    """
+
+    session: Session
+    profile: Profile
+    recent_names: list[str]
+    prompt_version: PromptVersion
+    first_sequence: int
+    last_sequence: int
+    chunks: list[Chunk]
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A moment to be written, and the turns it holds: inclusive sequences."""
+
+    draft: DraftMoment
+    first_sequence: int
+    last_sequence: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """What the engine made of all chunks."""
+
+    segments: list[Segment]
+    profile: Profile
+    journey: str
+    engine: str
+
+
+def model() -> str:
+    """The model set for this process."""
+    return settings.MOMENT_BUILDER.model
+
+
+def is_due(session: Session) -> bool:
+    """Whether a build would start by itself: enough turns or tokens since the last one."""
+    return settings.MOMENT_BUILDER.enabled and (_due_by_turns(session) or _due_by_tokens(session))
+
+
+def _due_by_turns(session: Session) -> bool:
+    return session.message_count - session.built_message_count >= settings.MOMENT_BUILDER.message_threshold
+
+
+def _due_by_tokens(session: Session) -> bool:
+    return session.total_tokens - session.built_total_tokens >= settings.MOMENT_BUILDER.token_threshold
+
+
+# --- claim ---
+
+
+def claim(job: Job) -> Work | Skipped:
+    """Reads what there is to compact.
+
+    Raises:
+        CannotRun: when the prompt resource that is set doesn't exist.
+    """
+    session = Session.objects.select_related("user").get(pk=job.session_id)
+    if not job.force and not is_due(session):
+        return Skipped("not due: neither threshold is reached")
+    turns, is_cut = _compactable(session, job.params.get("lag"))
+    shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
+    if not shown:
+        if not job.force:
+            # Counted from here all the same, or every further append would ask again.
+            _count_from(session, session)
+        return Skipped("nothing beyond the lag")
+    return Work(
+        session=session,
+        profile=_profile(session.user),
+        recent_names=list(Moment.objects.for_user(session.user).newest_first().values_list("name", flat=True)[:RECENT_NAMES]),
+        prompt_version=_prompt_version(),
+        first_sequence=turns[0].sequence,
+        last_sequence=turns[-1].sequence,
+        chunks=_chunks(shown),
+        is_cut=is_cut,
+    )
+
+
+def _compactable(session: Session, asked_lag: int | None) -> tuple[list[Message], bool]:
+    """The turns no moment holds yet that lie before the lag, and whether one run takes only some of them."""
+    conf = settings.MOMENT_BUILDER
+    keep = asked_lag
+    if keep is None:
+        few_but_large = _due_by_tokens(session) and not _due_by_turns(session)
+        keep = window.lag(conf, message_count=session.message_count, few_but_large=few_but_large)
+    done = -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
+    live_from = session.last_sequence + 1 - keep
+    waiting = session.messages.turns().filter(sequence__gt=done).order_by("sequence")
+    # Some turns behind the boundary are read too: tool results there may hold it back.
+    turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
+    beyond = sum(turn.sequence < live_from for turn in turns)
+    fitting = _fitting(turns[:beyond])
+    boundary = window.pair_safe_boundary(turns, fitting) or (fitting if fitting < beyond else 0)
+    return turns[:boundary], fitting < beyond
+
+
+def _fitting(turns: Sequence[Message]) -> int:
+    """How many of these turns one run takes, by number and by tokens."""
+    left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
+    for count, turn in enumerate(turns[:MAX_TURNS]):
+        left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
+        if left < 0:
+            return count
+    return min(len(turns), MAX_TURNS)
+
+
+def _chunks(shown: Sequence[Message]) -> list[Chunk]:
+    texts = [_shown_text(message) for message in shown]
+    stretches = window.split(
+        [estimate_tokens(text) for text in texts],
+        settings.MOMENT_BUILDER.max_input_tokens,
+        glued=[message.role == Message.Role.TOOL for message in shown],
+    )
+    return [
+        Chunk([_turn(shown[n], texts[n], n - part.start) for n in part], [shown[n].sequence for n in part])
+        for part in stretches
+    ]
+
+
+def _shown_text(message: Message) -> str:
+    """The text an engine sees: whole, but for long tool results and turns larger than the engine's window."""
+    text = message.content
+    calls = window.tool_calls(message.payload)
+    if calls or not text and message.payload is not None:
+        structured = json.dumps(calls or message.payload, ensure_ascii=False)
+        text = f"{text}\n{shorten_middle(structured, TOOL_RESULT_MAX_CHARS)}".strip()
+    if message.role == Message.Role.TOOL:
+        text = shorten_middle(text, TOOL_RESULT_MAX_CHARS)
+    tokens, limit = estimate_tokens(text), settings.MOMENT_BUILDER.max_input_tokens
+    return text if tokens <= limit else shorten_middle(text, len(text) * limit // tokens)
+
+
+def _turn(message: Message, text: str, index: int) -> Turn:
+    return Turn(
+        index=index,
+        role=message.role,
+        content=text,
+        created_at=message.created_at,
+        tool_name=message.tool_name,
+        tokens=message.tokens,
+    )
+
+
+def _profile(user: UserProfile) -> Profile:
+    return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
+
+
+def _prompt_version() -> PromptVersion:
+    uri = settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI
+    try:
+        return PromptResource.objects.version_in_force(uri)
+    except PromptResource.DoesNotExist as error:
+        raise CannotRun(str(error)) from error
+
+
+# --- think ---
+
+
+def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> Built:
+    """Calls the engine for each chunk, carrying the profile from call to call.
+
+    Raises:
+        EngineError: when one of the calls gave no valid answer; nothing is kept of the others.
+    """
+    segments: list[Segment] = []
+    profile, journey = work.profile, ""
+    names = list(work.recent_names)
+    for number, chunk in enumerate(work.chunks):
+        progress(number, len(work.chunks))
+        answer = engine.build_moments(MomentRequest(chunk.turns, profile, names[:RECENT_NAMES], work.prompt_version.content))
+        found = _segments(answer.moments, chunk.sequences)
+        segments += found
+        names = [segment.draft.name for segment in reversed(found)] + names
+        profile, journey = _merged(profile, answer), answer.recent_journey or journey
+    return Built(_covering(segments, work), profile, journey, engine.name)
+
+
+def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:
+    proposed = [(draft.starts_at_message_idx, draft.ends_at_message_idx) for draft in drafts]
+    ranges = window.normalised(proposed, len(sequences))
+    return [Segment(drafts[n], sequences[start], sequences[end]) for n, (start, end) in ranges.items()]
+
+
+def _covering(segments: Sequence[Segment], work: Work) -> list[Segment]:
+    """The same segments, each reaching to the next: system turns between them ride along with the earlier one."""
+    starts = [work.first_sequence] + [segment.first_sequence for segment in segments[1:]] + [work.last_sequence + 1]
+    return [
+        Segment(segment.draft, first, following - 1)
+        for segment, (first, following) in zip(segments, pairwise(starts), strict=True)
+    ]
+
+
+def _merged(profile: Profile, answer: MomentAnswer) -> Profile:
+    return Profile(
+        answer.user_summary_update.strip() or profile.summary,
+        united(profile.interests, answer.new_interests),
+        united(profile.preferred_topics, answer.new_preferred_topics),
+    )
+
+
+# --- commit ---
+
+
+def commit(job: Job, work: Work, built: Built) -> None:
+    """Writes moments, profile, partition event and counters, and completes the job.
+
+    Raises:
+        ClaimLost: the job was taken over, or the session is gone.
+        Moved: the session's boundary or the profile's text changed while the engine was thinking.
+    """
+    session = Session.objects.locked().filter(pk=work.session.pk).first()
+    if session is None or not job.is_claimed():
+        raise ClaimLost
+    user = UserProfile.objects.locked().get(pk=session.user_id)
+    if session.last_moment_message_idx != work.session.last_moment_message_idx:
+        raise Moved("The session's moments changed while the engine was thinking.")
+    if user.summary != work.profile.summary:
+        raise Moved("The profile was edited while the engine was thinking.")
+    moments = _store_moments(job, work, built)
+    user.merge(
+        summary=built.profile.summary,
+        interests=built.profile.interests,
+        preferred_topics=built.profile.preferred_topics,
+    )
+    _move_boundary(session, work, built, moments)
+    result = {
+        "moment_keys": [moment.key for moment in moments],
+        "messages_compressed": work.last_sequence - work.first_sequence + 1,
+        "first_sequence": work.first_sequence,
+        "last_sequence": work.last_sequence,
+        "engine": built.engine,
+        "engine_calls": len(work.chunks),
+    }
+    job.complete(result)
+    Event.objects.create(
+        type="moments_built", actor=f"job:{job.job_id}", user_pk=user.pk, session_pk=session.pk, payload=result
+    )
+    _follow_up(job, session, work)
+
+
+def _store_moments(job: Job, work: Work, built: Built) -> list[Moment]:
+    session = work.session
+    previous = list(
+        Moment.objects.filter(user_id=session.user_id).newest_first().values_list("key", flat=True)[:PREDECESSORS]
+    )
+    moments = []
+    for segment in built.segments:
+        moment = _moment(segment, session, previous)
+        moment.job, moment.engine, moment.prompt_version = job, built.engine, work.prompt_version
+        moment.save()
+        _held(session, segment).update(moment=moment)
+        previous = [moment.key, *previous][:PREDECESSORS]
+        moments.append(moment)
+    return moments
+
+
+def _moment(segment: Segment, session: Session, previous: list[str]) -> Moment:
+    draft = segment.draft
+    times = sorted(_held(session, segment).values_list("created_at", flat=True))
+    name = draft.name.strip()
+    taken = Moment.objects.filter(user_id=session.user_id, key__contains=f"{times[0]:%Y%m%d}")
+    return Moment(
+        user_id=session.user_id,
+        source_session=session,
+        key=moment_key(name, times[0], set(taken.values_list("key", flat=True))),
+        name=name,
+        summary=draft.summary,
+        detail=draft.detail,
+        topic_tags=united([], draft.topic_tags),
+        emotion_tags=united([], draft.emotion_tags),
+        present_persons=united([], draft.present_persons),
+        starts_at=times[0],
+        ends_at=times[-1],
+        first_sequence=segment.first_sequence,
+        last_sequence=segment.last_sequence,
+        previous_moment_keys=previous,
+    )
+
+
+def _held(session: Session, segment: Segment) -> QuerySet[Message]:
+    return session.messages.turns().filter(sequence__range=(segment.first_sequence, segment.last_sequence))
+
+
+def _move_boundary(session: Session, work: Work, built: Built, moments: Sequence[Moment]) -> None:
+    session.last_moment_message_idx = work.last_sequence
+    if settings.MOMENT_BUILDER.insert_partition_event:
+        PartitionEvent.of_build(moments, journey=built.journey, session=session).leave(work.last_sequence)
+        session.live_from_sequence = max(session.live_from_sequence, work.last_sequence + 1)
+        live = session.messages.turns().filter(sequence__gte=session.live_from_sequence)
+        session.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
+    session.save(update_fields=["last_moment_message_idx", "live_from_sequence", "live_tokens"])
+    _count_from(session, work.session)
+
+
+def _count_from(session: Session, then: Session) -> None:
+    """From now on thresholds count what came after `then`, the session as it was at the claim."""
+    session.built_message_count, session.built_total_tokens = then.message_count, then.total_tokens
+    session.save(update_fields=["built_message_count", "built_total_tokens"])
+
+
+def _follow_up(job: Job, session: Session, work: Work) -> None:
+    """Asks for the next build when this one took only a part, or when enough came in meanwhile."""
+    if work.is_cut:
+        Job.objects.request(NAME, session, requested_by=job.requested_by, force=True, params=job.params)
+    elif is_due(session):
+        Job.objects.request(NAME, session, requested_by=f"job:{job.job_id}")

@@ -1,0 +1,51 @@
+"""`recover_jobs`: every job that nobody works on is found and queued again.
+
+There are two kinds: running ones whose worker has gone silent, and queued ones whose time has come but which the queue
+doesn't hold (their entry was lost, or they waited for a back-off). Nothing here runs a job; queueing one twice is
+harmless.
+"""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import transaction
+from django_q.models import OrmQ
+
+from moments_app.models import Job
+from moments_app.models.job import RUN_TASK
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """How many jobs were taken from dead workers, given up after too many attempts, and put back into the queue."""
+
+    taken_over: int = 0
+    given_up: int = 0
+    requeued: int = 0
+
+
+@transaction.atomic
+def recover_jobs(*, dry_run: bool = False) -> Recovered:
+    """Finds what nobody works on and queues it.
+
+    Args:
+        dry_run: only count.
+    """
+    stale = list(Job.objects.stale().select_for_update(skip_locked=True))
+    dead = [job for job in stale if job.attempts >= settings.JOBS.max_attempts]
+    alive = [job for job in stale if job.attempts < settings.JOBS.max_attempts]
+    queued = _queued_job_ids()
+    lost = [job for job in Job.objects.due().select_for_update(skip_locked=True) if str(job.job_id) not in queued]
+    if not dry_run:
+        for job in dead:
+            job.fail(f"The worker died or fell silent, {job.attempts} times.")
+        for job in alive:
+            job.release()
+        for job in (*alive, *lost):
+            job.enqueue()
+    return Recovered(len(alive), len(dead), len(lost))
+
+
+def _queued_job_ids() -> set[str]:
+    tasks = (row.task for row in OrmQ.objects.iterator())
+    return {task["args"][0] for task in tasks if task.get("func") == RUN_TASK}

@@ -1,0 +1,160 @@
+"""Running a job: claim, think, commit.
+
+**Claim** takes the job and reads its input in a short transaction. **Think** calls the engine with no transaction and
+no connection held. **Commit** checks that nothing moved, writes everything and ends the job in one transaction. A crash
+between any two leaves the data as it was and the job to be taken again.
+"""
+
+import threading
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Protocol
+
+import structlog
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+
+from moments_app.engines import engine_for, engine_name
+from moments_app.engines.base import CallRecord, Engine, EngineError
+from moments_app.models import EngineCall, Job
+from moments_app.processes import build_moments
+from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
+
+logger = structlog.get_logger(__name__)
+
+Progress = Callable[[int, int], None]
+
+
+class Process(Protocol):
+    """What the module of a process with an engine offers."""
+
+    @property
+    def NAME(self) -> str: ...  # noqa: N802
+
+    def model(self) -> str:
+        """The model set for this process."""
+
+    def claim(self, job: Job) -> Any:
+        """Reads the input, inside a transaction; `Skipped` when there is nothing to do."""
+
+    def think(self, work: Any, engine: Engine, progress: Progress) -> Any:
+        """Calls the engine, outside any transaction."""
+
+    def commit(self, job: Job, work: Any, answer: Any) -> None:
+        """Writes everything and completes the job, inside a transaction."""
+
+
+PROCESSES: dict[str, Process] = {build_moments.NAME: build_moments}
+
+
+def run_job(job_id: uuid.UUID | str) -> Job | None:
+    """Runs a job to an outcome, or back into the queue when the engine failed.
+
+    Args:
+        job_id: of a queued job.
+
+    Returns:
+        The job as it is afterwards; None when there was nothing to do: not due, taken by another, ended, unknown.
+    """
+    job = Job.objects.take(uuid.UUID(str(job_id)))
+    if job is None:
+        return None
+    process = PROCESSES[job.process]
+    try:
+        if not _postponed(job, process):
+            _claim_think_commit(job, process)
+    except ClaimLost:
+        pass
+    except CannotRun as error:
+        job.fail(str(error))
+    except EngineError as error:
+        job.retry_later(str(error), wait=timedelta(seconds=error.retry_after or 0))
+    except Moved as error:
+        job.retry_later(str(error), wait=timedelta(0))
+    except Exception as error:
+        job.retry_later(_described(error))
+    job = Job.objects.filter(pk=job.pk).first() or job
+    logger.info("job run", job_id=str(job.job_id), process=job.process, status=job.status, attempts=job.attempts)
+    return job
+
+
+def _claim_think_commit(job: Job, process: Process) -> None:
+    with transaction.atomic():
+        work = process.claim(job)
+        if isinstance(work, Skipped):
+            return job.skip(work.reason)
+    # No connection is held while the engine thinks: a slow model must not use up the database's.
+    connection.close()
+    with _heartbeat(job) as progress:
+        engine = engine_for(process.model(), record=_recorder(job, work))
+        answer = process.think(work, engine, progress)
+    with transaction.atomic():
+        process.commit(job, work, answer)
+
+
+def _postponed(job: Job, process: Process) -> bool:
+    """Puts the job back when the engine's circuit is open: it would be tried in vain."""
+    name = engine_name(process.model())
+    until = EngineCall.objects.closed_until(name)
+    if until is None or until <= timezone.now():
+        return False
+    job.postpone(until, f"Waiting: the last calls of {name} failed; it is tried again at {until:%H:%M:%S} UTC.")
+    return True
+
+
+def _recorder(job: Job, work: Any) -> Callable[[CallRecord], None]:
+    def record(call: CallRecord) -> None:
+        EngineCall.objects.create(
+            job=job,
+            prompt_version=work.prompt_version,
+            purpose=call.purpose,
+            engine=call.engine,
+            input_tokens=call.input_tokens,
+            output_tokens=call.output_tokens,
+            latency_ms=call.latency_ms,
+            ok=not call.error_kind,
+            error_kind=call.error_kind,
+            error=call.error,
+        )
+        connection.close()
+
+    return record
+
+
+@contextmanager
+def _heartbeat(job: Job) -> Iterator[Progress]:
+    """Says every few seconds, from a thread with its own connection, that the job is being worked on."""
+    done = threading.Event()
+    state = (0, 0)
+
+    def progress(finished: int, total: int) -> None:
+        nonlocal state
+        state = (finished, total)
+
+    def beat() -> None:
+        while not done.wait(settings.JOBS.heartbeat_seconds):
+            try:
+                job.beat(*state)
+            except Exception as error:  # the database may be away for a moment; the next beat tells
+                logger.warning("heartbeat failed", job_id=str(job.job_id), error=type(error).__name__)
+            finally:
+                connection.close()
+
+    thread = threading.Thread(target=beat, name=f"heartbeat-{job.job_id}", daemon=True)
+    thread.start()
+    try:
+        yield progress
+    finally:
+        done.set()
+        thread.join()
+
+
+def _described(error: Exception) -> str:
+    """What went wrong, without the error's own text: that may quote a message."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    logger.error("job error", error=type(error).__name__, where=f"{frame.filename}:{frame.lineno}")
+    return f"{type(error).__name__} in {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 2)[-1]}"

@@ -1,0 +1,28 @@
+"""The prompts the product ships, and how they get into the database.
+
+Each text is a file beside this module. `migrate` writes it as a version of its resource: once for each text, so that
+a new release adds a version. It is activated only where the active version is a shipped one, so that it never takes
+the place of an operator's own.
+"""
+
+from pathlib import Path
+from typing import Any
+
+SHIPPED_BY = "shipped"
+MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
+
+_SHIPPED = {MOMENT_BUILDER_URI: ("Moment builder", "moment-builder")}
+
+
+def install_shipped_prompts(**_: Any) -> None:
+    """Adds what is new among the shipped prompts."""
+    from moments_app.models import PromptResource
+
+    for uri, (name, purpose) in _SHIPPED.items():
+        resource, _created = PromptResource.objects.get_or_create(uri=uri, defaults={"name": name, "purpose": purpose})
+        content = (Path(__file__).parent / f"{purpose}.md").read_text(encoding="utf-8")
+        if resource.versions.filter(created_by=SHIPPED_BY, content=content).exists():
+            continue
+        version = resource.add_version(content, created_by=SHIPPED_BY, note="Shipped with the product")
+        if resource.active_version is None or resource.active_version.created_by == SHIPPED_BY:
+            resource.activate(version)

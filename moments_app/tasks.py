@@ -1,0 +1,13 @@
+"""What the queue calls. A task only names what to do; the rows decide."""
+
+from moments_app.processes import recover, run
+
+
+def run_job(job_id: str) -> None:
+    """Runs a job if it is due and nobody else works on it."""
+    run.run_job(job_id)
+
+
+def recover_jobs() -> None:
+    """Finds jobs that nobody works on and queues them again."""
+    recover.recover_jobs()

@@ -1,0 +1,21 @@
+"""Listens to the transcript: an append that makes work due asks for it, in the append's own transaction."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from moments_app.models import Job
+from moments_app.processes import build_moments
+from sessions_app.models import Session
+from sessions_app.signals import messages_appended
+
+
+def connect() -> None:
+    """Starts to listen; called once when the app is ready."""
+    messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
+
+
+def request_due_work(session: Session, **_: Any) -> Sequence[Job]:
+    """The jobs that became due with the session's new counters; no query when nothing is due."""
+    if not build_moments.is_due(session):
+        return []
+    return [Job.objects.request(build_moments.NAME, session, requested_by="append")]

@@ -1,0 +1,19 @@
+"""What a key may do."""
+
+from typing import Any
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+DEFAULT_SCOPES = {"GET": "read", "HEAD": "read", "OPTIONS": "read", "POST": "write", "PATCH": "write", "DELETE": "admin"}
+
+
+class HasScope(BasePermission):
+    """The key's scope covers the method. A view changes what a method needs with `scopes = {"POST": "read"}`."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if request.auth is None:
+            return False
+        needed = (DEFAULT_SCOPES | getattr(view, "scopes", {})).get(request.method or "", "admin")
+        self.message = f"This needs a key of scope {needed}."
+        return bool(request.auth.allows(needed))

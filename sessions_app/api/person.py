@@ -1,0 +1,37 @@
+"""Whose memory a request is about."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.request import Request
+
+from sessions_app.models import ApiKey, UserProfile
+from sessions_app.row_security import acting_for
+
+
+@contextmanager
+def acting_as(request: Request, named: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
+    """Opens the transaction in which a request sees one person's rows.
+
+    Args:
+        request: authenticated; its key decides whom it may act for.
+        named: the `user_id` in the request, None when it names nobody.
+        create: make the person when they aren't there.
+
+    Yields:
+        The person; None when there is nobody of that name, or none this key may see, which look alike.
+
+    Raises:
+        ValidationError: a service key has to name somebody.
+        NotFound: a user's key asked to create something for another.
+    """
+    key: ApiKey = request.auth
+    if key.user is None and named is None:
+        raise ValidationError({"user_id": "A service key names the person it acts for."}, code="required")
+    foreign = key.user is not None and named not in (None, key.user.user_id)
+    if foreign and create:
+        raise NotFound
+    user_id = key.user.user_id if key.user else named
+    with acting_for(None if foreign else user_id, create=create) as user:
+        yield user

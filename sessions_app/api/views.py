@@ -1,0 +1,161 @@
+"""Sessions, messages and profiles over REST. A view parses, calls one thing, presents."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer, extend_schema
+from rest_framework import status
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from sessions_app.api import serializers as shapes
+from sessions_app.api.person import acting_as
+from sessions_app.api.requests import paged, parsed, query, session_or_404, update
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.processes.append import append
+from sessions_app.processes.load import load_session_messages, page_of_messages
+
+
+class SessionsView(APIView):
+    """A person's sessions."""
+
+    @extend_schema(parameters=[shapes.PageQuery], responses=shapes.SessionList, operation_id="sessions_list")
+    def get(self, request: Request) -> Response:
+        """Sessions of a person, latest activity first."""
+        asked = query(shapes.PageQuery, request).validated_data
+        with acting_as(request, asked.get("user_id")) as user:
+            sessions = Session.objects.for_user(user).select_related("user").order_by("-last_activity_at", "-id")
+            return paged(sessions, "sessions", shapes.SessionAnswer, asked)
+
+    @extend_schema(
+        request=shapes.SessionInput, responses={201: shapes.SessionAnswer, 200: shapes.SessionAnswer}
+    )
+    def post(self, request: Request) -> Response:
+        """Makes a session; answers 200 with the present one when it is there."""
+        asked = parsed(shapes.SessionInput, request.data).validated_data
+        with acting_as(request, asked.pop("user_id", None), create=True) as user:
+            created = insert_unless_there(Session(user=user, **asked))
+            session = session_or_404(user, asked["session_id"])
+        code = status.HTTP_201_CREATED if created else status.HTTP_200_OK
+        return Response(shapes.SessionAnswer(session).data, status=code)
+
+
+class SessionView(APIView):
+    """One session."""
+
+    @extend_schema(parameters=[shapes.PersonQuery], responses=shapes.SessionAnswer, operation_id="sessions_get")
+    def get(self, request: Request, session_id: str) -> Response:
+        """The session with its counters."""
+        asked = query(shapes.PersonQuery, request).validated_data
+        with acting_as(request, asked.get("user_id")) as user:
+            return Response(shapes.SessionAnswer(session_or_404(user, session_id)).data)
+
+    @extend_schema(request=shapes.SessionPatch, responses=shapes.SessionAnswer)
+    def patch(self, request: Request, session_id: str) -> Response:
+        """Changes title or metadata."""
+        asked = parsed(shapes.SessionPatch, request.data).validated_data
+        with acting_as(request, asked.pop("user_id", None)) as user:
+            session = session_or_404(user, session_id)
+            update(session, asked)
+        return Response(shapes.SessionAnswer(session).data)
+
+    @extend_schema(parameters=[shapes.PersonQuery], responses={204: OpenApiResponse(description="Deleted.")})
+    def delete(self, request: Request, session_id: str) -> Response:
+        """Deletes the session with its transcript; moments made of it stay."""
+        asked = query(shapes.PersonQuery, request).validated_data
+        with acting_as(request, asked.get("user_id")) as user:
+            session = session_or_404(user, session_id)
+            Event.objects.create(
+                type="session_deleted",
+                actor=f"key:{request.auth.prefix}",
+                user_pk=session.user_id,
+                session_pk=session.pk,
+                payload={"message_count": session.message_count},
+            )
+            session.delete()
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class MessagesView(APIView):
+    """The transcript of one session."""
+
+    @extend_schema(request=shapes.AppendInput, responses={201: shapes.AppendAnswer, 200: shapes.AppendAnswer})
+    def post(self, request: Request, session_id: str) -> Response:
+        """Appends up to 500 messages, all or none; makes the session if it isn't there.
+
+        A message whose `external_id` is in the session already is returned with `created: false`, not added again.
+        """
+        body = parsed(shapes.AppendInput, request.data)
+        asked = body.validated_data
+        with acting_as(request, asked.get("user_id"), create=True) as user:
+            appended = append(
+                user,
+                session_id,
+                body.batch(),
+                agent_id=asked.get("agent_id", ""),
+                source=asked.get("source", ""),
+            )
+        added = any(created for _, created in appended.messages)
+        code = status.HTTP_201_CREATED if added else status.HTTP_200_OK
+        return Response(shapes.append_data(appended, user.user_id), status=code)
+
+    @extend_schema(
+        parameters=[shapes.MessagesQuery],
+        responses=PolymorphicProxySerializer(
+            "Messages", [shapes.LiveMessages, shapes.MessagePage], resource_type_field_name=None
+        ),
+    )
+    def get(self, request: Request, session_id: str) -> Response:
+        """`view=live`: the latest partition event and the newest turns after it. `view=all`: pages by sequence."""
+        asked = query(shapes.MessagesQuery, request).validated_data
+        with acting_as(request, asked.get("user_id")) as user:
+            session = session_or_404(user, session_id)
+            return Response(_live(session, asked) if asked["view"] == "live" else _page(session, asked))
+
+
+def _live(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
+    messages, has_partition_event = load_session_messages(session, asked["limit"])
+    return {
+        "messages": _present(session, messages, asked),
+        "has_partition_event": has_partition_event,
+        "live_from_sequence": session.live_from_sequence,
+        "message_count": session.message_count,
+    }
+
+
+def _page(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
+    page = page_of_messages(session, asked["limit"], after=asked.get("after"), before=asked.get("before"))
+    return {"messages": _present(session, page.messages, asked), "has_more": page.has_more}
+
+
+def _present(session: Session, messages: list[Message], asked: dict[str, Any]) -> list[dict[str, Any]]:
+    for message in messages:
+        message.session = session
+    return [shapes.message_data(message, compress=asked["compress"]) for message in messages]
+
+
+class UserView(APIView):
+    """One person's profile."""
+
+    @extend_schema(parameters=[shapes.PersonQuery], responses=shapes.ProfileAnswer)
+    def get(self, request: Request, user_id: str) -> Response:
+        """What is known of the person."""
+        with acting_as(request, user_id) as user:
+            return Response(shapes.ProfileAnswer(_found(user)).data)
+
+    @extend_schema(request=shapes.ProfilePatch, responses=shapes.ProfileAnswer)
+    def patch(self, request: Request, user_id: str) -> Response:
+        """Corrects the profile."""
+        asked = parsed(shapes.ProfilePatch, request.data).validated_data
+        with acting_as(request, user_id) as user:
+            profile = UserProfile.objects.locked().get(pk=_found(user).pk)
+            update(profile, asked)
+        return Response(shapes.ProfileAnswer(profile).data)
+
+
+def _found(user: UserProfile | None) -> UserProfile:
+    if user is None:
+        raise NotFound
+    return user

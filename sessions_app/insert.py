@@ -1,0 +1,28 @@
+"""`INSERT … ON CONFLICT DO NOTHING`, which the ORM can say only without telling whether it added the row."""
+
+from django.db import connection
+from django.db.models import Model
+from django.db.models.constants import OnConflict
+from django.db.models.sql import InsertQuery
+
+
+def insert_unless_there(instance: Model) -> bool:
+    """Inserts a new row unless a unique constraint says that it is there.
+
+    Returns:
+        True, and the instance has its primary key, when this call added the row. It waits for another transaction
+        that is adding the same row.
+    """
+    options = type(instance)._meta
+    query = InsertQuery(type(instance), on_conflict=OnConflict.IGNORE)
+    query.insert_values([field for field in options.concrete_fields if not (field.primary_key or field.generated)], [instance])
+    compiler = query.get_compiler(connection=connection)
+    compiler.returning_fields = [options.pk]
+    [(sql, parameters)] = compiler.as_sql()
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        row = cursor.fetchone()
+    if row is None:
+        return False
+    instance.pk, instance._state.adding = row[0], False
+    return True

@@ -1,0 +1,31 @@
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from sessions_app.models import ApiKey, UserProfile
+
+
+class Command(BaseCommand):
+    help = "Creates an API key. The key itself is the last line printed; it can't be shown again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("name", help="what the key is for")
+        parser.add_argument("--user", help="only for this user_id; without it the key acts for any user")
+        parser.add_argument("--scope", choices=ApiKey.Scope.values, default=ApiKey.Scope.WRITE)
+        parser.add_argument("--expires", type=int, metavar="DAYS", help="valid for so many days")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        days = options["expires"]
+        if days is not None and not 1 <= days <= 36_500:
+            raise CommandError("--expires takes a number of days from 1 to 36500.")
+        user = UserProfile.objects.ensure(options["user"]) if options["user"] else None
+        key, text = ApiKey.objects.issue(
+            options["name"],
+            user=user,
+            scope=options["scope"],
+            expires_at=timezone.now() + timedelta(days=days) if days else None,
+        )
+        self.stdout.write(f"Key {key} with scope {key.scope} for {user or 'any user'}:")
+        return text

@@ -1,0 +1,80 @@
+"""One entry of a session: a turn, or the partition event that compaction leaves behind."""
+
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from sessions_app.models.session import Session
+from sessions_app.models.user_profile import UserProfile
+
+
+class MessageQuerySet(models.QuerySet["Message"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Only this person's messages."""
+        return self.filter(user=user)
+
+    def turns(self) -> Self:
+        return self.filter(kind=Message.Kind.TURN)
+
+    def partitions(self) -> Self:
+        return self.filter(kind=Message.Kind.PARTITION)
+
+    def in_order(self) -> Self:
+        """Conversation order: by sequence, a partition event right after its turn."""
+        return self.order_by("sequence", "-kind", "id")
+
+
+class Message(models.Model):
+    """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it."""
+
+    class Kind(models.TextChoices):
+        TURN = "turn"
+        PARTITION = "partition"
+
+    class Role(models.TextChoices):
+        USER = "user"
+        ASSISTANT = "assistant"
+        TOOL = "tool"
+        SYSTEM = "system"
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="messages", db_index=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="messages")
+    sequence = models.BigIntegerField()
+    kind = models.CharField(max_length=16, choices=Kind, default=Kind.TURN)
+    role = models.CharField(max_length=16, choices=Role)
+    tool_name = models.CharField(max_length=255, blank=True)
+    content = models.TextField(blank=True)
+    payload = models.JSONField(null=True, blank=True, help_text="Structured content: tool calls, tool results.")
+    tokens = models.PositiveIntegerField(default=0, help_text="Estimated when appended.")
+    external_id = models.CharField(max_length=255, null=True, blank=True, help_text="The client's own message id.")
+    moment = models.ForeignKey(
+        "moments_app.Moment", null=True, blank=True, on_delete=models.SET_NULL, related_name="messages", db_index=False
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    metadata = models.JSONField(default=dict, blank=True)
+
+    objects = MessageQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            # These two serve "the last N turns" and "the latest boundary" as well, read backwards.
+            models.UniqueConstraint(
+                fields=["session", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
+            ),
+            models.UniqueConstraint(
+                fields=["session", "external_id"],
+                condition=Q(external_id__isnull=False),
+                name="message_external_id_unique",
+            ),
+            models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
+            models.CheckConstraint(condition=Q(kind="turn") | Q(role="tool"), name="message_partition_is_tool"),
+        ]
+        indexes = [
+            models.Index(fields=["session", "sequence", "id"], condition=Q(kind="partition"), name="message_partitions"),
+            models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.sequence}"

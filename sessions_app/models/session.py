@@ -1,0 +1,60 @@
+"""One conversation of one user."""
+
+from typing import Self
+
+from django.db import models
+from django.utils import timezone
+
+from sessions_app.models.user_profile import UserProfile
+
+
+class SessionQuerySet(models.QuerySet["Session"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Only this person's sessions."""
+        return self.filter(user=user)
+
+    def locked(self) -> Self:
+        """Locks the rows against other writers; readers and references go on."""
+        return self.select_for_update(no_key=True, of=("self",))
+
+
+class Session(models.Model):
+    """A conversation. Its counters are kept by the transaction that changes what they count, never recounted."""
+
+    class Status(models.TextChoices):
+        ACTIVE = "active"
+        CLEARED = "cleared"
+
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="sessions", db_index=False)
+    session_id = models.CharField(max_length=255, help_text="The application's own id, unique for this user.")
+    agent_id = models.CharField(max_length=255, default="default")
+    source = models.CharField(max_length=64, default="api", help_text="Where it comes from: api, discord, import, …")
+    title = models.CharField(max_length=255, blank=True)
+    status = models.CharField(max_length=16, choices=Status, default=Status.ACTIVE)
+    message_count = models.PositiveBigIntegerField(default=0, help_text="Turns, partition events not counted.")
+    total_tokens = models.PositiveBigIntegerField(default=0)
+    last_sequence = models.BigIntegerField(default=-1, help_text="Sequence of the newest turn; −1: none.")
+    last_activity_at = models.DateTimeField(default=timezone.now)
+    last_moment_message_idx = models.BigIntegerField(
+        null=True, blank=True, help_text="Sequence of the last turn that is in a moment."
+    )
+    built_message_count = models.PositiveBigIntegerField(
+        default=0, help_text="Turns there were when moments were last built; the next build counts from here."
+    )
+    built_total_tokens = models.PositiveBigIntegerField(default=0, help_text="Tokens there were at that time.")
+    live_from_sequence = models.BigIntegerField(default=0, help_text="First turn of the live window.")
+    live_tokens = models.PositiveBigIntegerField(default=0)
+    metadata = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = SessionQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "session_id"], name="session_unique_for_user")]
+        indexes = [
+            models.Index(fields=["user", "-last_activity_at", "-id"], name="session_user_activity"),
+            models.Index(fields=["-last_activity_at", "-id"], name="session_activity"),
+        ]
+
+    def __str__(self) -> str:
+        return self.session_id

@@ -1,0 +1,73 @@
+"""The person whose memory this is."""
+
+from collections.abc import Iterable
+from typing import Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from sessions_app.insert import insert_unless_there
+
+PROFILE_LIST_MAX = 50
+
+
+class UserProfileQuerySet(models.QuerySet["UserProfile"]):
+    def ensure(self, user_id: str) -> "UserProfile":
+        """The profile of `user_id`, created on first use; safe when many ask at once."""
+        found = self.filter(user_id=user_id).first()
+        if found:
+            return found
+        created = UserProfile(user_id=user_id)
+        return created if insert_unless_there(created) else self.get(user_id=user_id)
+
+    def locked(self) -> Self:
+        """Locks the rows for change without holding up messages that refer to them."""
+        return self.select_for_update(no_key=True)
+
+
+class UserProfile(models.Model):
+    """A user as the application names them. Never a Django login."""
+
+    user_id = models.CharField(max_length=255, unique=True, help_text="The application's own id of this person.")
+    summary = models.TextField(blank=True, help_text="What is known of this person.")
+    interests = ArrayField(models.TextField(), default=list, blank=True)
+    preferred_topics = ArrayField(models.TextField(), default=list, blank=True)
+    timezone = models.CharField(max_length=64, default="UTC", help_text="IANA name, e.g. Europe/Berlin.")
+    metadata = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = UserProfileQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "user profile"
+
+    def __str__(self) -> str:
+        return self.user_id
+
+    @property
+    def uri(self) -> str:
+        """Public key of the profile."""
+        return f"rem://users/{self.user_id}"
+
+    def merge(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str]) -> None:
+        """Takes in what an engine learned and saves it.
+
+        Args:
+            summary: replaces the present one unless blank: the engine had that in hand and merged it.
+            interests, preferred_topics: united with those here, see `united`.
+        """
+        self.summary = summary or self.summary
+        self.interests = united(self.interests, interests)
+        self.preferred_topics = united(self.preferred_topics, preferred_topics)
+        self.save(update_fields=["summary", "interests", "preferred_topics", "updated_at"])
+
+
+def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
+    """`known` and `new` in one list without case-insensitive duplicates, newest last, the newest 50."""
+    merged: dict[str, str] = {}
+    for item in (*known, *new):
+        text = item.strip()
+        if text:
+            merged.setdefault(text.casefold(), text)
+    return list(merged.values())[-PROFILE_LIST_MAX:]

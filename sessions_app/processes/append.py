@@ -1,0 +1,145 @@
+"""`append`: messages in. All of a batch with its counters and the jobs it makes due, or none of it.
+
+The session's row is locked for the length of the transaction, so sequences have no gap and counters equal the rows
+under any concurrency. A message whose `external_id` is known already is returned, not added again: a client that
+doesn't know whether its request arrived sends it once more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from django.db import transaction
+from django.utils import timezone
+
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.signals import messages_appended
+from sessions_app.tokens import estimate_tokens
+
+
+@dataclass(frozen=True)
+class NewMessage:
+    """A message as a client sends it; `created_at` is aware, None means now."""
+
+    role: str
+    content: str = ""
+    tool_name: str = ""
+    payload: Any = None
+    created_at: datetime | None = None
+    external_id: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class DueJob(Protocol):
+    """What a receiver of `messages_appended` returns."""
+
+    @property
+    def job_id(self) -> Any: ...
+    @property
+    def process(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What `append` did.
+
+    Args:
+        session: with its counters as they are now.
+        messages: one for each message given, in the same order: the row, and whether this call added it.
+        jobs: the jobs that became due.
+    """
+
+    session: Session
+    messages: list[tuple[Message, bool]]
+    jobs: list[DueJob]
+
+
+@transaction.atomic
+def append(
+    user: UserProfile, session_id: str, batch: Sequence[NewMessage], *, agent_id: str = "", source: str = ""
+) -> Appended:
+    """Appends a batch to a session, which is made if it isn't there.
+
+    Args:
+        user: whose session it is.
+        session_id: the application's id.
+        batch: in conversation order.
+        agent_id, source: of a new session; an existing one keeps its own.
+    """
+    session = _locked_session(user, session_id, agent_id=agent_id, source=source)
+    known = _known(session, batch)
+    placed: list[tuple[Message, bool]] = []
+    added: list[Message] = []
+    for new in batch:
+        message = known.get(new.external_id) if new.external_id else None
+        placed.append((message, False) if message else (_turn(session, new, len(added)), True))
+        if not message:
+            added.append(placed[-1][0])
+            if new.external_id:
+                known[new.external_id] = added[-1]
+    if not added:
+        return Appended(session, placed, [])
+    Message.objects.bulk_create(added)
+    _count(session, added)
+    answers = messages_appended.send(sender=Session, session=session, messages=added)
+    return Appended(session, placed, [job for _, jobs in answers for job in jobs])
+
+
+def _locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
+    mine = Session.objects.for_user(user).locked().filter(session_id=session_id)
+    session = mine.first()
+    if session is None:
+        session = Session(user=user, session_id=session_id, **{name: value for name, value in fields.items() if value})
+        if not insert_unless_there(session):
+            session = mine.get()
+    return session
+
+
+def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Message]:
+    """Messages of this session that carry one of the batch's external ids."""
+    ids = {new.external_id for new in batch if new.external_id}
+    if not ids or not session.message_count:
+        return {}
+    return {message.external_id: message for message in session.messages.filter(external_id__in=ids)}
+
+
+def _turn(session: Session, new: NewMessage, position: int) -> Message:
+    return Message(
+        session=session,
+        user_id=session.user_id,
+        sequence=session.last_sequence + 1 + position,
+        role=new.role,
+        content=new.content,
+        tool_name=new.tool_name,
+        payload=new.payload,
+        tokens=estimate_tokens(new.content, new.payload),
+        external_id=new.external_id,
+        created_at=new.created_at or timezone.now(),
+        metadata=new.metadata,
+    )
+
+
+def _count(session: Session, added: Sequence[Message]) -> None:
+    tokens = sum(message.tokens for message in added)
+    session.message_count += len(added)
+    session.last_sequence += len(added)
+    session.total_tokens += tokens
+    session.live_tokens += tokens
+    # A client's clock may be ahead; activity in the future would keep a session from ever counting as quiet.
+    newest = min(timezone.now(), max(message.created_at for message in added))
+    session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
+    session.status = Session.Status.ACTIVE
+    session.save(
+        update_fields=[
+            "message_count",
+            "last_sequence",
+            "total_tokens",
+            "live_tokens",
+            "last_activity_at",
+            "status",
+        ]
+    )

@@ -1,0 +1,88 @@
+"""The second lock on every person's data: PostgreSQL row-level security.
+
+A request that serves a person runs in `acting_for(user_id)`: one transaction under the role `memory_request`, which
+sees only rows of the user named in it. So a query whose author forgot to filter returns nothing of somebody else's.
+Workers, commands and the admin connect as the tables' owner, to which these policies don't apply.
+
+Migrations of tables that hold personal data add `protect(table)` to their operations.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+from django.db.migrations import RunSQL
+from django.db.models import F, Func, TextField, Value
+from django.db.models.functions import Cast
+
+from sessions_app.insert import insert_unless_there
+from sessions_app.models.user_profile import UserProfile
+
+ROLE = "memory_request"
+
+CREATE_ROLE = RunSQL(
+    # Roles belong to the whole server: another database on it, or a migration running beside this, may have made it.
+    sql=f"""
+        DO $$ BEGIN CREATE ROLE {ROLE} NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+        GRANT {ROLE} TO CURRENT_USER;
+    """,
+    reverse_sql=RunSQL.noop,
+)
+
+
+def protect(table: str, column: str = "user_id", privileges: str = "SELECT, INSERT, UPDATE, DELETE") -> RunSQL:
+    """A migration operation: requests reach only rows of `table` whose `column` is the acting user's primary key."""
+    acting = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
+    return RunSQL(
+        sql=f"""
+            ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY acting_user ON {table} TO {ROLE} USING ({column} = {acting});
+            GRANT {privileges} ON {table} TO {ROLE};
+        """,
+        reverse_sql=f"""
+            REVOKE ALL ON {table} FROM {ROLE};
+            DROP POLICY acting_user ON {table};
+            ALTER TABLE {table} DISABLE ROW LEVEL SECURITY;
+        """,
+    )
+
+
+def grant(table: str, privileges: str) -> RunSQL:
+    """A migration operation: lets requests use a table that holds nothing personal."""
+    return RunSQL(sql=f"GRANT {privileges} ON {table} TO {ROLE}", reverse_sql=f"REVOKE ALL ON {table} FROM {ROLE}")
+
+
+def _set_config(name: str, value: object) -> Func:
+    return Func(Value(name), value, Value(True), function="set_config", output_field=TextField())
+
+
+@contextmanager
+def acting_for(user_id: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
+    """Runs its block in one transaction that sees and changes only this user's rows.
+
+    Args:
+        user_id: as the application names the person; None for nobody.
+        create: make the profile when there is none; else the block gets None and sees no person's rows.
+    """
+    # Durable: within another transaction the role would outlive the block.
+    with transaction.atomic(durable=True):
+        user = _enter(user_id) if user_id is not None else None
+        if user is None and user_id is not None and create:
+            insert_unless_there(UserProfile(user_id=user_id))
+            user = _enter(user_id)
+        if user is None:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT set_config('memory.user_pk', '', true), set_config('role', '{ROLE}', true)")
+        yield user
+
+
+def _enter(user_id: str) -> UserProfile | None:
+    """Finds the profile and drops to the request role, in one statement."""
+    return (
+        UserProfile.objects.filter(user_id=user_id)
+        .annotate(
+            _user=_set_config("memory.user_pk", Cast(F("pk"), TextField())), _role=_set_config("role", Value(ROLE))
+        )
+        .first()
+    )

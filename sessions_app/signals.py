@@ -1,0 +1,7 @@
+"""What the transcript tells the rest of the product."""
+
+from django.dispatch import Signal
+
+# Sent by `append` inside its transaction, with `session` (locked, counters up to date) and `messages` (those added).
+# A receiver returns the jobs that became due, each with `job_id`, `process` and `status`.
+messages_appended = Signal()
