@@ -42,7 +42,9 @@ class MomentBuilderSettings(Group):
     lag_messages: int = Field(10, ge=0, le=10_000, description="Least turns kept live after a build.")
     lag_percentage: float = Field(0.3, ge=0.1, le=0.5, description="Share of turns kept live.")
     recent_moment_count: int = Field(5, ge=1, le=50, description="Latest moment keys named in a partition event.")
-    prompt_resource_uri: str = Field("", description="Prompt resource to use in place of `rem://prompts/moment-builder`.")
+    prompt_resource_uri: str = Field(
+        "", description="Prompt resource to use in place of `rem://prompts/moment-builder`."
+    )
     max_input_tokens: int = Field(24_000, ge=500, description="Most transcript tokens in one engine call.")
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that builds moments.")
 
@@ -74,7 +76,7 @@ class JobSettings(Group):
 
     workers: int = Field(2, ge=1, le=64, description="Worker processes of one `qcluster`.")
     max_attempts: int = Field(6, ge=1, le=100, description="Tries before a job is failed for good.")
-    backoff_seconds: int = Field(30, ge=0, le=3600, description="Wait after the first failed try; doubles, at most an hour.")
+    backoff_seconds: int = Field(30, ge=0, le=3600, description="Wait after the first failure; doubles up to an hour.")
     heartbeat_seconds: float = Field(5, gt=0, le=60, description="How often a running job says that it lives.")
     stale_seconds: float = Field(30, gt=0, description="A running job silent for longer is taken from its worker.")
     queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` fails when due work waits longer.")
@@ -96,6 +98,8 @@ class Settings(Group):
     behind_proxy: bool = Field(False, description="Trust `X-Forwarded-Proto` of the proxy in front.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
     log_format: Literal["json", "console"] = Field("json", description="`console` is for people.")
+    web_workers: int = Field(2, ge=1, le=64, description="Web processes of one host.")
+    web_threads: int = Field(4, ge=1, le=64, description="Threads of one web process.")
     api_rate: int = Field(100, ge=1, description="Requests a second, a key and web process.")
     api_max_body_bytes: int = Field(16_777_216, ge=1_000, description="Larger request bodies are answered 413.")
     message_max_chars: int = Field(200_000, ge=1, description="Most characters in one message.")
@@ -138,7 +142,7 @@ def load(environment: Mapping[str, str]) -> Settings:
 
 
 def secret_key(settings: Settings) -> str:
-    """The configured secret key, or one made on first use and kept in `DATA_DIR/secret_key`, readable by its owner only."""
+    """The configured secret key, or one made on first use and kept in `DATA_DIR/secret_key` for its owner only."""
     configured = settings.secret_key.get_secret_value()
     if configured:
         return configured

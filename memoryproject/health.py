@@ -20,7 +20,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The database answers, its tables are up to date, and no due work has waited too long. 503 says which is not so."""
+    """Database, migrations and queue are as they should be; 503 says which is not."""
     checks = {"database": "ok", "migrations": "ok", "queue": "ok"}
     try:
         if not _is_migrated():

@@ -1,5 +1,7 @@
 """Every address of the site."""
 
+from typing import Any
+
 from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
@@ -8,7 +10,7 @@ from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 from memoryproject import health
 
 # The description of the API holds nobody's data: it is open, so that clients can be made from it.
-open_to_all = {"authentication_classes": [], "permission_classes": []}
+open_to_all: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),

@@ -15,7 +15,9 @@ def insert_unless_there(instance: Model) -> bool:
     """
     options = type(instance)._meta
     query = InsertQuery(type(instance), on_conflict=OnConflict.IGNORE)
-    query.insert_values([field for field in options.concrete_fields if not (field.primary_key or field.generated)], [instance])
+    query.insert_values(
+        [field for field in options.concrete_fields if not (field.primary_key or field.generated)], [instance]
+    )
     compiler = query.get_compiler(connection=connection)
     compiler.returning_fields = [options.pk]
     [(sql, parameters)] = compiler.as_sql()

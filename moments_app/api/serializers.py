@@ -158,4 +158,3 @@ class JobList(serializers.Serializer[Any]):
     jobs = JobAnswer(many=True)
     total = serializers.IntegerField()
     has_more = serializers.BooleanField()
-

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from moments_app.api import serializers as shapes
 from moments_app.models import Job, Moment
 from moments_app.processes import build_moments
-from sessions_app.api.person import acting_as
+from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.api.serializers import PersonQuery
 from sessions_app.models import Event, UserProfile
@@ -39,7 +39,7 @@ class BuildView(APIView):
             job = Job.objects.request(
                 build_moments.NAME,
                 session_or_404(user, asked["session_id"]),
-                requested_by=f"key:{request.auth.prefix}",
+                requested_by=key_of(request).actor,
                 force=asked["force"],
                 params={"lag": asked["lag"]} if "lag" in asked else {},
             )
@@ -105,7 +105,7 @@ class MomentView(APIView):
 def _log(request: Request, event: str, moment: Moment, **payload: Any) -> None:
     Event.objects.create(
         type=event,
-        actor=f"key:{request.auth.prefix}",
+        actor=key_of(request).actor,
         user_pk=moment.user_id,
         session_pk=moment.source_session_id,
         payload={"key": moment.key, **payload},

@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
                 ('params', models.JSONField(blank=True, default=dict)),
                 ('attempts', models.PositiveIntegerField(default=0)),
                 ('queued_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('run_after', models.DateTimeField(default=django.utils.timezone.now, help_text='Not before this time: back-off and open circuits.')),
+                ('run_after', models.DateTimeField(default=django.utils.timezone.now, help_text='Not before: back-off, open circuits.')),
                 ('started_at', models.DateTimeField(blank=True, null=True)),
                 ('heartbeat_at', models.DateTimeField(blank=True, null=True)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),

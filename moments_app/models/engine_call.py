@@ -1,6 +1,7 @@
 """What each call of a model cost and how it ended, and whether the engine should be left alone for now."""
 
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from django.conf import settings
 from django.db import models
@@ -9,6 +10,7 @@ from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 
 FAILURES_TO_OPEN = 3
+LOOK_BACK = 20  # calls; doubling reaches the longest pause well before
 LONGEST_PAUSE = timedelta(hours=1)
 
 
@@ -21,15 +23,14 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             further failure up to an hour; None while the circuit is closed. The state is the log itself.
         """
         pause = timedelta(seconds=settings.ENGINE.circuit_seconds)
-        latest = list(self.filter(engine=engine).order_by("-created_at", "-id").values_list("error_kind", "created_at")[:20])
-        failures = 0
-        for kind, _ in latest:
-            if not kind or kind != latest[0][0]:
-                break
-            failures += 1
+        latest = list(self.filter(engine=engine).order_by("-created_at", "-id")[:LOOK_BACK])
+        alike = takewhile(lambda call: call.error_kind and call.error_kind == latest[0].error_kind, latest)
+        failures = sum(1 for _ in alike)
         if failures < FAILURES_TO_OPEN or not pause:
             return None
-        return latest[0][1] + min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
+        last: datetime = latest[0].created_at
+        longest: timedelta = min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
+        return last + longest
 
 
 class EngineCall(models.Model):

@@ -1,8 +1,8 @@
 """One run of a process: asked for, worked on, ended with an outcome.
 
-The queue only delivers a job's id; this row decides whether there is anything to do. So a task that is delivered twice
-does its work once, and a task that is lost is found by `recover_jobs`. A running job is held by a *claim*: the number of
-its attempt. Whoever ends it must still hold that claim.
+The queue only delivers a job's id; this row decides whether there is anything to do. So a task that is delivered
+twice does its work once, and a task that is lost is found by `recover_jobs`. A running job is held by a *claim*: the
+number of its attempt. Whoever ends it must still hold that claim.
 """
 
 import uuid
@@ -99,7 +99,7 @@ class JobQuerySet(models.QuerySet["Job"]):
                 progress_done=0,
             )
         )
-        return self.select_related("session", "user").get(job_id=job_id) if taken else None
+        return self.select_related("session__user").get(job_id=job_id) if taken else None
 
 
 class Job(models.Model):
@@ -123,7 +123,7 @@ class Job(models.Model):
     params = models.JSONField(default=dict, blank=True)
     attempts = models.PositiveIntegerField(default=0)
     queued_at = models.DateTimeField(default=timezone.now)
-    run_after = models.DateTimeField(default=timezone.now, help_text="Not before this time: back-off and open circuits.")
+    run_after = models.DateTimeField(default=timezone.now, help_text="Not before: back-off, open circuits.")
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from django.conf import settings
 from django.db.models import QuerySet, Sum
 
-from moments_app.engines.base import DraftMoment, Engine, MomentAnswer, MomentRequest, Profile, Turn
+from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
 from moments_app.models import Job, Moment, PromptResource, PromptVersion
 from moments_app.models.moment import PREDECESSORS, moment_key
 from moments_app.partition import PartitionEvent
@@ -107,7 +107,8 @@ def claim(job: Job) -> Work | Skipped:
     Raises:
         CannotRun: when the prompt resource that is set doesn't exist.
     """
-    session = Session.objects.select_related("user").get(pk=job.session_id)
+    session = job.session
+    assert session is not None  # a build is about a session, always
     if not job.force and not is_due(session):
         return Skipped("not due: neither threshold is reached")
     turns, is_cut = _compactable(session, job.params.get("lag"))
@@ -120,7 +121,7 @@ def claim(job: Job) -> Work | Skipped:
     return Work(
         session=session,
         profile=_profile(session.user),
-        recent_names=list(Moment.objects.for_user(session.user).newest_first().values_list("name", flat=True)[:RECENT_NAMES]),
+        recent_names=_recent_names(session.user),
         prompt_version=_prompt_version(),
         first_sequence=turns[0].sequence,
         last_sequence=turns[-1].sequence,
@@ -174,7 +175,7 @@ def _shown_text(message: Message) -> str:
     """The text an engine sees: whole, but for long tool results and turns larger than the engine's window."""
     text = message.content
     calls = window.tool_calls(message.payload)
-    if calls or not text and message.payload is not None:
+    if calls or (not text and message.payload is not None):
         structured = json.dumps(calls or message.payload, ensure_ascii=False)
         text = f"{text}\n{shorten_middle(structured, TOOL_RESULT_MAX_CHARS)}".strip()
     if message.role == Message.Role.TOOL:
@@ -196,6 +197,10 @@ def _turn(message: Message, text: str, index: int) -> Turn:
 
 def _profile(user: UserProfile) -> Profile:
     return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
+
+
+def _recent_names(user: UserProfile) -> list[str]:
+    return list(Moment.objects.for_user(user).newest_first().values_list("name", flat=True)[:RECENT_NAMES])
 
 
 def _prompt_version() -> PromptVersion:
@@ -220,7 +225,8 @@ def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> B
     names = list(work.recent_names)
     for number, chunk in enumerate(work.chunks):
         progress(number, len(work.chunks))
-        answer = engine.build_moments(MomentRequest(chunk.turns, profile, names[:RECENT_NAMES], work.prompt_version.content))
+        request = MomentRequest(chunk.turns, profile, names[:RECENT_NAMES], work.prompt_version.content)
+        answer = engine.build_moments(request)
         found = _segments(answer.moments, chunk.sequences)
         segments += found
         names = [segment.draft.name for segment in reversed(found)] + names
@@ -231,6 +237,8 @@ def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> B
 def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:
     proposed = [(draft.starts_at_message_idx, draft.ends_at_message_idx) for draft in drafts]
     ranges = window.normalised(proposed, len(sequences))
+    if not ranges:
+        raise EngineError("invalid_answer", "The answer has no moment with a range of turns.")
     return [Segment(drafts[n], sequences[start], sequences[end]) for n, (start, end) in ranges.items()]
 
 

@@ -12,8 +12,10 @@ from memoryproject.conf import MomentBuilderSettings
 class PairedTurn(Protocol):
     """What the rules about tool calls need of a turn."""
 
-    role: str
-    payload: object
+    @property
+    def role(self) -> str: ...
+    @property
+    def payload(self) -> object: ...
 
 
 def lag(conf: MomentBuilderSettings, *, message_count: int, few_but_large: bool = False) -> int:
@@ -134,7 +136,8 @@ def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tupl
         length: turns in the window, at least 1.
 
     Returns:
-        For each kept range its position in `ranges`, and the inclusive indexes it has now, in window order.
+        For each kept range its position in `ranges`, and the inclusive indexes it has now, in window order; empty
+        when no range has a turn of the window.
     """
     last = length - 1
     clipped = sorted((min(max(start, 0), last), min(max(end, 0), last), n) for n, (start, end) in enumerate(ranges))
@@ -145,5 +148,7 @@ def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tupl
         if start <= end:
             starts.append((start if starts else 0, n))
             covered = end
-    ends = [start - 1 for start, _ in starts[1:]] + [last]
+    if not starts:
+        return {}
+    ends = [*(start - 1 for start, _ in starts[1:]), last]
     return {n: (start, end) for (start, n), end in zip(starts, ends, strict=True)}

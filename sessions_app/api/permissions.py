@@ -5,7 +5,16 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-DEFAULT_SCOPES = {"GET": "read", "HEAD": "read", "OPTIONS": "read", "POST": "write", "PATCH": "write", "DELETE": "admin"}
+from sessions_app.api.person import key_of
+
+DEFAULT_SCOPES = {
+    "GET": "read",
+    "HEAD": "read",
+    "OPTIONS": "read",
+    "POST": "write",
+    "PATCH": "write",
+    "DELETE": "admin",
+}
 
 
 class HasScope(BasePermission):
@@ -16,4 +25,4 @@ class HasScope(BasePermission):
             return False
         needed = (DEFAULT_SCOPES | getattr(view, "scopes", {})).get(request.method or "", "admin")
         self.message = f"This needs a key of scope {needed}."
-        return bool(request.auth.allows(needed))
+        return key_of(request).allows(needed)

@@ -10,6 +10,12 @@ from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 
 
+def key_of(request: Request) -> ApiKey:
+    """The key of an authenticated request."""
+    assert isinstance(request.auth, ApiKey)
+    return request.auth
+
+
 @contextmanager
 def acting_as(request: Request, named: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
     """Opens the transaction in which a request sees one person's rows.
@@ -26,7 +32,7 @@ def acting_as(request: Request, named: str | None, *, create: bool = False) -> I
         ValidationError: a service key has to name somebody.
         NotFound: a user's key asked to create something for another.
     """
-    key: ApiKey = request.auth
+    key = key_of(request)
     if key.user is None and named is None:
         raise ValidationError({"user_id": "A service key names the person it acts for."}, code="required")
     foreign = key.user is not None and named not in (None, key.user.user_id)

@@ -6,7 +6,14 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
-from sessions_app.api.fields import AwareDateTimeField, JsonField, JsonObjectField, PublicIdField, StrictSerializer, TextField
+from sessions_app.api.fields import (
+    AwareDateTimeField,
+    JsonField,
+    JsonObjectField,
+    PublicIdField,
+    StrictSerializer,
+    TextField,
+)
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import Appended, NewMessage
 from sessions_app.shorten import shorten_middle
@@ -43,7 +50,8 @@ class MessageInput(StrictSerializer):
     def validate_content(self, content: str) -> str:
         if len(content) > settings.MESSAGE_MAX_CHARS:
             raise serializers.ValidationError(
-                f"A message has at most {settings.MESSAGE_MAX_CHARS} characters; this one has {len(content)}.", "max_length"
+                f"A message has at most {settings.MESSAGE_MAX_CHARS} characters; this one has {len(content)}.",
+                "max_length",
             )
         return content
 
@@ -52,8 +60,10 @@ class AppendInput(PersonQuery):
     """A batch of messages, in conversation order."""
 
     agent_id = PublicIdField(required=False)
-    source = TextField(required=False, max_length=64)
-    messages = MessageInput(many=True, min_length=1, max_length=BATCH_MAX)
+    source = TextField(required=False, max_length=64)  # type: ignore[assignment]  # not the attribute of a field
+    messages: serializers.ListSerializer[Any] = serializers.ListSerializer(
+        child=MessageInput(), min_length=1, max_length=BATCH_MAX
+    )
 
     def batch(self) -> list[NewMessage]:
         """What was validated, as `append` takes it."""
@@ -65,7 +75,7 @@ class SessionInput(PersonQuery):
 
     session_id = PublicIdField()
     agent_id = PublicIdField(default="default")
-    source = TextField(max_length=64, default="api")
+    source = TextField(max_length=64, default="api")  # type: ignore[assignment]
     title = TextField(allow_blank=True, max_length=255, default="")
     metadata = JsonObjectField(default=dict)
 

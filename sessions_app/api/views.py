@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from sessions_app.api import serializers as shapes
-from sessions_app.api.person import acting_as
+from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
@@ -29,9 +29,7 @@ class SessionsView(APIView):
             sessions = Session.objects.for_user(user).select_related("user").order_by("-last_activity_at", "-id")
             return paged(sessions, "sessions", shapes.SessionAnswer, asked)
 
-    @extend_schema(
-        request=shapes.SessionInput, responses={201: shapes.SessionAnswer, 200: shapes.SessionAnswer}
-    )
+    @extend_schema(request=shapes.SessionInput, responses={201: shapes.SessionAnswer, 200: shapes.SessionAnswer})
     def post(self, request: Request) -> Response:
         """Makes a session; answers 200 with the present one when it is there."""
         asked = parsed(shapes.SessionInput, request.data).validated_data
@@ -69,7 +67,7 @@ class SessionView(APIView):
             session = session_or_404(user, session_id)
             Event.objects.create(
                 type="session_deleted",
-                actor=f"key:{request.auth.prefix}",
+                actor=key_of(request).actor,
                 user_pk=session.user_id,
                 session_pk=session.pk,
                 payload={"message_count": session.message_count},
@@ -90,6 +88,7 @@ class MessagesView(APIView):
         body = parsed(shapes.AppendInput, request.data)
         asked = body.validated_data
         with acting_as(request, asked.get("user_id"), create=True) as user:
+            assert user is not None  # it was made
             appended = append(
                 user,
                 session_id,

@@ -75,6 +75,11 @@ class ApiKey(models.Model):
     # Django REST framework asks this of whatever authentication returns as the user of a request.
     is_authenticated = True
 
+    @property
+    def actor(self) -> str:
+        """How the event log names who acted."""
+        return f"key:{self.prefix}"
+
     def is_valid(self) -> bool:
         """Neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())

@@ -48,7 +48,9 @@ class Message(models.Model):
     content = models.TextField(blank=True)
     payload = models.JSONField(null=True, blank=True, help_text="Structured content: tool calls, tool results.")
     tokens = models.PositiveIntegerField(default=0, help_text="Estimated when appended.")
-    external_id = models.CharField(max_length=255, null=True, blank=True, help_text="The client's own message id.")
+    external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
+        max_length=255, null=True, blank=True, help_text="The client's own message id."
+    )
     moment = models.ForeignKey(
         "moments_app.Moment", null=True, blank=True, on_delete=models.SET_NULL, related_name="messages", db_index=False
     )
@@ -72,7 +74,9 @@ class Message(models.Model):
             models.CheckConstraint(condition=Q(kind="turn") | Q(role="tool"), name="message_partition_is_tool"),
         ]
         indexes = [
-            models.Index(fields=["session", "sequence", "id"], condition=Q(kind="partition"), name="message_partitions"),
+            models.Index(
+                fields=["session", "sequence", "id"], condition=Q(kind="partition"), name="message_partitions"
+            ),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
         ]
 

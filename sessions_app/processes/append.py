@@ -8,7 +8,7 @@ doesn't know whether its request arrived sends it once more.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from django.db import transaction
 from django.utils import timezone
@@ -58,7 +58,7 @@ class Appended:
     jobs: list[DueJob]
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)  # all of it is undone with the caller's transaction, or with its own
 def append(
     user: UserProfile, session_id: str, batch: Sequence[NewMessage], *, agent_id: str = "", source: str = ""
 ) -> Appended:
@@ -85,8 +85,10 @@ def append(
         return Appended(session, placed, [])
     Message.objects.bulk_create(added)
     _count(session, added)
-    answers = messages_appended.send(sender=Session, session=session, messages=added)
-    return Appended(session, placed, [job for _, jobs in answers for job in jobs])
+    jobs: list[DueJob] = []
+    for _receiver, due in messages_appended.send(sender=Session, session=session, messages=added):
+        jobs += cast(Sequence[DueJob], due)
+    return Appended(session, placed, jobs)
 
 
 def _locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:

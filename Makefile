@@ -1,0 +1,40 @@
+# `make run` and `make test` are all one needs; both set up what is missing and are quick the second time.
+PYTHON ?= python3
+PORT ?= 8000
+DATA_DIR ?= .data
+export DATA_DIR
+
+.PHONY: run test bench lock
+
+run: .venv/installed
+	.venv/bin/python manage.py run --port $(PORT)
+
+test: .venv/installed-dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy .
+	.venv/bin/lint-imports
+	.venv/bin/python manage.py makemigrations --check --dry-run
+	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
+		.venv/bin/python manage.py check --deploy --fail-level WARNING
+	.venv/bin/python -m pytest
+
+bench: .venv/installed-dev
+	.venv/bin/python -m benchmarks
+
+# Writes the hashed, locked lists from the short ones in pyproject.toml.
+lock: .venv/installed-dev
+	.venv/bin/python -m uv pip compile pyproject.toml --universal --generate-hashes --no-header -o requirements.txt
+	.venv/bin/python -m uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python requirements.txt
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	touch $@
+
+.venv/installed-dev: .venv/bin/python requirements-dev.txt
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	touch .venv/installed $@

@@ -1,0 +1,99 @@
+"""The demonstration: a conversation of several days goes in through the API, and memory comes back.
+
+Only the API is used, as an application would; the worker does the rest. It can be run again: messages that are there
+already are recognised by their `external_id`.
+"""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+CONVERSATION = Path(__file__).parent / "conversation.jsonl"
+BATCH = 100
+BUILD_TIMEOUT = 120  # seconds
+
+
+class Demonstration:
+    """Shows the main job.
+
+    Args:
+        base_url: of the running site, e.g. `http://127.0.0.1:8000`.
+        key: of scope write.
+        write: prints a line.
+    """
+
+    def __init__(self, base_url: str, key: str, write: Callable[[str], object]) -> None:
+        self.base_url = base_url
+        self.key = key
+        self.write = write
+        messages = [json.loads(line) for line in CONVERSATION.read_text(encoding="utf-8").splitlines()]
+        self.user_id = messages[0]["user_id"]
+        self.session_id = messages[0]["session_id"]
+        self.agent = {name: messages[0][name] for name in ("agent_id", "source")}
+        envelope = {"user_id", "session_id", "agent_id", "source"}
+        self.messages = [{k: v for k, v in message.items() if k not in envelope} for message in messages]
+
+    def run(self) -> None:
+        """Imports the conversation, waits for the builds that it makes due, and prints what is remembered."""
+        self._import()
+        self._show_moments()
+        self._show_reload()
+
+    def _import(self) -> None:
+        for start in range(0, len(self.messages), BATCH):
+            answer = self._call(
+                "POST",
+                f"sessions/{self.session_id}/messages",
+                user_id=self.user_id,
+                **self.agent,
+                messages=self.messages[start : start + BATCH],
+            )
+            added = sum(message["created"] for message in answer["messages"])
+            self.write(f"  posted {len(answer['messages'])} messages, {added} of them new")
+            for job in answer["jobs"]:
+                self._wait_for(job["job_id"])
+
+    def _wait_for(self, job_id: str) -> None:
+        deadline = time.monotonic() + BUILD_TIMEOUT
+        while time.monotonic() < deadline:
+            job = self._call("GET", f"jobs/{job_id}", user_id=self.user_id)
+            if job["status"] not in ("queued", "processing"):
+                self.write(f"  a threshold was crossed; job {job['process']} {job['status']} {job['error']}".rstrip())
+                return
+            time.sleep(0.2)
+        self.write(f"  job {job_id} is still {job['status']}: {job['error'] or 'is the worker running?'}")
+
+    def _show_moments(self) -> None:
+        moments = self._call("GET", "moments", user_id=self.user_id, session_id=self.session_id)["moments"]
+        self.write(f"\nWhat is remembered: {len(moments)} moments, newest first")
+        for row in moments:
+            moment = self._call("GET", f"moments/{row['key']}", user_id=self.user_id)
+            turns = f"{moment['first_sequence']}–{moment['last_sequence']}"
+            self.write(f"  {moment['key']}  (turns {turns}; {', '.join(moment['topic_tags'][:4])})")
+            self.write(f"      {moment['summary']}")
+        profile = self._call("GET", f"users/{self.user_id}")
+        self.write(f"\nThe profile of {self.user_id}\n  {profile['summary'][:600]}")
+
+    def _show_reload(self) -> None:
+        live = self._call("GET", f"sessions/{self.session_id}/messages", user_id=self.user_id)
+        messages = live["messages"]
+        self.write(f"\nWhat a reload returns: {len(messages)} of {live['message_count']} messages and boundary events")
+        for message in messages[:3]:
+            self.write(f"  [{message['sequence']} {message['kind']} {message['role']}] {message['content'][:1200]}")
+        if len(messages) > 3:
+            self.write(f"  … and {len(messages) - 3} more turns, up to {messages[-1]['sequence']}.")
+
+    def _call(self, method: str, path: str, **fields: Any) -> Any:
+        url, body = f"{self.base_url}/api/v1/{path}", None
+        if method == "GET":
+            url += f"?{urlencode(fields)}" if fields and not path.startswith("users/") else ""
+        else:
+            body = json.dumps(fields).encode()
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data=body, method=method, headers=headers)  # noqa: S310 (our own site)
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            return json.load(response)

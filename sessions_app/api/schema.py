@@ -1,0 +1,30 @@
+"""What the OpenAPI description can't find out by itself."""
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_standardized_errors.openapi_serializers import ClientErrorEnum
+from rest_framework import serializers
+
+
+class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Bearer keys."""
+
+    target_class = "sessions_app.api.authentication.ApiKeyAuthentication"
+    name = "ApiKey"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "http", "scheme": "bearer", "description": "`Authorization: Bearer <key>`"}
+
+
+class TooLargeError(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(choices=["too_large"])
+    detail = serializers.CharField()
+    attr = serializers.CharField(allow_null=True)
+
+
+class TooLargeAnswer(serializers.Serializer[Any]):
+    """413, in the shape of every error."""
+
+    type = serializers.ChoiceField(choices=ClientErrorEnum.choices)
+    errors = TooLargeError(many=True)  # type: ignore[assignment]  # the name is given

@@ -1,0 +1,54 @@
+"""Fixtures that many tests share: people, keys, a client, and the database server the run started."""
+
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+
+from memoryproject.embedded import server
+from sessions_app.models import ApiKey, UserProfile
+from tests.support.api import Api
+
+_started_server = False
+
+
+def pytest_configure() -> None:
+    """Remembers whether the embedded database has to be stopped afterwards."""
+    global _started_server
+    _started_server = "embedded" in settings.DATABASES["default"]["ENGINE"] and not server.running_socket(
+        settings.EMBEDDED_DATABASE_DIR
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    if _started_server:
+        server.stop(settings.EMBEDDED_DATABASE_DIR)
+
+
+@pytest.fixture(autouse=True)
+def _no_throttling_carried_over() -> None:
+    cache.clear()
+
+
+@pytest.fixture
+def ada(transactional_db: None) -> UserProfile:
+    """A person."""
+    return UserProfile.objects.ensure("ada")
+
+
+@pytest.fixture
+def bo(transactional_db: None) -> UserProfile:
+    """Another person, with much the same data."""
+    return UserProfile.objects.ensure("bo")
+
+
+@pytest.fixture
+def service(transactional_db: None) -> Api:
+    """A client with a service key that may do everything."""
+    return Api(ApiKey.objects.issue("service", scope="admin")[1])
+
+
+@pytest.fixture
+def as_ada(ada: UserProfile) -> Api:
+    """A client with a key of Ada's own."""
+    return Api(ApiKey.objects.issue("ada", user=ada, scope="admin")[1])

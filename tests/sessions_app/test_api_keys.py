@@ -1,0 +1,117 @@
+"""Who may call, and what they may do."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import SettingsWrapper
+
+from sessions_app.models import ApiKey, Session, UserProfile
+from tests.support.api import Api
+from tests.support.transcript import messages, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GET_PATHS = ["sessions", "sessions/s1", "sessions/s1/messages", "users/ada", "moments", "moments/k", "jobs"]
+
+
+@pytest.mark.parametrize("path", GET_PATHS)
+def test_without_a_key_everything_is_401(transactional_db: None, path: str) -> None:
+    answer = Api().get(path)
+    assert answer.status_code == 401
+    assert answer["WWW-Authenticate"] == "Bearer"
+    assert answer.json()["errors"][0]["code"] == "not_authenticated"
+
+
+@pytest.mark.parametrize("key", ["nonsense", "mem_000000000000_x", "mem__", "mem_\u00e9_x", "", "a b c"])
+def test_a_wrong_key_is_401(transactional_db: None, key: str) -> None:
+    api = Api()
+    api.headers = {"Authorization": f"Bearer {key}"}
+    assert api.get("sessions").status_code == 401
+
+
+def test_row_19_expired_revoked_wrong_and_unknown_keys_are_answered_alike(transactional_db: None) -> None:
+    hour = timedelta(hours=1)
+    _, expired = ApiKey.objects.issue("expired", expires_at=timezone.now() - hour)
+    revoked_key, revoked = ApiKey.objects.issue("revoked")
+    ApiKey.objects.filter(pk=revoked_key.pk).update(revoked_at=timezone.now())
+    _, valid = ApiKey.objects.issue("valid", expires_at=timezone.now() + hour)
+    assert Api(valid).get("sessions", user_id="ada").status_code == 200
+    answers = {Api(key).get("sessions").content for key in (expired, revoked, valid + "x", "mem_0_0")}
+    assert len(answers) == 1
+
+
+def test_row_19_the_database_does_not_hold_the_key(transactional_db: None) -> None:
+    key, text = ApiKey.objects.issue("k")
+    secret = text.split("_", 2)[2]
+    key.refresh_from_db()
+    assert not any(secret in str(value) for value in vars(key).values())
+
+
+@pytest.mark.parametrize(
+    ("scope", "allowed"),
+    [("read", {"get"}), ("write", {"get", "post", "patch"}), ("admin", {"get", "post", "patch", "delete"})],
+)
+def test_a_scope_allows_its_methods_and_the_lesser_ones(ada: UserProfile, scope: str, allowed: set[str]) -> None:
+    talk(ada, 1)
+    api = Api(ApiKey.objects.issue("k", scope=scope)[1])
+    codes = {
+        "get": api.get("sessions/s1", user_id="ada").status_code,
+        "post": api.post("sessions/s1/messages", user_id="ada", messages=messages(1)).status_code,
+        "patch": api.patch("sessions/s1", user_id="ada", title="t").status_code,
+        "delete": api.delete("sessions/s1", user_id="ada").status_code,
+    }
+    assert {method for method, code in codes.items() if code < 300} == allowed
+    assert {code for code in codes.values() if code >= 300} <= {403}
+
+
+def test_a_missing_scope_is_named(ada: UserProfile) -> None:
+    api = Api(ApiKey.objects.issue("k", scope="read")[1])
+    error = api.post("sessions/s1/messages", user_id="ada", messages=messages(1)).json()["errors"][0]
+    assert "scope write" in error["detail"]
+
+
+def test_a_service_key_has_to_name_the_person(service: Api) -> None:
+    answer = service.get("sessions")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["attr"] == "user_id"
+
+
+def test_a_user_key_need_not_name_its_person(as_ada: Api, ada: UserProfile) -> None:
+    talk(ada, 2)
+    assert as_ada.get("sessions").json()["total"] == 1
+    assert as_ada.post("sessions/s1/messages", messages=messages(1)).json()["user_id"] == "ada"
+
+
+def test_the_last_use_is_recorded_at_most_once_a_minute(service: Api) -> None:
+    service.get("sessions", user_id="ada")
+    first = ApiKey.objects.get().last_used_at
+    assert first is not None
+    service.get("sessions", user_id="ada")
+    assert ApiKey.objects.get().last_used_at == first
+    ApiKey.objects.update(last_used_at=first - timedelta(minutes=2))
+    service.get("sessions", user_id="ada")
+    last = ApiKey.objects.get().last_used_at
+    assert last is not None and last > first
+
+
+def test_over_the_rate_is_429_with_a_time_to_wait(service: Api, settings: SettingsWrapper) -> None:
+    settings.API_RATE = 3
+    answers = [service.get("sessions", user_id="ada") for _ in range(6)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) >= 2
+    assert int(refused[0]["Retry-After"]) >= 1
+    assert refused[0].json()["errors"][0]["code"] == "throttled"
+
+
+def test_row_9_a_user_key_naming_another_finds_nothing(as_ada: Api, bo: UserProfile) -> None:
+    talk(bo, 3)
+    for path in ("sessions/s1", "sessions/s1/messages", "users/bo"):
+        assert as_ada.get(path, **({} if path == "users/bo" else {"user_id": "bo"})).status_code == 404
+    assert as_ada.get("sessions", user_id="bo").json()["total"] == 0
+    assert as_ada.post("sessions/s1/messages", user_id="bo", messages=messages(1)).status_code == 404
+    assert as_ada.post("sessions", user_id="new", session_id="x").status_code == 404
+    assert as_ada.patch("sessions/s1", user_id="bo", title="t").status_code == 404
+    assert as_ada.delete("sessions/s1", user_id="bo").status_code == 404
+    assert Session.objects.get().message_count == 3
+    assert not UserProfile.objects.filter(user_id="new").exists()

@@ -1,0 +1,171 @@
+"""`append`, called as a function and over HTTP by many at once."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Count, Max, Sum
+from django.test.utils import CaptureQueriesContext
+
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from sessions_app.signals import messages_appended
+from tests.support.api import Api
+from tests.support.transcript import messages, talk, turns
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
+    """Runs `work(0..workers-1)` in threads that start together, each with its own connection."""
+    barrier = threading.Barrier(workers)
+
+    def run(number: int) -> Any:
+        try:
+            barrier.wait()
+            return work(number)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(run, range(workers)))
+
+
+def assert_counters_equal_rows(session: Session) -> None:
+    session.refresh_from_db()
+    rows = session.messages.turns().aggregate(
+        count=Count("id"), tokens=Sum("tokens"), last=Max("sequence"), distinct=Count("sequence", distinct=True)
+    )
+    assert rows["count"] == rows["distinct"] == rows["last"] + 1 == session.message_count
+    assert session.last_sequence == rows["last"]
+    assert session.total_tokens == session.live_tokens == rows["tokens"]
+
+
+def test_sequences_start_at_zero_and_have_no_gap(ada: UserProfile) -> None:
+    talk(ada, 3)
+    session = talk(ada, 4)
+    assert list(session.messages.in_order().values_list("sequence", flat=True)) == list(range(7))
+    assert_counters_equal_rows(session)
+
+
+def test_row_15_sequences_are_gapless_and_counters_equal_rows_under_32_writers(ada: UserProfile) -> None:
+    def write(number: int) -> None:
+        for batch in range(6):
+            append(ada, "s1", turns(1 + (number + batch) % 4))
+
+    at_once(write, 32)
+    session = Session.objects.get()
+    assert session.message_count == sum(1 + (n + b) % 4 for n in range(32) for b in range(6))
+    assert_counters_equal_rows(session)
+
+
+def test_row_1_a_batch_sent_20_times_by_16_clients_is_stored_once(service: Api) -> None:
+    body = {"user_id": "ada", "messages": [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(5))]}
+
+    def send(_: int) -> set[int]:
+        return {service.post("sessions/s1/messages", body).status_code for _ in range(20)}
+
+    codes = set.union(*at_once(send, 16))
+    assert codes <= {200, 201}
+    assert Message.objects.count() == 5
+    assert_counters_equal_rows(Session.objects.get())
+
+
+def test_a_known_external_id_is_returned_with_its_own_sequence(service: Api) -> None:
+    first = {"role": "user", "content": "one", "external_id": "a"}
+    service.post("sessions/s1/messages", user_id="ada", messages=[first])
+    answer = service.post(
+        "sessions/s1/messages", user_id="ada", messages=[{"role": "user", "content": "two"}, first]
+    ).json()
+    assert [(m["sequence"], m["created"]) for m in answer["messages"]] == [(1, True), (0, False)]
+    assert answer["message_count"] == 2
+
+
+def test_an_external_id_twice_in_a_batch_is_stored_once(ada: UserProfile) -> None:
+    appended = append(ada, "s1", [NewMessage("user", "x", external_id="a"), NewMessage("user", "x", external_id="a")])
+    assert [(m.sequence, created) for m, created in appended.messages] == [(0, True), (0, False)]
+    assert appended.session.message_count == 1
+
+
+def test_external_ids_of_different_sessions_do_not_meet(ada: UserProfile, bo: UserProfile) -> None:
+    for user, session_id in ((ada, "s1"), (ada, "s2"), (bo, "s1")):
+        assert append(user, session_id, [NewMessage("user", "x", external_id="a")]).messages[0][1]
+    assert Message.objects.count() == 3
+
+
+def test_a_failing_listener_undoes_the_whole_append(ada: UserProfile) -> None:
+    def fail(**_: Any) -> None:
+        raise RuntimeError("listener")
+
+    messages_appended.connect(fail)
+    try:
+        with pytest.raises(RuntimeError):
+            talk(ada, 3)
+    finally:
+        messages_appended.disconnect(fail)
+    assert not Message.objects.exists()
+    assert not Session.objects.exists()
+
+
+@pytest.mark.parametrize("count", [1, 100, 200])
+def test_an_append_takes_eight_queries_whatever_its_batch(service: Api, count: int) -> None:
+    service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
+    batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(count))]
+    with CaptureQueriesContext(connection) as queries:
+        assert service.post("sessions/s1/messages", user_id="ada", messages=batch).status_code == 201
+    # BEGIN and COMMIT among them.
+    assert len(queries) == 8, "\n".join(q["sql"][:120] for q in queries)
+
+
+def test_an_append_that_makes_a_build_due_takes_two_more(service: Api) -> None:
+    service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
+    batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(500))]
+    with CaptureQueriesContext(connection) as queries:
+        assert service.post("sessions/s1/messages", user_id="ada", messages=batch).json()["jobs"]
+    assert len(queries) == 10, "\n".join(q["sql"][:120] for q in queries)
+
+
+def test_row_13_messages_with_shuffled_times_keep_their_order(service: Api) -> None:
+    times = ["2026-03-02T10:00:00Z", "1970-01-01T00:00:00Z", "2099-12-31T23:59:59+14:00", "2026-03-02T10:00:00+05:30"]
+    body = [{"role": "user", "content": str(n), "created_at": time} for n, time in enumerate(times)]
+    assert service.post("sessions/s1/messages", user_id="ada", messages=body).status_code == 201
+    for view in ("live", "all"):
+        shown = service.get("sessions/s1/messages", user_id="ada", view=view).json()["messages"]
+        assert [m["content"] for m in shown] == ["0", "1", "2", "3"]
+        assert [m["created_at"] for m in shown][2:] == ["2099-12-31T09:59:59Z", "2026-03-02T04:30:00Z"]
+
+
+def test_activity_is_never_in_the_future(service: Api) -> None:
+    body = [{"role": "user", "content": "x", "created_at": "2099-01-01T00:00:00Z"}]
+    service.post("sessions/s1/messages", user_id="ada", messages=body)
+    assert Session.objects.get().last_activity_at.year < 2099
+
+
+class TestConstraints:
+    """The database itself refuses what must not be."""
+
+    def broken(self, session: Session, **fields: Any) -> None:
+        row = {"session": session, "user_id": session.user_id, "role": "user", "sequence": 0, **fields}
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Message.objects.create(**row)
+
+    def test_a_sequence_is_taken_once(self, ada: UserProfile) -> None:
+        self.broken(talk(ada, 1), sequence=0)
+
+    def test_a_sequence_is_not_negative(self, ada: UserProfile) -> None:
+        self.broken(talk(ada, 1), sequence=-1)
+
+    def test_an_external_id_is_taken_once(self, ada: UserProfile) -> None:
+        session = append(ada, "s1", [NewMessage("user", "x", external_id="a")]).session
+        self.broken(session, sequence=1, external_id="a")
+
+    def test_only_a_tool_turn_can_be_a_partition_event(self, ada: UserProfile) -> None:
+        self.broken(talk(ada, 1), kind="partition", role="user")
+
+    def test_a_session_id_is_taken_once_by_a_user(self, ada: UserProfile) -> None:
+        talk(ada, 1)
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Session.objects.create(user=ada, session_id="s1")

@@ -1,0 +1,124 @@
+"""What a client replays."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.processes.load import load_session_messages, page_of_messages
+from tests.support.api import Api
+from tests.support.transcript import START, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def leave_partition(session: Session, sequence: int) -> Message:
+    return session.messages.create(
+        user_id=session.user_id,
+        sequence=sequence,
+        kind="partition",
+        role="tool",
+        tool_name="session_partition",
+        created_at=START,
+    )
+
+
+def shown(messages: list[Message]) -> list[tuple[int, str]]:
+    return [(message.sequence, message.kind) for message in messages]
+
+
+def test_without_a_boundary_the_newest_turns_come_in_conversation_order(ada: UserProfile) -> None:
+    loaded = load_session_messages(talk(ada, 9), 4)
+    assert shown(loaded.messages) == [(n, "turn") for n in (5, 6, 7, 8)]
+    assert not loaded.has_partition_event
+
+
+def test_the_latest_boundary_comes_first_and_nothing_from_before_it(ada: UserProfile) -> None:
+    session = talk(ada, 9)
+    leave_partition(session, 3)
+    leave_partition(session, 5)
+    loaded = load_session_messages(session, 50)
+    assert shown(loaded.messages) == [(5, "partition"), (6, "turn"), (7, "turn"), (8, "turn")]
+    assert loaded.has_partition_event
+
+
+def test_of_two_boundaries_at_one_turn_the_newer_counts(ada: UserProfile) -> None:
+    session = talk(ada, 4)
+    leave_partition(session, 3)
+    newer = leave_partition(session, 3)
+    assert load_session_messages(session, 5).messages == [newer]
+
+
+def test_the_limit_keeps_the_newest_turns_after_the_boundary(ada: UserProfile) -> None:
+    session = talk(ada, 9)
+    leave_partition(session, 2)
+    assert shown(load_session_messages(session, 2).messages) == [(2, "partition"), (7, "turn"), (8, "turn")]
+
+
+def test_an_empty_session_loads_nothing(ada: UserProfile) -> None:
+    assert load_session_messages(Session.objects.create(user=ada, session_id="s"), 5) == ([], False)
+
+
+def test_loading_is_one_statement(ada: UserProfile) -> None:
+    session = talk(ada, 30)
+    leave_partition(session, 9)
+    with CaptureQueriesContext(connection) as queries:
+        load_session_messages(session, 50)
+    assert len(queries) == 1
+
+
+def test_loading_reads_only_indexes_however_long_the_session(ada: UserProfile) -> None:
+    session = talk(ada, 500)
+    connection.cursor().execute("ANALYZE sessions_app_message")
+    with CaptureQueriesContext(connection) as queries:
+        load_session_messages(session, 50)
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")  # so few rows fit into a page that a scan may look cheaper
+        cursor.execute("EXPLAIN " + queries[0]["sql"])
+        plan = "\n".join(row[0] for row in cursor)
+        cursor.execute("RESET enable_seqscan")
+    assert "message_partitions" in plan
+    assert "message_turn_sequence_unique" in plan
+
+
+def test_pages_cover_the_transcript_once_both_ways_with_partition_events(ada: UserProfile) -> None:
+    session = talk(ada, 23)
+    for sequence in (4, 9, 9, 22):
+        leave_partition(session, sequence)
+    everything = shown(list(session.messages.in_order()))
+    forward, after, more = [], -1, True
+    while more:
+        page, more = page_of_messages(session, 5, after=after)
+        forward += shown(page)
+        after = page[-1].sequence
+    backward: list[tuple[int, str]] = []
+    before, more = 10**9, True
+    while more:
+        page, more = page_of_messages(session, 5, before=before)
+        backward = shown(page) + backward
+        before = page[0].sequence
+    assert forward == backward == everything
+
+
+@pytest.mark.parametrize("view", ["live", "all"])
+def test_reading_takes_the_same_queries_whatever_the_number_of_turns(service: Api, ada: UserProfile, view: str) -> None:
+    talk(ada, 5, session_id="short")
+    talk(ada, 200, session_id="long")
+    service.get("sessions/short", user_id="ada")  # the key's last use is on record
+    counts = []
+    for session_id in ("short", "long"):
+        with CaptureQueriesContext(connection) as queries:
+            service.get(f"sessions/{session_id}/messages", user_id="ada", view=view, limit=200)
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 7
+
+
+def test_a_long_turn_is_shortened_on_request_and_says_where_the_whole_is(service: Api, ada: UserProfile) -> None:
+    talk(ada, 1, text="start " + "x" * 20_000 + " end")
+    whole, short = (
+        service.get("sessions/s1/messages", user_id="ada", compress=c).json()["messages"][0] for c in (False, True)
+    )
+    assert len(whole["content"]) == 20_010
+    assert len(short["content"]) < 4_500
+    assert short["content"].startswith("start") and short["content"].endswith("end")
+    assert "rem://sessions/s1/messages/0" in short["content"]

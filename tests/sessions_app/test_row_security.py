@@ -1,0 +1,123 @@
+"""Row 9, held by PostgreSQL itself: with no filter in the code, a request still sees one person only."""
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import DatabaseError, connection, models, transaction
+
+from moments_app.models import Job, Moment
+from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
+from sessions_app.row_security import ROLE, acting_for
+from tests.support.transcript import START, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PERSONAL = [UserProfile, Session, Message, Event, Moment, Job]
+
+
+def give_everything(user: UserProfile) -> None:
+    session = talk(user, 3)
+    Job.objects.create(process="build_moments", user=user, session=session, requested_by="test", status="completed")
+    Event.objects.create(type="t", actor="test", user_pk=user.pk, session_pk=session.pk)
+    Moment.objects.create(
+        user=user,
+        source_session=session,
+        key="k",
+        name="k",
+        summary="s",
+        starts_at=START,
+        ends_at=START,
+        first_sequence=0,
+        last_sequence=2,
+        engine="test",
+    )
+
+
+def owner(row: Any) -> Any:
+    return row.pk if isinstance(row, UserProfile) else row.user_pk if isinstance(row, Event) else row.user_id
+
+
+@pytest.mark.parametrize("model", PERSONAL)
+def test_row_9_without_the_codes_filter_only_ones_own_rows_are_seen(
+    ada: UserProfile, bo: UserProfile, model: type[models.Model]
+) -> None:
+    give_everything(ada)
+    give_everything(bo)
+    for person in (ada, bo):
+        with acting_for(person.user_id):
+            found = list(model._default_manager.all())
+        assert found
+        assert {owner(row) for row in found} == {person.pk}
+
+
+@pytest.mark.parametrize("model", PERSONAL)
+def test_row_9_nobody_sees_nothing(ada: UserProfile, model: type[models.Model]) -> None:
+    give_everything(ada)
+    for name in (None, "unknown"):
+        with acting_for(name) as user:
+            assert user is None
+            assert not model._default_manager.exists()
+
+
+@pytest.mark.parametrize("model", [Session, Message, Moment, Job])
+def test_row_9_anothers_rows_are_neither_changed_nor_deleted(
+    ada: UserProfile, bo: UserProfile, model: type[models.Model]
+) -> None:
+    give_everything(bo)
+    with acting_for("ada"):
+        assert model._default_manager.update(user=ada) == 0
+        assert model._default_manager.all()._raw_delete("default") == 0
+    assert model._default_manager.filter(user=bo).exists()
+
+
+def test_row_9_nothing_is_written_in_anothers_name(ada: UserProfile, bo: UserProfile) -> None:
+    with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada"):
+        Session.objects.create(user=bo, session_id="planted")
+
+
+@pytest.mark.parametrize("table", ["sessions_app_apikey", "auth_user", "django_session", "moments_app_promptversion"])
+def test_row_19_requests_reach_no_table_they_have_no_business_with(ada: UserProfile, table: str) -> None:
+    with pytest.raises(DatabaseError, match="permission denied"), acting_for("ada"):
+        connection.cursor().execute(f"SELECT * FROM {table}")
+
+
+def test_the_role_ends_with_the_block(ada: UserProfile) -> None:
+    with acting_for("ada"):
+        pass
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user, current_setting('memory.user_pk', true)")
+        role, user_pk = cursor.fetchone()
+    assert role != ROLE
+    assert not user_pk
+
+
+def test_an_error_in_the_block_ends_the_role_and_undoes_the_work(ada: UserProfile) -> None:
+    with pytest.raises(ZeroDivisionError), acting_for("ada") as user:
+        assert user
+        Session.objects.create(user=user, session_id="s")
+        1 / 0  # noqa: B018
+    assert not Session.objects.exists()
+    assert not ApiKey.objects.exists()
+
+
+def test_it_refuses_to_run_inside_a_transaction_that_would_keep_the_role(ada: UserProfile) -> None:
+    with pytest.raises(RuntimeError, match="durable"), transaction.atomic(), acting_for("ada"):
+        pass
+
+
+def test_every_table_with_a_persons_data_is_protected(transactional_db: None) -> None:
+    personal = {
+        model._meta.db_table
+        for model in apps.get_models()
+        for field in model._meta.concrete_fields
+        if field.column in ("user_id", "user_pk") and model._meta.app_label in ("sessions_app", "moments_app")
+    }
+    # A key may belong to a person, but requests can't read keys at all.
+    personal -= {ApiKey._meta.db_table}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tablename FROM pg_policies WHERE policyname = 'acting_user'")
+        protected = {row[0] for row in cursor}
+        cursor.execute("SELECT relname FROM pg_class WHERE relrowsecurity")
+        enabled = {row[0] for row in cursor}
+    assert personal <= protected == enabled

@@ -1,0 +1,34 @@
+"""Conversations to test with."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sessions_app.models import Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+
+START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+_TOPICS = ["the kiln and its glaze", "the rent of the shop", "Italian verbs for Bologna", "the knee and its exercises"]
+
+
+def turns(count: int, *, first: int = 0, text: str = "") -> list[NewMessage]:
+    """Alternating user and assistant turns, a minute apart, on a topic that changes every 25 turns."""
+    return [
+        NewMessage(
+            role="assistant" if number % 2 else "user",
+            content=text or f"Turn {number} is about {_TOPICS[number // 25 % len(_TOPICS)]}, point {number % 7}.",
+            created_at=START + timedelta(minutes=number),
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def talk(user: UserProfile, count: int, *, session_id: str = "s1", text: str = "") -> Session:
+    """Appends `count` turns to a session, after those it has, in one batch."""
+    present = Session.objects.filter(user=user, session_id=session_id).first()
+    first = present.message_count if present else 0
+    return append(user, session_id, turns(count, first=first, text=text)).session
+
+
+def messages(count: int, **fields: Any) -> list[dict[str, Any]]:
+    """Bodies of messages for the REST interface."""
+    return [{"role": "assistant" if n % 2 else "user", "content": f"Message {n}", **fields} for n in range(count)]
