@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from pytest_django import SettingsWrapper
+from pytest_django.fixtures import Settings
 
 from sessions_app.models import ApiKey, Session, UserProfile
 from tests.support.api import Api
@@ -95,7 +95,7 @@ def test_the_last_use_is_recorded_at_most_once_a_minute(service: Api) -> None:
     assert last is not None and last > first
 
 
-def test_over_the_rate_is_429_with_a_time_to_wait(service: Api, settings: SettingsWrapper) -> None:
+def test_over_the_rate_is_429_with_a_time_to_wait(service: Api, settings: Settings) -> None:
     settings.API_RATE = 3
     answers = [service.get("sessions", user_id="ada") for _ in range(6)]
     refused = [answer for answer in answers if answer.status_code == 429]

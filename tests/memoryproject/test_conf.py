@@ -1,0 +1,91 @@
+"""Settings: typed, checked at start, documented."""
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+
+from memoryproject import conf
+from memoryproject.conf import BASE_DIR
+
+WRONG = [
+    ("MOMENT_BUILDER__LAG_PERCENTAGE", "0.9"),
+    ("MOMENT_BUILDER__LAG_PERCENTAGE", "a third"),
+    ("MOMENT_BUILDER__MESSAGE_THRESHOLD", "0"),
+    ("MOMENT_BUILDER__MESAGE_THRESHOLD", "5"),
+    ("ENGINE__BASE_URL", "localhost:11434"),
+    ("ENGINE__PROVIDER", "magic"),
+    ("JOBS__MAX_ATTEMPTS", "-1"),
+    ("API_RATE", "many"),
+    ("DEBUG", "perhaps"),
+    ("LOG_LEVEL", "LOUD"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=name):
+        conf.load({name: value})
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        conf.load(dict([WRONG[0], WRONG[3], WRONG[7]]))
+    assert all(name in str(raised.value) for name, _ in (WRONG[0], WRONG[3], WRONG[7]))
+
+
+@pytest.mark.parametrize(
+    "command", [["manage.py", "check"], ["manage.py", "qcluster"], ["-c", "import memoryproject.wsgi"]]
+)
+def test_nothing_starts_with_a_wrong_setting(command: str) -> None:
+    environment = os.environ | {"MOMENT_BUILDER__LAG_PERCENTAGE": "0.9"}
+    run = subprocess.run(
+        [sys.executable, *command.split()], cwd=BASE_DIR, env=environment, capture_output=True, text=True
+    )
+    assert run.returncode != 0
+    assert "MOMENT_BUILDER__LAG_PERCENTAGE" in run.stderr
+
+
+def test_row_20_a_wrong_secret_is_not_printed() -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        conf.load({"ENGINE__API_KEY": "sk-marked", "ENGINE__TIMEOUT_SECONDS": "sk-marked"})
+    assert "sk-marked" not in str(raised.value)
+    assert "sk-marked" not in repr(conf.load({"ENGINE__API_KEY": "sk-marked", "SECRET_KEY": "sk-marked"}))
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"ENGINE__API_KEY": "sk"}, True),
+        ({"ENGINE__BASE_URL": "http://localhost:1/v1"}, True),
+        ({"ENGINE__API_KEY": "sk", "ENGINE__PROVIDER": "extractive"}, False),
+        ({"ENGINE__PROVIDER": "openai"}, True),
+    ],
+)
+def test_a_model_is_used_when_a_key_or_url_is_set(environment: dict[str, str], expected: bool) -> None:
+    assert conf.load(environment).engine.uses_model is expected
+
+
+def test_lists_are_given_by_comma() -> None:
+    assert conf.load({"ALLOWED_HOSTS": "a.example, b.example"}).allowed_hosts == ["a.example", "b.example"]
+
+
+def test_the_secret_key_is_made_once_and_kept_for_its_owner(tmp_path: Path) -> None:
+    settings = conf.load({"DATA_DIR": str(tmp_path / "new")})
+    key = conf.secret_key(settings)
+    assert len(key) > 50
+    assert conf.secret_key(settings) == key
+    assert (tmp_path / "new" / "secret_key").stat().st_mode & 0o077 == 0
+    assert conf.secret_key(conf.load({"SECRET_KEY": "given"})) == "given"
+
+
+def test_the_documented_table_is_the_one_in_force() -> None:
+    out = StringIO()
+    call_command("settings_table", stdout=out)
+    assert out.getvalue().strip() in (BASE_DIR / "docs" / "settings.md").read_text()

@@ -1,0 +1,69 @@
+"""Importing our own JSONL."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from sessions_app.models import Message, Session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def line(content: str, **fields: Any) -> dict[str, Any]:
+    return {"user_id": "ada", "session_id": "s1", "role": "user", "content": content, **fields}
+
+
+def imported(path: Path, *lines: Any) -> tuple[str, str]:
+    path.write_text("\n".join(text if isinstance(text, str) else json.dumps(text) for text in lines), "utf-8")
+    out, err = StringIO(), StringIO()
+    call_command("import_sessions", str(path), stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def test_an_import_keeps_order_times_and_places(tmp_path: Path) -> None:
+    out, _ = imported(
+        tmp_path / "f",
+        line("one", created_at="2020-02-03T04:05:06+01:00", agent_id="coach"),
+        line("two", session_id="s2"),
+        "",
+        line("three", role="assistant"),
+    )
+    assert "3 messages added" in out
+    first = Session.objects.get(session_id="s1")
+    assert (first.source, first.agent_id) == ("import", "coach")
+    assert [m.content for m in first.messages.in_order()] == ["one", "three"]
+    assert first.messages.in_order()[0].created_at.isoformat() == "2020-02-03T03:05:06+00:00"
+
+
+def test_an_import_can_be_repeated(tmp_path: Path) -> None:
+    lines = [line("same"), line("same"), line("other", external_id="x"), line("elsewhere", session_id="s2")]
+    imported(tmp_path / "f", *lines)
+    out, _ = imported(tmp_path / "f", *lines)
+    assert "0 messages added, 4 were there already" in out
+    assert Message.objects.count() == 4
+
+
+def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "f"
+    bad = ["{", json.dumps(line("x", role="robot")), "[1]", json.dumps(line("y", colour="red"))]
+    path.write_text("\n".join([json.dumps(line("good")), *bad, json.dumps(line("good too"))]))
+    err = StringIO()
+    with pytest.raises(CommandError, match="2 messages added, 0 were there already, 4 lines rejected"):
+        call_command("import_sessions", str(path), stderr=err)
+    for number, reason in ((2, "JSON"), (3, "role"), (4, "dictionary"), (5, "colour")):
+        assert any(f"line {number}:" in text and reason in text for text in err.getvalue().splitlines())
+    assert Message.objects.count() == 2
+
+
+def test_more_than_a_batch_of_one_session_is_imported_whole(tmp_path: Path) -> None:
+    imported(tmp_path / "f", *(line(str(n)) for n in range(1203)))
+    assert Session.objects.get().message_count == 1203
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="nowhere"):
+        call_command("import_sessions", str(tmp_path / "nowhere"))
