@@ -225,4 +225,3 @@ class Job(models.Model):
 
     def _update(self, **fields: Any) -> None:
         Job.objects.filter(pk=self.pk, **self._claim()).update(**fields)
-        self.refresh_from_db()

@@ -109,7 +109,7 @@ def _postponed(job: Job, process: Process) -> bool:
 def _recorder(job: Job, work: Any) -> Callable[[CallRecord], None]:
     def record(call: CallRecord) -> None:
         EngineCall.objects.create(
-            job=job,
+            job=Job.objects.filter(pk=job.pk).first(),  # it may have been deleted meanwhile, with its session
             prompt_version=work.prompt_version,
             purpose=call.purpose,
             engine=call.engine,

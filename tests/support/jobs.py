@@ -1,0 +1,70 @@
+"""Working the queue by hand, and saying what must hold afterwards."""
+
+from typing import Any
+
+from django_q.models import OrmQ
+
+from moments_app.models import Job, Moment
+from moments_app.processes.build_moments import NAME
+from moments_app.processes.recover import recover_jobs
+from moments_app.processes.run import run_job
+from sessions_app.models import Message, Session, UserProfile
+
+
+def queued_job_ids() -> list[str]:
+    """The jobs that the queue holds an entry for, oldest first."""
+    return [row.task["args"][0] for row in OrmQ.objects.order_by("id")]
+
+
+def work_off(rounds: int = 60) -> None:
+    """Runs what is queued, and what `recover_jobs` queues, until no job is open."""
+    for _ in range(rounds):
+        for row in OrmQ.objects.order_by("id"):
+            run_job(row.task["args"][0])
+            row.delete()
+        recover_jobs()
+        if not Job.objects.open().exists():
+            return
+    raise AssertionError(f"open after {rounds} rounds: {list(Job.objects.open().values('status', 'error'))}")
+
+
+def build(session: Session, **asked: Any) -> Job:
+    """A forced build, run at once."""
+    params = {"lag": asked["lag"]} if "lag" in asked else {}
+    job = run_job(Job.objects.request(NAME, session, requested_by="test", force=True, params=params).job_id)
+    assert job is not None
+    OrmQ.objects.all().delete()
+    return job
+
+
+def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> None:
+    """Ranges follow each other without gap or overlap up to the boundary, and the turns point at their moment."""
+    session.refresh_from_db()
+    boundary = -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
+    moments = list(Moment.objects.filter(source_session=session).order_by("first_sequence"))
+    covered = [n for moment in moments for n in range(moment.first_sequence, moment.last_sequence + 1)]
+    assert covered == list(range(boundary + 1))
+    for moment in moments:
+        held = list(moment.messages.in_order().values_list("sequence", flat=True))
+        assert held == list(range(moment.first_sequence, moment.last_sequence + 1))
+    assert not session.messages.turns().filter(moment=None, sequence__lte=boundary).exists()
+
+
+def assert_chain_is_whole(user: UserProfile) -> None:
+    """Each moment names the up to three before it, nearest first; walking back from the newest meets all."""
+    keys = list(Moment.objects.for_user(user).order_by("id").values_list("key", flat=True))
+    for number, moment in enumerate(Moment.objects.for_user(user).order_by("id")):
+        assert moment.previous_moment_keys == keys[max(0, number - 3) : number][::-1]
+    if keys:
+        newest = Moment.objects.get(user=user, key=keys[-1])
+        assert [m.key for m in Moment.objects.chain_from(newest, len(keys))] == keys[:-1][::-1]
+
+
+def snapshot(session: Session) -> dict[str, Any]:
+    """Everything of a session and its person that a build may change, as plain values."""
+    return {
+        "session": Session.objects.filter(pk=session.pk).values().get(),
+        "messages": list(Message.objects.filter(session=session).order_by("id").values()),
+        "user": UserProfile.objects.filter(pk=session.user_id).values().get(),
+        "moments": list(Moment.objects.filter(user_id=session.user_id).order_by("id").values()),
+    }

@@ -1,0 +1,297 @@
+"""A real HTTP server that speaks the OpenAI protocol and can be told to misbehave.
+
+    with OpenAIServer() as server:
+        server.queue(error(429, {"Retry-After": "7"}))   # the next answer
+        server.always(stall(5))                          # every answer without one of its own
+
+Unless told otherwise it answers a request for moments as a model would: it reads the numbered turns out of the request
+and makes a moment of every twenty. `python -m tests.support.openai_server` serves by itself.
+"""
+
+import argparse
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+TURNS_PER_MOMENT = 20
+
+Behaviour = Callable[["Handler", dict[str, Any]], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one connection."""
+
+    protocol_version = "HTTP/1.1"
+    server: "_Server"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.owner.take(self, body)
+
+    def do_GET(self) -> None:
+        self.send(200, json.dumps({"object": "list", "data": [{"id": "test-model", "object": "model"}]}))
+
+    def send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+        """A whole answer."""
+        data = text.encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": "application/json",
+            **(headers or {}),
+            "Content-Length": str(len(data)),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def complete(self, content: str | None, **choice: Any) -> None:
+        """A chat completion with this content."""
+        message = {"role": "assistant", "content": content, **choice.pop("message", {})}
+        body = {
+            "id": "chatcmpl-test",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "test-model",
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop", **choice}],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+        }
+        self.send(200, json.dumps(body))
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: tests are quiet."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    owner: "OpenAIServer"
+
+    def handle_error(self, *_: Any) -> None:
+        """Clients that hang up are part of the tests."""
+
+
+class OpenAIServer:
+    """See the module's text.
+
+    Args:
+        port: 0 takes a free one.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._server = _Server(("127.0.0.1", port), Handler)
+        self._server.owner = self
+        self._lock = threading.Lock()
+        self._next: deque[Behaviour] = deque()
+        self._default: Behaviour = answer_moments
+        self._open = threading.Event()
+        self._open.set()
+        self.requests: list[dict[str, Any]] = []
+        self.waiting = 0
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.release()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def queue(self, *behaviours: Behaviour) -> None:
+        """Says how the next requests are answered, one after the other."""
+        self._next.extend(behaviours)
+
+    def always(self, behaviour: Behaviour) -> None:
+        """Says how requests are answered that nothing is queued for."""
+        self._default = behaviour
+
+    def hold(self) -> None:
+        """Keeps every answer back until `release`."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Lets the answers go that `hold` kept back."""
+        self._open.set()
+
+    def wait_for_held(self, count: int, timeout: float = 30) -> None:
+        """Returns when so many requests are being held."""
+        deadline = time.monotonic() + timeout
+        while self.waiting < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.waiting} of {count} requests came within {timeout} s.")
+            time.sleep(0.01)
+
+    def take(self, handler: Handler, body: dict[str, Any]) -> None:
+        """Answers one request."""
+        with self._lock:
+            self.requests.append(body)
+            behaviour = self._next.popleft() if self._next else self._default
+            self.waiting += 1
+        try:
+            self._open.wait()
+        finally:
+            with self._lock:
+                self.waiting -= 1
+        behaviour(handler, body)
+
+
+# --- behaviours ---
+
+
+def answer_moments(handler: Handler, body: dict[str, Any]) -> None:
+    """Moments of the turns in the request, as a well-behaved model gives them."""
+    handler.complete(json.dumps(moments_of(body), ensure_ascii=False))
+
+
+def content(text: str | None, **choice: Any) -> Behaviour:
+    """A completion with this content, whatever was asked."""
+    return lambda handler, body: handler.complete(text, **dict(choice))
+
+
+def refusal(handler: Handler, body: dict[str, Any]) -> None:
+    """A refusal, as structured outputs have it."""
+    handler.complete(None, message={"refusal": "I can't help with that."})
+
+
+def truncated(handler: Handler, body: dict[str, Any]) -> None:
+    """The right answer, cut off at the model's limit."""
+    text = json.dumps(moments_of(body))
+    handler.complete(text[: len(text) // 2], finish_reason="length")
+
+
+def raw(text: str, status: int = 200) -> Behaviour:
+    """This body, whatever it is."""
+    return lambda handler, body: handler.send(status, text)
+
+
+def error(status: int, headers: dict[str, str] | None = None, detail: str = "test error") -> Behaviour:
+    """An error as OpenAI sends it."""
+    return lambda handler, body: handler.send(status, json.dumps({"error": {"message": detail}}), headers)
+
+
+def stall(seconds: float, then: Behaviour = answer_moments) -> Behaviour:
+    """Silence, then an answer."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        time.sleep(seconds)
+        then(handler, body)
+
+    return behave
+
+
+def drip(seconds: float, status: int = 200) -> Behaviour:
+    """A byte at a time, for so long."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Length", "1000000")
+        handler.end_headers()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.02)
+        handler.close_connection = True
+
+    return behave
+
+
+def hang_up(handler: Handler, body: dict[str, Any]) -> None:
+    """Closes the connection without an answer."""
+    handler.close_connection = True
+    handler.connection.close()
+
+
+def only_formats(*known: str, then: Behaviour = answer_moments) -> Behaviour:
+    """Refuses response formats it doesn't know: `only_formats("json_object")`, `only_formats()` for none at all."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        wanted = body.get("response_format", {}).get("type")
+        if wanted and wanted not in known:
+            error(400, detail=f"response_format {wanted} is not supported")(handler, body)
+        else:
+            then(handler, body)
+
+    return behave
+
+
+def fails_at_random(share: float, seed: int = 1, then: Behaviour = answer_moments) -> Behaviour:
+    """Misbehaves in some way in this share of the requests; the same ones each time with the same seed."""
+    chance = random.Random(seed)
+    lock = threading.Lock()
+    ways = [error(500), error(429), hang_up, content(""), content("null"), truncated, raw("garbage"), refusal]
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        with lock:
+            way = chance.choice(ways) if chance.random() < share else then
+        way(handler, body)
+
+    return behave
+
+
+# --- what a well-behaved model answers ---
+
+
+def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The turns in a request: its lines that are JSON objects with an index."""
+    found = []
+    for line in body["messages"][1]["content"].splitlines():
+        if line.startswith('{"index"'):
+            found.append(json.loads(line))
+    return found
+
+
+def moments_of(body: dict[str, Any]) -> dict[str, Any]:
+    """A moment of every twenty turns, named and tagged after their commonest words."""
+    turns = turns_of(body)
+    moments = [_moment(turns[start : start + TURNS_PER_MOMENT]) for start in range(0, len(turns), TURNS_PER_MOMENT)]
+    return {
+        "moments": moments,
+        "user_summary_update": f"Spoke of {', '.join(moments[-1]['topic_tags'])}.",
+        "new_interests": moments[-1]["topic_tags"][:1],
+        "new_preferred_topics": moments[-1]["topic_tags"][:2],
+        "recent_journey": f"From {turns[0]['time']} to {turns[-1]['time']}.",
+    }
+
+
+def _moment(turns: list[dict[str, Any]]) -> dict[str, Any]:
+    words = Counter(re.findall(r"[^\W\d_]{4,}", " ".join(turn["text"] for turn in turns).lower()))
+    common = [word[:30] for word, _ in sorted(words.items(), key=lambda pair: (-pair[1], pair[0]))[:3]] or ["talk"]
+    return {
+        "name": "-".join(common),
+        "summary": f"They spoke of {', '.join(common)}.",
+        "detail": " ".join(turn["text"][:60] for turn in turns[:2]),
+        "topic_tags": common,
+        "emotion_tags": [],
+        "present_persons": [],
+        "starts_at_message_idx": turns[0]["index"],
+        "ends_at_message_idx": turns[-1]["index"],
+    }
+
+
+def main() -> None:
+    """Serves until stopped."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=8098)
+    parser.add_argument("--fail-share", type=float, default=0.0)
+    parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with OpenAIServer(options.port) as server:
+        server.always(stall(options.latency_ms / 1000, fails_at_random(options.fail_share, options.seed)))
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
