@@ -203,19 +203,21 @@ class Job(models.Model):
         """Takes the job from a worker that has died: it is due again, and the attempt has counted."""
         self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=timezone.now())
 
+    @transaction.atomic
     def restart(self) -> None:
         """Gives a failed job a new set of attempts, at once.
 
         Raises:
-            ValueError: when the job hasn't failed.
+            ValueError: when the job hasn't failed, or another one about the same is open.
         """
-        with transaction.atomic():
-            updated = Job.objects.filter(pk=self.pk, status=Job.Status.FAILED).update(
-                status=Job.Status.QUEUED, attempts=0, run_after=timezone.now(), finished_at=None
-            )
-            if not updated:
-                raise ValueError(f"Only a failed job can be retried; this one is {self.status}.")
-            self.enqueue()
+        same = Job.objects.open().filter(process=self.process, user_id=self.user_id, session_id=self.session_id)
+        if other := same.exclude(pk=self.pk).first():
+            raise ValueError(f"Job {other.job_id} about the same is open; this one is not needed.")
+        failed = Job.objects.filter(pk=self.pk, status=Job.Status.FAILED)
+        now = timezone.now()
+        if not failed.update(status=Job.Status.QUEUED, attempts=0, run_after=now, finished_at=None):
+            raise ValueError(f"Only a failed job can be retried; this one is {self.status}.")
+        self.enqueue()
 
     def _claim(self) -> dict[str, Any]:
         return {"status": Job.Status.PROCESSING, "attempts": self.attempts}

@@ -6,9 +6,12 @@ harmless.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
 from django_q.models import OrmQ
 
 from moments_app.models import Job
@@ -47,5 +50,12 @@ def recover_jobs(*, dry_run: bool = False) -> Recovered:
 
 
 def _queued_job_ids() -> set[str]:
-    tasks = (row.task for row in OrmQ.objects.iterator())
+    """Jobs that the queue holds an entry for: one that waits, or one that a cluster took just now.
+
+    An entry that was taken long ago while its job is still queued belongs to a cluster that has died.
+    """
+    now = timezone.now()
+    retry = timedelta(seconds=settings.Q_CLUSTER["retry"] - settings.JOBS.stale_seconds)
+    held = OrmQ.objects.filter(Q(lock__lte=now) | Q(lock__gt=now + retry))
+    tasks = (row.task for row in held.iterator())
     return {task["args"][0] for task in tasks if task.get("func") == RUN_TASK}

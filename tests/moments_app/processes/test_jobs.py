@@ -1,0 +1,286 @@
+"""Jobs: every one ends with an outcome, and a failed engine changes nothing but the job."""
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django_q.models import OrmQ
+from pytest_django.fixtures import Settings
+
+from moments_app.models import EngineCall, Job
+from moments_app.processes.recover import recover_jobs
+from moments_app.processes.run import run_job
+from sessions_app.models import Message, Session, UserProfile
+from tests.moments_app.engines.test_model import BAD_ANSWERS
+from tests.support import openai_server as behave
+from tests.support.jobs import (
+    assert_chain_is_whole,
+    assert_each_compacted_turn_is_in_exactly_one_moment,
+    build,
+    queued_job_ids,
+    snapshot,
+    work_off,
+)
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def asked(session: Session, **fields: Any) -> Job:
+    return Job.objects.request("build_moments", session, requested_by="test", force=True, **fields)
+
+
+def ran(job: Job) -> Job:
+    done = run_job(job.job_id)
+    assert done is not None
+    return done
+
+
+# The stalling ones are shown in the engine's own tests; here each would cost seconds.
+QUICK = [(behaviour, kind) for behaviour, kind in BAD_ANSWERS if kind != "timeout"]
+
+
+@pytest.mark.parametrize(("behaviour", "kind"), QUICK)
+def test_row_3_a_failed_engine_call_changes_nothing_but_the_job(
+    ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour, kind: str
+) -> None:
+    session = talk(ada, 50)
+    before = snapshot(session)
+    model_server.always(behaviour)
+    job = ran(asked(session))
+    assert snapshot(session) == before
+    assert job.status == "queued"
+    assert job.error
+    assert {call.error_kind for call in EngineCall.objects.all()} == {kind}
+
+    model_server.always(behave.answer_moments)
+    Job.objects.update(run_after=timezone.now())
+    assert ran(job).status == "completed"
+    assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+
+def test_row_3_an_engine_that_dies_in_the_second_of_three_calls_leaves_nothing_of_the_first(
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
+) -> None:
+    settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 500})
+    session = talk(ada, 90)
+    before = snapshot(session)
+    model_server.queue(behave.answer_moments, behave.error(500))
+    assert ran(asked(session, params={"lag": 0})).status == "queued"
+    assert snapshot(session) == before
+    work_off()
+    assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+
+def test_row_4_with_an_engine_that_fails_at_random_every_turn_ends_in_exactly_one_moment(
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
+) -> None:
+    settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 40, "lag_messages": 5})
+    settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 100})
+    model_server.always(behave.fails_at_random(0.4))
+    for number in range(1000):
+        talk(ada, 1, session_id=f"s{number % 4}")
+    work_off(rounds=300)
+    assert set(Job.objects.values_list("status", flat=True)) == {"completed"}
+    assert EngineCall.objects.filter(ok=False).exists()
+    for session in Session.objects.all():
+        assert build(session, lag=0).status in ("completed", "queued")
+    work_off(rounds=300)
+    for session in Session.objects.all():
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert session.last_moment_message_idx == 249
+    assert not Message.objects.turns().filter(moment=None).exists()
+    assert_chain_is_whole(ada)
+
+
+def test_after_the_last_attempt_a_job_is_failed_for_good_and_can_be_retried(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    model_server.always(behave.error(500))
+    job = asked(talk(ada, 50))
+    states = [ran(job).status for _ in range(3)]
+    assert states == ["queued", "queued", "failed"]
+    assert run_job(job.job_id) is None
+    model_server.always(behave.answer_moments)
+    job.refresh_from_db()
+    job.restart()
+    assert ran(job).status == "completed"
+    with pytest.raises(ValueError, match="completed"):
+        Job.objects.get(pk=job.pk).restart()
+
+
+def test_a_failed_job_is_not_retried_beside_an_open_one(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = talk(ada, 50)
+    job = asked(session)
+    Job.objects.update(status="failed")
+    asked(session)
+    job.refresh_from_db()
+    with pytest.raises(ValueError, match="open"):
+        job.restart()
+
+
+def test_the_wait_after_a_failure_doubles(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
+    settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 10, "max_attempts": 9})
+    model_server.always(behave.error(500))
+    job = asked(talk(ada, 50))
+    for wait in (10, 20, 40, 80):
+        started = timezone.now()
+        assert run_job(job.job_id) is not None
+        assert run_job(job.job_id) is None
+        job.refresh_from_db()
+        assert timedelta(0) <= job.run_after - started - timedelta(seconds=wait) < timedelta(seconds=5)
+        Job.objects.update(run_after=timezone.now())
+
+
+def test_row_21_a_429_is_not_work_done_and_its_wait_is_respected(ada: UserProfile, model_server: OpenAIServer) -> None:
+    model_server.always(behave.error(429, {"Retry-After": "120"}))
+    session = talk(ada, 50)
+    job = ran(asked(session))
+    assert job.status == "queued"
+    assert job.run_after - timezone.now() > timedelta(seconds=110)
+    session.refresh_from_db()
+    assert session.last_moment_message_idx is None
+
+
+class TestCircuit:
+    """An engine that keeps failing is left alone for a while."""
+
+    @pytest.fixture(autouse=True)
+    def _circuit(self, model_server: OpenAIServer, settings: Settings) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 60})
+        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 99})
+
+    def fail(self, times: int, kind: str = "server_error", ago: timedelta = timedelta(0)) -> None:
+        for _ in range(times):
+            EngineCall.objects.create(
+                purpose="p", engine="openai:gpt-4.1-mini", latency_ms=1, ok=not kind, error_kind=kind
+            )
+        EngineCall.objects.update(created_at=timezone.now() - ago)
+
+    def test_after_three_failures_in_a_row_jobs_wait_untried(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        model_server.always(behave.error(500))
+        job = asked(talk(ada, 50))
+        for _ in range(3):
+            ran(job)
+        assert len(model_server.requests) == 3
+        waiting = ran(job)
+        assert len(model_server.requests) == 3
+        assert (waiting.status, waiting.attempts) == ("queued", 3)
+        assert "Waiting" in waiting.error
+        assert timedelta(seconds=50) < waiting.run_after - timezone.now() <= timedelta(seconds=60)
+
+    @pytest.mark.parametrize(("failures", "seconds"), [(3, 60), (4, 120), (6, 480), (12, 3600), (30, 3600)])
+    def test_the_pause_doubles_up_to_an_hour(self, transactional_db: None, failures: int, seconds: int) -> None:
+        self.fail(failures)
+        until = EngineCall.objects.closed_until("openai:gpt-4.1-mini")
+        assert until is not None
+        assert abs((until - timezone.now()).total_seconds() - seconds) < 5
+
+    def test_a_success_closes_it(self, transactional_db: None) -> None:
+        self.fail(5)
+        self.fail(1, kind="")
+        assert EngineCall.objects.closed_until("openai:gpt-4.1-mini") is None
+
+    def test_failures_of_different_kinds_do_not_add_up(self, transactional_db: None) -> None:
+        for kind in ("timeout", "server_error", "timeout", "server_error"):
+            self.fail(1, kind)
+        assert EngineCall.objects.closed_until("openai:gpt-4.1-mini") is None
+
+    def test_when_the_pause_is_over_it_is_tried_again(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        self.fail(3, ago=timedelta(seconds=61))
+        assert ran(asked(talk(ada, 50))).status == "completed"
+
+
+class TestRecovery:
+    """Work that nobody works on is found."""
+
+    def test_row_5_a_job_whose_queue_entry_was_lost_is_queued_again_once(self, ada: UserProfile) -> None:
+        job = asked(talk(ada, 50))
+        OrmQ.objects.all().delete()
+        assert recover_jobs(dry_run=True).requeued == 1
+        assert queued_job_ids() == []
+        assert recover_jobs().requeued == 1
+        assert recover_jobs().requeued == 0
+        assert queued_job_ids() == [str(job.job_id)]
+
+    def test_row_5_a_job_in_the_memory_of_a_dead_cluster_is_queued_again(self, ada: UserProfile) -> None:
+        asked(talk(ada, 50))
+        OrmQ.objects.update(lock=timezone.now() + timedelta(seconds=3700))  # taken just now
+        assert recover_jobs().requeued == 0
+        OrmQ.objects.update(lock=timezone.now() + timedelta(seconds=3600))  # taken 100 s ago
+        assert recover_jobs().requeued == 1
+        assert recover_jobs().requeued == 0
+
+    def test_row_5_a_job_whose_worker_fell_silent_is_taken_from_it(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 50)
+        job = asked(session)
+        OrmQ.objects.all().delete()
+        dead = Job.objects.take(job.job_id)
+        assert dead is not None
+        assert recover_jobs().taken_over == 0
+        Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
+        assert recover_jobs().taken_over == 1
+        assert ran(job).status == "completed"
+        # The worker wasn't dead after all: its claim is gone, and nothing it says counts any more.
+        dead.fail("too late")
+        job.refresh_from_db()
+        assert (job.status, job.attempts) == ("completed", 2)
+
+    def test_a_job_that_kills_its_worker_every_time_is_given_up(self, ada: UserProfile, settings: Settings) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
+        job = asked(talk(ada, 50))
+        for _ in range(2):
+            assert Job.objects.take(job.job_id)
+            Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
+            recover_jobs()
+        job.refresh_from_db()
+        assert job.status == "failed"
+        assert "died" in job.error
+
+    def test_a_job_that_waits_for_its_time_is_left_alone(self, ada: UserProfile) -> None:
+        asked(talk(ada, 50))
+        OrmQ.objects.all().delete()
+        Job.objects.update(run_after=timezone.now() + timedelta(minutes=1))
+        assert recover_jobs().requeued == 0
+
+    def test_the_command_says_what_it_found(self, ada: UserProfile) -> None:
+        asked(talk(ada, 50))
+        OrmQ.objects.all().delete()
+        out = StringIO()
+        call_command("recover_jobs", "--dry-run", stdout=out)
+        assert "requeued: 1" in out.getvalue()
+        assert not OrmQ.objects.exists()
+
+    def test_row_5_work_that_waits_too_long_shows_in_readiness_and_metrics(self, ada: UserProfile, client: Any) -> None:
+        asked(talk(ada, 50))
+        assert client.get("/readyz").status_code == 200
+        Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert "waited for 600 s" in answer.json()["checks"]["queue"]
+        Job.objects.update(status="processing", heartbeat_at=timezone.now() - timedelta(minutes=10))
+        assert client.get("/readyz").status_code == 503
+
+
+def test_two_open_jobs_about_one_session_are_refused_by_the_database(ada: UserProfile) -> None:
+    session = talk(ada, 5)
+    asked(session)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Job.objects.create(process="build_moments", user=ada, session=session, requested_by="test")
+
+
+def test_row_20_no_secret_gets_into_jobs_or_calls(ada: UserProfile, model_server: OpenAIServer) -> None:
+    model_server.always(behave.error(401, detail="the key sk-marked-key is wrong"))
+    ran(asked(talk(ada, 50)))
+    everything = f"{list(Job.objects.values())} {list(EngineCall.objects.values())}"
+    assert "401" in everything
+    assert "sk-marked-key" not in everything

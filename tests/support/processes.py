@@ -1,0 +1,103 @@
+"""The web server and the worker as processes of their own, on the test's database."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+from django.conf import settings
+from django.db import connection
+
+from memoryproject.conf import BASE_DIR
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of a process that uses the test's database."""
+    connection.ensure_connection()
+    info = connection.connection.info
+    url = f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
+    return os.environ | {"DATABASE_URL": url, "SECRET_KEY": settings.SECRET_KEY, "LOG_LEVEL": "ERROR"} | variables
+
+
+class Worker:
+    """A `qcluster` that can be killed and started again.
+
+    Args:
+        variables: settings, as environment variables.
+    """
+
+    def __init__(self, **variables: str) -> None:
+        self._environment = environment(**variables)
+        self._start()
+
+    def _start(self) -> None:
+        command = [sys.executable, "manage.py", "qcluster"]
+        self._process = subprocess.Popen(command, cwd=BASE_DIR, env=self._environment, start_new_session=True)
+
+    def members(self) -> list[psutil.Process]:
+        """Sentinel, workers, pusher and monitor."""
+        with suppress(psutil.Error):
+            return psutil.Process(self._process.pid).children(recursive=True)
+        return []
+
+    def kill_member(self, number: int) -> None:
+        """kill -9 of one of the processes, and a new cluster when it can't go on without."""
+        members = self.members()
+        if members:
+            with suppress(psutil.Error):
+                members[number % len(members)].kill()
+        if self._process.poll() is not None or len(self.members()) < 2:
+            self.kill_all()
+            self._start()
+
+    def kill_all(self) -> None:
+        """kill -9 of every process of it at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def restart(self) -> None:
+        self.kill_all()
+        self._start()
+
+
+@contextmanager
+def worker(**variables: str) -> Iterator[Worker]:
+    """A running worker, killed at the end."""
+    running = Worker(**variables)
+    try:
+        yield running
+    finally:
+        running.kill_all()
+
+
+@contextmanager
+def web(**variables: str) -> Iterator[str]:
+    """A running web server; its base URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(
+        [sys.executable, *command, "memoryproject.wsgi"], cwd=BASE_DIR, env=environment(**variables)
+    )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/healthz")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(300):
+        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(url)
