@@ -150,14 +150,16 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": ["drf_standardized_errors.openapi_hooks.postprocess_schema_enums"],
 }
 
+# After so long the queue delivers a task again that nobody acknowledged; a process bounds its own work well below.
+QUEUE_RETRY_SECONDS = 3700
 Q_CLUSTER = {
     "name": "memory",
     "orm": "default",
     "workers": JOBS.workers,
     "queue_limit": JOBS.workers,  # tasks waiting in a cluster's memory would come twice after `retry`
     "poll": 0.2,
-    "timeout": 3600,  # seconds; a process bounds its own work well below
-    "retry": 3700,
+    "timeout": QUEUE_RETRY_SECONDS - 100,
+    "retry": QUEUE_RETRY_SECONDS,
     "save_limit": -1,  # the Job row is the record; failures are kept all the same
     "catch_up": False,
     "label": "Queue",

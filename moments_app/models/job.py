@@ -210,7 +210,7 @@ class Job(models.Model):
         Raises:
             ValueError: when the job hasn't failed, or another one about the same is open.
         """
-        same = Job.objects.open().filter(process=self.process, user_id=self.user_id, session_id=self.session_id)
+        same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session)
         if other := same.exclude(pk=self.pk).first():
             raise ValueError(f"Job {other.job_id} about the same is open; this one is not needed.")
         failed = Job.objects.filter(pk=self.pk, status=Job.Status.FAILED)

@@ -55,7 +55,7 @@ def _queued_job_ids() -> set[str]:
     An entry that was taken long ago while its job is still queued belongs to a cluster that has died.
     """
     now = timezone.now()
-    retry = timedelta(seconds=settings.Q_CLUSTER["retry"] - settings.JOBS.stale_seconds)
+    retry = timedelta(seconds=settings.QUEUE_RETRY_SECONDS - settings.JOBS.stale_seconds)
     held = OrmQ.objects.filter(Q(lock__lte=now) | Q(lock__gt=now + retry))
     tasks = (row.task for row in held.iterator())
     return {task["args"][0] for task in tasks if task.get("func") == RUN_TASK}

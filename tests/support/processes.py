@@ -80,24 +80,30 @@ def worker(**variables: str) -> Iterator[Worker]:
 @contextmanager
 def web(**variables: str) -> Iterator[str]:
     """A running web server; its base URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    process = subprocess.Popen(
-        [sys.executable, *command, "memoryproject.wsgi"], cwd=BASE_DIR, env=environment(**variables)
-    )
+    process = subprocess.Popen([sys.executable, *command, "memoryproject.wsgi"], cwd=BASE_DIR, env=variables)
     try:
-        _wait_for(f"http://127.0.0.1:{port}/healthz")
+        wait_for_url(f"http://127.0.0.1:{port}/healthz")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _wait_for(url: str) -> None:
-    for _ in range(300):
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_url(url: str, seconds: float = 30) -> None:
+    """Returns when the address answers with success."""
+    deadline = time.monotonic() + seconds
+    while True:
         with suppress(OSError), urllib.request.urlopen(url, timeout=5):
             return
+        if time.monotonic() > deadline:
+            raise TimeoutError(url)
         time.sleep(0.1)
-    raise TimeoutError(url)

@@ -1,5 +1,6 @@
 """Building moments: with the real database and a real model server."""
 
+import json
 import threading
 from typing import Any
 
@@ -265,6 +266,7 @@ class TestWhat:
         assert (event.sequence, event.role, event.tool_name) == (34, "tool", "session_partition")
         assert event.created_at == turn.created_at
         payload = event.payload
+        assert payload is not None
         keys = list(Moment.objects.order_by("id").values_list("key", flat=True))
         assert payload["partition_type"] == "moment_compression"
         assert payload["user_key"] == "ada"
@@ -282,6 +284,7 @@ class TestWhat:
         session = talk(ada, 160)
         build(session, lag=0)
         payload = session.messages.partitions().get().payload
+        assert payload is not None
         assert payload["last_n_moment_keys"] == payload["moment_keys"][::-1][:5]
 
     def test_without_partition_events_the_live_window_stays(self, ada: UserProfile, settings: Settings) -> None:
@@ -314,7 +317,7 @@ class TestWhat:
         def planted(handler: behave.Handler, body: dict[str, Any]) -> None:
             answer = behave.moments_of(body) | {"recent_journey": text}
             answer["moments"][0]["topic_tags"] = [text]
-            handler.complete(behave.json.dumps(answer))
+            handler.complete(json.dumps(answer))
 
         model_server.always(planted)
         session = talk(ada, 20)
@@ -463,4 +466,4 @@ class TestMeanwhile:
 
 def same_profile(handler: behave.Handler, body: dict[str, Any]) -> None:
     """The usual moments, with a profile that never changes."""
-    handler.complete(behave.json.dumps(behave.moments_of(body) | {"user_summary_update": ""}))
+    handler.complete(json.dumps(behave.moments_of(body) | {"user_summary_update": ""}))

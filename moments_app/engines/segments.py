@@ -1,0 +1,99 @@
+"""Where a conversation changes its subject or makes a pause.
+
+Vocabulary: TextTiling (Hearst 1997, https://aclanthology.org/J97-1003): the similarity of the words before and after a
+gap, and how deep a valley it is among its neighbours. Time: a pause much longer than usual is a boundary by itself.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import mean, median, pstdev
+
+from moments_app.engines.base import Turn
+
+BLOCK = 6  # turns compared on each side of a gap
+SMALLEST = 10  # turns of a segment, unless a pause sets it apart
+LARGEST = 40
+PAUSE_LEAST = 1_800.0  # seconds
+PAUSE_FACTOR = 10  # times the usual gap
+LONE_TURNS = 3  # fewer turns between two pauses join their neighbour
+
+
+def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[range]:
+    """Divides a window into segments that cover it.
+
+    Args:
+        turns: the window, at least one.
+        vocabulary: the content words of each turn.
+
+    Returns:
+        Consecutive ranges of positions; none begins with a tool result, unless the window does.
+    """
+    starts = [0]
+    for sitting in _sittings(turns):
+        starts += [sitting.start] if sitting.start else []
+        starts += _topic_starts(sitting, turns, vocabulary)
+    ends = [*starts[1:], len(turns)]
+    return [range(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def _sittings(turns: Sequence[Turn]) -> list[range]:
+    """Stretches between long pauses."""
+    gaps = [(after.created_at - before.created_at).total_seconds() for before, after in pairwise(turns)]
+    pause = max(PAUSE_LEAST, median(gaps or [0.0]) * PAUSE_FACTOR)
+    starts = [0]
+    for position, gap in enumerate(gaps, 1):
+        if gap >= pause and turns[position].role != "tool" and position - starts[-1] >= LONE_TURNS:
+            starts.append(position)
+    if len(starts) > 1 and len(turns) - starts[-1] < LONE_TURNS:
+        starts.pop()
+    return [range(start, end) for start, end in zip(starts, [*starts[1:], len(turns)], strict=True)]
+
+
+def _topic_starts(sitting: range, turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[int]:
+    """Where a subject begins within a sitting: at the deepest valleys, far enough from each other."""
+    candidates = [n for n in sitting[SMALLEST : -SMALLEST + 1 or None] if turns[n].role == "user"]
+    similarity = {n: _similarity(vocabulary, n, sitting) for n in sitting[1:]}
+    depth = {n: _depth(similarity, n) for n in candidates}
+    if not depth:
+        return []
+    # Hearst's stricter cut: valleys deeper than usual by a deviation.
+    cut = mean(depth.values()) + pstdev(depth.values())
+    chosen: list[int] = []
+    for n in sorted(depth, key=lambda n: (-depth[n], n)):
+        size = _size_around(n, chosen, sitting)
+        apart = all(abs(n - other) >= SMALLEST for other in chosen)
+        if apart and (size > LARGEST or (depth[n] > cut and depth[n] > 0 and size >= 2 * SMALLEST)):
+            chosen.append(n)
+    return sorted(chosen)
+
+
+def _size_around(position: int, chosen: Sequence[int], sitting: range) -> int:
+    before = max((n for n in chosen if n < position), default=sitting.start)
+    after = min((n for n in chosen if n > position), default=sitting.stop)
+    return after - before
+
+
+def _similarity(vocabulary: Sequence[Sequence[str]], gap: int, sitting: range) -> float:
+    """Cosine of the word counts of the blocks before and after a gap, 0 to 1."""
+    before = _counts(vocabulary[max(sitting.start, gap - BLOCK) : gap])
+    after = _counts(vocabulary[gap : min(sitting.stop, gap + BLOCK)])
+    norm = math.sqrt(sum(n * n for n in before.values()) * sum(n * n for n in after.values()))
+    return sum(count * after[word] for word, count in before.items()) / norm if norm else 0.0
+
+
+def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
+    # A turn of many words must not drown its neighbours.
+    return Counter(word for turn in block for word in turn[:200])
+
+
+def _depth(similarity: dict[int, float], gap: int) -> float:
+    """How far the similarity rises on both sides of a gap before it falls again."""
+    return sum(_peak(similarity, gap, step) - similarity[gap] for step in (-1, 1))
+
+
+def _peak(similarity: dict[int, float], gap: int, step: int) -> float:
+    while similarity.get(gap + step, -1.0) >= similarity[gap]:
+        gap += step
+    return similarity[gap]

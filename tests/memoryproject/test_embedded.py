@@ -1,0 +1,92 @@
+"""The embedded database: started on demand by whoever comes first, and again after it was killed."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from memoryproject.conf import BASE_DIR
+from memoryproject.embedded import server
+from tests.support.processes import wait_for_url, web
+
+COUNT = "from django.db import connection as c; k = c.cursor(); k.execute('SELECT 40 + 2'); print(k.fetchone()[0])"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("data")
+    yield directory
+    server.stop(directory / "postgres")
+
+
+def run(data_dir: Path, *command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *command],
+        cwd=BASE_DIR,
+        env=_environment(data_dir),
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def query(data_dir: Path) -> str:
+    return run(data_dir, "shell", "--no-imports", "-c", COUNT).strip()
+
+
+def kill(data_dir: Path) -> psutil.Process:
+    """kill -9 of the postmaster, which leaves its pid file behind."""
+    pid_file = data_dir / "postgres" / "postmaster.pid"
+    postmaster = psutil.Process(int(pid_file.read_text().split("\n", 1)[0]))
+    postmaster.kill()
+    postmaster.wait(10)
+    assert pid_file.exists()
+    return postmaster
+
+
+def test_a_command_starts_it_and_leaves_it_running(data_dir: Path) -> None:
+    assert query(data_dir) == "42"
+    assert server.running_socket(data_dir / "postgres")
+
+
+def test_many_that_come_at_once_start_it_once(data_dir: Path) -> None:
+    server.stop(data_dir / "postgres")
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(query, [data_dir] * 4)) == {"42"}
+
+
+def test_after_a_kill_the_next_command_starts_it_again(data_dir: Path) -> None:
+    query(data_dir)
+    kill(data_dir)
+    assert query(data_dir) == "42"
+
+
+def test_a_stale_pid_that_now_belongs_to_another_program_does_not_mislead_it(data_dir: Path) -> None:
+    query(data_dir)
+    kill(data_dir)
+    pid_file = data_dir / "postgres" / "postmaster.pid"
+    lines = pid_file.read_text().splitlines()
+    pid_file.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
+    assert server.running_socket(data_dir / "postgres") is None
+    assert query(data_dir) == "42"
+
+
+def test_a_running_web_server_survives_a_kill_of_its_database(data_dir: Path) -> None:
+    run(data_dir, "migrate", "--verbosity", "0")
+    with web(**_environment(data_dir), LOG_LEVEL="ERROR") as url:
+        wait_for_url(f"{url}/readyz")
+        for _ in range(3):
+            kill(data_dir)
+            wait_for_url(f"{url}/readyz", seconds=20)
+
+
+def _environment(data_dir: Path) -> dict[str, str]:
+    others = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    return others | {"DATA_DIR": str(data_dir)}

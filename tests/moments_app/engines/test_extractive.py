@@ -1,0 +1,219 @@
+"""The engine without a model."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from moments_app.engines.base import MomentAnswer, MomentRequest, Profile, Turn
+from moments_app.engines.extractive import ExtractiveEngine
+from moments_app.engines.language import keyphrases, language_of, sentences
+
+MONDAY = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+KILN = [
+    ("user", "The kiln stopped at 900 degrees last night and I am worried about my shop opening."),
+    ("assistant", "That sounds like a broken heating element. Did the controller show an error?"),
+    ("user", "It showed E03. My brother Mats looked at it and the lower element is burnt through."),
+    ("assistant", "A new element costs about 1,200 kronor. Order it before Friday and keep the old terminals."),
+    ("user", "I ordered the element from Keramos today, it arrives on 6 March."),
+    ("assistant", "Good. Fire a test load to cone 6 before you glaze anything for the shop."),
+    ("user", "I will fire the test load on Saturday. I'm so relieved that the kiln can be saved."),
+    ("assistant", "Write down the firing schedule of the kiln, the element will age again."),
+]
+ITALIAN = [
+    ("user", "I am learning Italian for a trip to Bologna in May. How do I order coffee?"),
+    ("assistant", "Say: un caffè, per favore. In Bologna you pay at the counter first."),
+    ("user", "And the past tense of andare? My daughter Elin asks me every evening."),
+    ("assistant", "Sono andata, with essere. Italian verbs of movement take essere in the past tense."),
+    ("user", "I love the verbs of movement. I'm allergic to hazelnuts. How do I say that in Italian?"),
+    ("assistant", "Sono allergica alle nocciole. In Bologna ask about nocciole in every dessert."),
+    ("user", "Sono allergica alle nocciole. I will learn ten Italian phrases a week until May."),
+    ("assistant", "Ten phrases a week make eighty before Bologna."),
+]
+
+
+def talk(*parts: Sequence[tuple[str, str]], pause: timedelta = timedelta(days=1)) -> list[Turn]:
+    """Turns a minute apart, with a pause between the parts."""
+    turns: list[Turn] = []
+    at = MONDAY
+    for part in parts:
+        for role, content in part:
+            turns.append(Turn(len(turns), role, content, at))
+            at += timedelta(minutes=1)
+        at += pause
+    return turns
+
+
+def built(turns: Sequence[Turn], profile: Profile | None = None, recent: Sequence[str] = ()) -> MomentAnswer:
+    return ExtractiveEngine().build_moments(MomentRequest(turns, profile or Profile(), recent, ""))
+
+
+def ranges(answer: MomentAnswer) -> list[tuple[int, int]]:
+    return [(moment.starts_at_message_idx, moment.ends_at_message_idx) for moment in answer.moments]
+
+
+def test_a_long_pause_begins_a_new_moment() -> None:
+    assert ranges(built(talk(KILN, ITALIAN))) == [(0, 7), (8, 15)]
+
+
+def test_a_new_subject_begins_a_new_moment_without_a_pause() -> None:
+    found = ranges(built(talk(KILN * 2, ITALIAN * 2, pause=timedelta(0))))
+    assert len(found) == 2
+    assert abs(found[1][0] - 16) <= 2
+
+
+def test_a_few_turns_are_one_moment() -> None:
+    assert ranges(built(talk(KILN[:3]))) == [(0, 2)]
+
+
+def test_a_very_long_sitting_is_divided() -> None:
+    turns = [Turn(n, "assistant" if n % 2 else "user", f"point {n} of the plan", MONDAY) for n in range(200)]
+    assert all(end - start < 60 for start, end in ranges(built(turns)))
+
+
+def test_a_moment_never_begins_with_a_tool_result() -> None:
+    turns = [
+        Turn(n, ("user", "assistant", "tool")[n % 3], f"subject {n // 7} " * 5, MONDAY + timedelta(hours=n * n))
+        for n in range(60)
+    ]
+    assert all(turns[start].role != "tool" for start, _ in ranges(built(turns)))
+
+
+def test_the_summary_says_what_it_was_about_in_their_own_words() -> None:
+    kiln, italian = built(talk(KILN, ITALIAN)).moments
+    assert "element" in kiln.summary
+    assert "Bologna" in italian.summary or "Italian" in italian.summary
+    spoken = [text for _, text in KILN]
+    for sentence in kiln.summary.replace("User: ", "|").replace("Assistant: ", "|").split("|")[1:]:
+        assert any(sentence.strip() in text for text in spoken)
+
+
+def test_the_detail_keeps_numbers_dates_and_plans_under_their_date() -> None:
+    kiln, italian = built(talk(KILN, ITALIAN)).moments
+    assert kiln.detail.startswith("[2026-03-02] ")
+    assert italian.detail.startswith("[2026-03-03] ")
+    for fact in ("E03", "1,200 kronor", "6 March"):
+        assert fact in kiln.detail
+    assert "nocciole" in italian.detail
+    assert len(kiln.detail.split()) <= 300
+
+
+def test_tags_persons_and_feelings_are_found() -> None:
+    kiln, italian = built(talk(KILN, ITALIAN)).moments
+    assert any("kiln" in tag or "element" in tag for tag in kiln.topic_tags)
+    assert any("italian" in tag or "bologna" in tag for tag in italian.topic_tags)
+    assert kiln.present_persons == ["Mats"]
+    assert italian.present_persons == ["Elin"]
+    assert set(kiln.emotion_tags) == {"worry", "relief"}
+    assert "-" in kiln.name or kiln.name.isalpha()
+
+
+def test_speakers_named_in_the_text_are_persons_and_not_tags() -> None:
+    named = [("user", f"Maria: {text}") if role == "user" else ("assistant", f"John: {text}") for role, text in KILN]
+    [moment] = built(talk(named)).moments
+    assert {"Maria", "John"} <= set(moment.present_persons)
+    assert not any("maria" in tag or "john" in tag for tag in moment.topic_tags)
+    assert "Maria: " in moment.summary or "John: " in moment.summary
+
+
+def test_moments_of_one_answer_have_names_of_their_own() -> None:
+    names = [moment.name for moment in built(talk(KILN, ITALIAN, KILN)).moments]
+    assert len(set(names)) == 3
+
+
+def test_the_profile_grows_by_what_the_person_says_of_themselves_and_only_once() -> None:
+    turns = talk(KILN, ITALIAN)
+    first = built(turns)
+    assert "I am learning Italian" in first.user_summary_update
+    assert "allergic to hazelnuts" in first.user_summary_update
+    assert "(2026-03-03)" in first.user_summary_update
+    again = built(turns, Profile(first.user_summary_update, first.new_interests, first.new_preferred_topics))
+    assert again.user_summary_update == first.user_summary_update
+    assert not set(again.new_interests) & set(first.new_interests)
+
+
+def test_an_operators_first_paragraph_stays() -> None:
+    profile = Profile("Nora is a potter in Gothenburg.")
+    lines = [("user", f"I love number {n} of my {n} favourite glazes and clays.") for n in range(200)]
+    text = built(talk(ITALIAN, lines), profile).user_summary_update
+    assert text.startswith("Nora is a potter in Gothenburg.\n")
+    assert len(text) <= 2_000
+
+
+def test_what_the_assistant_says_is_not_the_persons() -> None:
+    answer = built(talk([("assistant", "I am a large model and I love my job very much."), *KILN]))
+    assert "large model" not in answer.user_summary_update
+
+
+def test_the_journey_is_dated() -> None:
+    assert built(talk(KILN, ITALIAN)).recent_journey.startswith("2026-03-02 to 2026-03-03: ")
+
+
+def test_it_is_deterministic() -> None:
+    turns = talk(KILN, ITALIAN, KILN)
+    assert len({built(turns).model_dump_json() for _ in range(3)}) == 1
+
+
+def test_other_languages_are_written_in_their_own() -> None:
+    german = [
+        ("user", "Der Brennofen ist gestern bei 900 Grad ausgefallen und ich mache mir Sorgen."),
+        ("assistant", "Vermutlich ist die untere Heizspirale des Brennofens durchgebrannt."),
+        ("user", "Ich habe eine neue Heizspirale für den Brennofen bestellt, sie kommt am Freitag."),
+    ]
+    chinese = [("user", "昨天晚上窑坏了。我很担心商店的开业。"), ("assistant", "可能是加热元件坏了。请检查加热元件。")]
+    assert "brennofen" in " ".join(built(talk(german)).moments[0].topic_tags)
+    assert "窑" in built(talk(chinese)).moments[0].summary
+    assert language_of([text for _, text in german]) == "de"
+
+
+HUGE = ["x" * 150_000, "word " * 30_000, "Eine Zeile.\n" * 12_000, "。" * 150_000, '{"a": [1, 2, 3]}' * 9_000]
+
+
+@pytest.mark.parametrize("text", HUGE)
+def test_row_7_a_turn_of_150_000_characters_is_read_in_bounded_work(text: str) -> None:
+    answer = built(talk([("user", text), ("tool", text), *KILN]))
+    assert ranges(answer)[0][0] == 0
+    assert len(sentences(text, "en")) < 3_000
+
+
+odd_texts = st.text(max_size=200) | st.sampled_from(
+    [
+        "",
+        " ",
+        "?",
+        "👩‍👩‍👧" * 50,
+        "\u202e\u2066",
+        "a" * 3000,
+        "1,2,3",
+        "Maria: ",
+        "I am a I am a",
+        "…",
+        "ﷺ" * 100,
+        "\x01\x1f",
+    ]
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "assistant", "tool"]), odd_texts, st.integers(-100_000, 100_000)),
+        min_size=1,
+        max_size=60,
+    ),
+    st.text(max_size=100),
+)
+def test_any_window_is_covered_once_and_within_all_limits(rows: list[tuple[str, str, int]], summary: str) -> None:
+    turns = [Turn(n, role, text, MONDAY + timedelta(seconds=at)) for n, (role, text, at) in enumerate(rows)]
+    answer = built(turns, Profile(summary))
+    assert [n for start, end in ranges(answer) for n in range(start, end + 1)] == list(range(len(turns)))
+    MomentAnswer.model_validate(answer.model_dump())
+    answer.model_dump_json().encode()
+
+
+def test_keyphrases_do_not_repeat_each_other() -> None:
+    tags = keyphrases("The kiln, the old kiln and the kiln element. Kilns need elements." * 3, "en", 8)
+    assert len(tags) == len(set(tags))
+    assert sum("kiln" in tag for tag in tags) == 1
