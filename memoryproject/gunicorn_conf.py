@@ -10,4 +10,5 @@ workers = CONF.web_workers
 threads = CONF.web_threads
 keepalive = 75  # seconds an idle connection is kept: clients append message after message
 timeout = 60  # seconds without a sign of life after which a worker is replaced
+loglevel = CONF.log_level.lower()
 control_socket_disable = True

