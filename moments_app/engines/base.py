@@ -23,6 +23,7 @@ class Turn:
         content: the text; for a tool turn its result.
         created_at: aware, UTC.
         tool_name: blank except for tool turns.
+        tool_calls: what an assistant turn asked tools for, as JSON; else blank.
         tokens: estimated size.
     """
 
@@ -31,6 +32,7 @@ class Turn:
     content: str
     created_at: datetime
     tool_name: str = ""
+    tool_calls: str = ""
     tokens: int = 0
 
 

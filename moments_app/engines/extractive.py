@@ -21,6 +21,7 @@ DETAIL_WORDS = 280  # of the 300 that a detail may have; dates come on top
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
 PROFILE_MAX = 2_000  # characters
 PROFILE_LINE_WORDS = (4, 40)
+STATEMENT_START = 32  # characters
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 
 # "Maria: Hey John!" as a transcript of two people has it.
@@ -278,7 +279,8 @@ def _is_statement(sentence: Sentence) -> bool:
         and least <= len(sentence.text.split()) <= most
         and len(sentence.terms) >= 2
         and not sentence.text.rstrip().endswith("?")
-        and bool(_ABOUT_ME.search(sentence.text))
+        # At its beginning: "You sound like my mother" says nothing of her.
+        and bool(_ABOUT_ME.search(sentence.text[:STATEMENT_START]))
     )
 
 

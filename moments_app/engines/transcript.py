@@ -57,7 +57,8 @@ def _fields(turn: Turn) -> dict[str, object]:
         "time": f"{turn.created_at:%Y-%m-%d %H:%M}",
         "text": turn.content,
     }
-    return fields | ({"tool": turn.tool_name} if turn.tool_name else {})
+    more = {"tool": turn.tool_name, "calls": turn.tool_calls}
+    return fields | {name: value for name, value in more.items() if value}
 
 
 def _json(value: object) -> str:

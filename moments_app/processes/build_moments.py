@@ -5,7 +5,7 @@ Leaves moments linked into the user's chain, a merged profile, and a partition e
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from django.conf import settings
@@ -29,7 +29,7 @@ RECENT_NAMES = 5  # of the user's latest moments, shown to the engine
 MAX_TURNS = 2_000
 MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
-TOOL_RESULT_MAX_CHARS = 4_000
+TOOL_MAX_CHARS = 4_000  # of a tool's result, and of what it was asked
 
 
 @dataclass(frozen=True)
@@ -159,40 +159,41 @@ def _fitting(turns: Sequence[Message]) -> int:
 
 
 def _chunks(shown: Sequence[Message]) -> list[Chunk]:
-    texts = [_shown_text(message) for message in shown]
+    turns = [_turn(message) for message in shown]
     stretches = window.split(
-        [estimate_tokens(text) for text in texts],
+        [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,
-        glued=[message.role == Message.Role.TOOL for message in shown],
+        glued=[turn.role == Message.Role.TOOL for turn in turns],
     )
     return [
-        Chunk([_turn(shown[n], texts[n], n - part.start) for n in part], [shown[n].sequence for n in part])
+        Chunk([replace(turns[n], index=n - part.start) for n in part], [shown[n].sequence for n in part])
         for part in stretches
     ]
+
+
+def _turn(message: Message) -> Turn:
+    text, calls = _shown_text(message), window.tool_calls(message.payload)
+    shown_calls = shorten_middle(json.dumps(calls, ensure_ascii=False), TOOL_MAX_CHARS) if calls else ""
+    return Turn(
+        index=0,
+        role=message.role,
+        content=text,
+        created_at=message.created_at,
+        tool_name=message.tool_name,
+        tool_calls=shown_calls,
+        tokens=estimate_tokens(text + shown_calls),
+    )
 
 
 def _shown_text(message: Message) -> str:
     """The text an engine sees: whole, but for long tool results and turns larger than the engine's window."""
     text = message.content
-    calls = window.tool_calls(message.payload)
-    if calls or (not text and message.payload is not None):
-        structured = json.dumps(calls or message.payload, ensure_ascii=False)
-        text = f"{text}\n{shorten_middle(structured, TOOL_RESULT_MAX_CHARS)}".strip()
     if message.role == Message.Role.TOOL:
-        text = shorten_middle(text, TOOL_RESULT_MAX_CHARS)
+        if not text and message.payload is not None:
+            text = json.dumps(message.payload, ensure_ascii=False)
+        text = shorten_middle(text, TOOL_MAX_CHARS)
     tokens, limit = estimate_tokens(text), settings.MOMENT_BUILDER.max_input_tokens
     return text if tokens <= limit else shorten_middle(text, len(text) * limit // tokens)
-
-
-def _turn(message: Message, text: str, index: int) -> Turn:
-    return Turn(
-        index=index,
-        role=message.role,
-        content=text,
-        created_at=message.created_at,
-        tool_name=message.tool_name,
-        tokens=message.tokens,
-    )
 
 
 def _profile(user: UserProfile) -> Profile:

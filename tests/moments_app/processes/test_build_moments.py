@@ -171,7 +171,7 @@ class TestWhich:
         session = append(ada, "s1", [NewMessage("assistant", "", payload=calls), result, *turns(3)]).session
         build(session, lag=0)
         shown = behave.turns_of(model_server.requests[0])
-        assert "Bologna" in shown[0]["text"]
+        assert "Bologna" in shown[0]["calls"]
         assert shown[1]["tool"] == "weather"
         assert "characters left out" in shown[1]["text"] and len(shown[1]["text"]) < 4100
 
