@@ -6,34 +6,38 @@ and status are told, since a body may quote the prompt or the key. Trying again 
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
 import openai
-from openai.lib._pydantic import to_strict_json_schema
-from pydantic import ValidationError
 
 from moments_app.engines import transcript
+from moments_app.engines.answers import MOMENTS_SCHEMA, InvalidAnswer, schema_text, validated
 from moments_app.engines.base import CallRecord, EngineError, MomentAnswer, MomentRequest
+from moments_app.engines.bounded import BoundedTransport, TooLarge
 
 PURPOSE = "moment-builder"
+# Named here, or the client would read the environment: where texts and key are sent is a matter of settings alone.
+OPENAI_URL = "https://api.openai.com/v1"
 # An answer longer than what it is made of is no summary; short windows may be outgrown by names and tags.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
 QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
 
+Message = dict[str, str]
+
 # Formats in the order tried: an endpoint that refuses one is asked with the next, from then on.
 _FORMATS: list[dict[str, Any]] = [
-    {
-        "type": "json_schema",
-        "json_schema": {"name": "moments", "strict": True, "schema": to_strict_json_schema(MomentAnswer)},
-    },
+    {"type": "json_schema", "json_schema": {"name": "moments", "strict": True, "schema": MOMENTS_SCHEMA}},
     {"type": "json_object"},
     {},
 ]
-_accepted_format: dict[tuple[str | None, str], int] = {}
+_accepted_format: dict[tuple[str, str], int] = {}
+
+# Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
+_CALL_ERRORS = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
 
 class ModelEngine:
@@ -59,8 +63,8 @@ class ModelEngine:
         record: Callable[[CallRecord], None],
     ) -> None:
         self.name = f"openai:{model}"
-        self._endpoint = (base_url, model)
-        self._api_key = api_key
+        self._endpoint = (base_url or OPENAI_URL, model)
+        self._api_key = api_key.strip()  # keys read from files end in a line break
         self._timeout = timeout
         self._max_response_bytes = max_response_bytes
         self._record = record
@@ -71,222 +75,160 @@ class ModelEngine:
         Raises:
             EngineError: see `base.Engine`.
         """
+        self._check_key()
         messages = [
             {"role": "system", "content": transcript.instructions(request.prompt)},
             {"role": "user", "content": transcript.request_text(request)},
         ]
-        allowance = max(ANSWER_MIN_ALLOWANCE, sum(len(turn.content) for turn in request.turns))
+        allowance = _allowance(request)
         try:
             return self._ask(messages, allowance)
-        except _InvalidAnswer as error:
-            messages += [
-                {"role": "assistant", "content": error.answer[:QUOTED_ANSWER_MAX]},
-                {
-                    "role": "user",
-                    "content": f"That answer can't be used: {error.problem} Answer again, complete and valid.",
-                },
-            ]
+        except InvalidAnswer as error:
+            messages += _repair(error)
         try:
             return self._ask(messages, allowance)
-        except _InvalidAnswer as error:
+        except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
-    def _ask(self, messages: list[dict[str, str]], allowance: int) -> MomentAnswer:
+    def _check_key(self) -> None:
+        # Refused before anything else sees it: the client's errors and logs would quote it.
+        if not (self._api_key.isascii() and self._api_key.isprintable()):
+            raise EngineError("rejected", f"{self.name} can't be asked: the API key has characters no header takes.")
+
+    def _ask(self, messages: list[Message], allowance: int) -> MomentAnswer:
         """One answer, with the first response format that the endpoint takes."""
         for number in range(_accepted_format.get(self._endpoint, 0), len(_FORMATS)):
             try:
-                answer = self._call(messages, _FORMATS[number], allowance)
+                answer = self._call(_told_shape(messages) if number else messages, _FORMATS[number], allowance)
             except _FormatRefused:
                 continue
-            except _InvalidAnswer:
+            except InvalidAnswer:
                 _accepted_format[self._endpoint] = number
                 raise
             _accepted_format[self._endpoint] = number
             return answer
         raise AssertionError("a request without a response format is never refused for its format")
 
-    def _call(self, messages: list[dict[str, str]], response_format: dict[str, Any], allowance: int) -> MomentAnswer:
+    def _call(self, messages: list[Message], response_format: dict[str, Any], allowance: int) -> MomentAnswer:
         """One HTTP call, recorded however it ends."""
         started = time.monotonic()
-        usage: dict[str, int | None] = {}
-        failure: Exception | None = None
+        usage: dict[str, int] = {}
+        failure: EngineError | None = EngineError("unavailable", f"The call of {self.name} was broken off.")
         try:
             completion = self._completion(messages, response_format)
             usage = _usage(completion)
-            return _validated(completion, allowance)
-        except _InvalidAnswer as error:
+            answer = validated(completion, allowance)
+            failure = None
+            return answer
+        except InvalidAnswer as error:
             failure = EngineError("invalid_answer", f"{self.name} gave no valid answer: {error.summary}")
             raise
-        except openai.OpenAIError as error:
-            failure = translated = self._translated(error)
-            if response_format and translated.kind == "rejected" and _status(error) in (400, 404, 422, 501):
+        except _CALL_ERRORS as error:
+            failure = self._translated(error)
+            if response_format and _refuses_format(error):
                 raise _FormatRefused from None
-            raise translated from None
-        except EngineError as error:
-            failure = error
-            raise
+            raise failure from None
         finally:
-            self._record(
-                CallRecord(
-                    purpose=PURPOSE,
-                    engine=self.name,
-                    latency_ms=round((time.monotonic() - started) * 1000),
-                    input_tokens=usage.get("prompt_tokens"),
-                    output_tokens=usage.get("completion_tokens"),
-                    error_kind=getattr(failure, "kind", ""),
-                    error=str(failure or ""),
-                    retry_after=getattr(failure, "retry_after", None),
-                )
-            )
+            self._record(self._recorded(started, usage, failure))
 
-    def _completion(self, messages: list[dict[str, str]], response_format: dict[str, Any]) -> Any:
+    def _completion(self, messages: list[Message], response_format: dict[str, Any]) -> Any:
         """The endpoint's JSON, whatever it is."""
-        transport = _BoundedTransport(time.monotonic() + self._timeout, self._max_response_bytes)
+        base_url, model = self._endpoint
         extra = {"response_format": response_format} if response_format else {}
+        transport = BoundedTransport(timeout=self._timeout, max_bytes=self._max_response_bytes)
+        # A client for each call: nothing of it is shared by threads or outlives a fork.
         with (
             httpx2.Client(transport=transport, timeout=self._timeout) as http_client,
             openai.OpenAI(
-                base_url=self._endpoint[0],
+                base_url=base_url,
                 api_key=self._api_key or "none",
                 max_retries=0,
                 timeout=self._timeout,
                 http_client=http_client,
             ) as client,
         ):
-            body = {"model": self._endpoint[1], "messages": messages, **extra}
+            body = {"model": model, "messages": messages, **extra}
             response = client.post("/chat/completions", cast_to=httpx2.Response, body=body)
-            try:
-                return json.loads(response.content)
-            except (ValueError, RecursionError):
-                raise _InvalidAnswer("", "it is not JSON.") from None
+        try:
+            return json.loads(response.content)
+        except (ValueError, RecursionError):
+            raise InvalidAnswer("", "it is not JSON.") from None
 
-    def _translated(self, error: openai.OpenAIError) -> EngineError:
-        """The SDK's error as ours: kind and status, never its text."""
-        for cause in (error, error.__cause__):
-            if isinstance(cause, EngineError):
-                return EngineError(cause.kind, f"{self.name} {cause}")
+    def _translated(self, error: Exception) -> EngineError:
+        """A call's error as ours: kind and status, never its text."""
+        if isinstance(error, TooLarge):
+            return EngineError("too_large", f"{self.name} gave an answer of over {self._max_response_bytes:,} bytes.")
         if isinstance(error, openai.APITimeoutError):
             return EngineError("timeout", f"{self.name} did not answer within {self._timeout:g} s.")
-        status = _status(error)
-        if status is None:
+        if not isinstance(error, openai.APIStatusError):
             return EngineError("unavailable", f"{self.name} can't be reached ({type(error).__name__}).")
-        if status == 429:
-            return EngineError("rate_limited", f"{self.name} is rate limited.", retry_after=_retry_after(error))
-        kind = "server_error" if status >= 500 else "rejected"
-        return EngineError(kind, f"{self.name} answered with status {status}.", retry_after=_retry_after(error))
+        wait = _retry_after(error)
+        if error.status_code == 429:
+            return EngineError("rate_limited", f"{self.name} is rate limited.", retry_after=wait)
+        kind = "server_error" if error.status_code >= 500 else "rejected"
+        return EngineError(kind, f"{self.name} answered with status {error.status_code}.", retry_after=wait)
 
-
-class _InvalidAnswer(Exception):
-    """An answer that can't be used.
-
-    Args:
-        answer: its text.
-        problem: what is wrong with it, for the model; may quote the answer.
-        summary: the same for operators, without a word of the answer.
-    """
-
-    def __init__(self, answer: str, problem: str, summary: str = "") -> None:
-        self.answer, self.problem, self.summary = answer, problem, summary or problem
+    def _recorded(self, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
+        return CallRecord(
+            purpose=PURPOSE,
+            engine=self.name,
+            latency_ms=round((time.monotonic() - started) * 1000),
+            input_tokens=usage.get("prompt_tokens"),
+            output_tokens=usage.get("completion_tokens"),
+            error_kind=failure.kind if failure else "",
+            error=str(failure or ""),
+            retry_after=failure.retry_after if failure else None,
+        )
 
 
 class _FormatRefused(Exception):
     """The endpoint doesn't know the response format."""
 
 
-class _BoundedTransport(httpx2.HTTPTransport):
-    """Ends a response, of whatever status, that comes too slowly or grows too large."""
-
-    def __init__(self, deadline: float, max_bytes: int) -> None:
-        super().__init__()
-        self._deadline = deadline
-        self._max_bytes = max_bytes
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = super().handle_request(request)
-        assert isinstance(response.stream, httpx2.SyncByteStream)
-        response.stream = _BoundedStream(response.stream, self._deadline, self._max_bytes)
-        return response
+def _allowance(request: MomentRequest) -> int:
+    """Most characters an answer may have: as many as the turns, and the profile that it has to give back."""
+    turns = sum(len(turn.content) for turn in request.turns)
+    return max(ANSWER_MIN_ALLOWANCE, turns) + len(request.profile.summary)
 
 
-class _BoundedStream(httpx2.SyncByteStream):
-    def __init__(self, stream: httpx2.SyncByteStream, deadline: float, max_bytes: int) -> None:
-        self._stream, self._deadline, self._left = stream, deadline, max_bytes
-
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise EngineError("too_large", "gave an answer larger than allowed.")
-            if time.monotonic() > self._deadline:
-                raise EngineError("timeout", "did not finish its answer in time.")
-            yield chunk
-
-    def close(self) -> None:
-        self._stream.close()
+def _repair(error: InvalidAnswer) -> list[Message]:
+    """What is added to the conversation for the second attempt."""
+    # Some endpoints refuse a message without text.
+    answer = error.answer[:QUOTED_ANSWER_MAX] or "(no answer)"
+    ask = f"That answer can't be used: {error.problem} Answer again, complete and valid."
+    return [{"role": "assistant", "content": answer}, {"role": "user", "content": ask}]
 
 
-def _validated(completion: Any, allowance: int) -> MomentAnswer:
-    text = _text(completion)
-    if len(text) > allowance:
-        raise _InvalidAnswer(text, f"it has {len(text)} characters, more than the conversation.")
-    try:
-        return MomentAnswer.model_validate_json(_json_object(text))
-    except ValidationError as error:
-        problems = [(".".join(map(str, e["loc"])), e["msg"], e["type"]) for e in error.errors(include_url=False)[:10]]
-        raise _InvalidAnswer(
-            text,
-            "; ".join(f"{where or 'the answer'}: {message}" for where, message, _ in problems) + ".",
-            # Names of fields may be the model's own; the kinds of error are not.
-            "; ".join(sorted({kind for _, _, kind in problems})) + ".",
-        ) from None
+def _told_shape(messages: list[Message]) -> list[Message]:
+    """The same messages, the first telling the shape of the answer: a prompt need not."""
+    system, *others = messages
+    return [system | {"content": f"{system['content']}\n{schema_text()}"}, *others]
 
 
-def _text(completion: Any) -> str:
-    """The answer's text.
-
-    Raises:
-        _InvalidAnswer: when there is none: wrong shape, empty, cut off, refused.
-    """
-    try:
-        choice = completion["choices"][0]
-        message = choice["message"]
-        text = message["content"]
-    except (KeyError, IndexError, TypeError):
-        raise _InvalidAnswer("", "it has no choices with a message.") from None
-    if message.get("refusal"):
-        raise _InvalidAnswer("", "the model refused.")
-    if not isinstance(text, str) or not text.strip():
-        raise _InvalidAnswer("", "it is empty.")
-    if choice.get("finish_reason") == "length":
-        raise _InvalidAnswer(text, "it was cut off at the model's limit; be shorter.")
-    return text
+def _refuses_format(error: Exception) -> bool:
+    """Whether another response format may help; a 404 or 501 is about much else, so it has to say so."""
+    if not isinstance(error, openai.APIStatusError):
+        return False
+    if error.status_code in (404, 501):
+        return any(word in error.response.content for word in (b"response_format", b"json_schema", b"json_object"))
+    return error.status_code in (400, 422)
 
 
-def _json_object(text: str) -> str:
-    """The JSON object in an answer that may stand in a fence or between words."""
-    start, end = text.find("{"), text.rfind("}")
-    return text[start : end + 1] if 0 <= start < end else text
-
-
-def _usage(completion: Any) -> dict[str, int | None]:
+def _usage(completion: Any) -> dict[str, int]:
     usage = completion.get("usage") if isinstance(completion, dict) else None
     if not isinstance(usage, dict):
         return {}
-    return {name: value for name, value in usage.items() if isinstance(value, int) and 0 <= value < 2**31}
+    return {name: value for name, value in usage.items() if type(value) is int and 0 <= value < 2**31}
 
 
-def _status(error: Exception) -> int | None:
-    return error.status_code if isinstance(error, openai.APIStatusError) else None
-
-
-def _retry_after(error: Exception) -> float | None:
+def _retry_after(error: openai.APIStatusError) -> float | None:
     """Seconds of the Retry-After header, given as a number or a date (RFC 9110, 10.2.3); at most an hour."""
-    header = error.response.headers.get("Retry-After", "") if isinstance(error, openai.APIStatusError) else ""
+    header = error.response.headers.get("Retry-After", "")
     try:
         seconds = float(header)
     except ValueError:
         try:
             seconds = (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
     return min(max(seconds, 0.0), 3600.0) if seconds == seconds else None

@@ -9,9 +9,12 @@ and makes a moment of every twenty. `python -m tests.support.openai_server` serv
 """
 
 import argparse
+import contextlib
+import gzip
 import json
 import random
 import re
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -32,11 +35,23 @@ class Handler(BaseHTTPRequestHandler):
     server: "_Server"
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path != "/v1/chat/completions":
+            return self.refuse(404, "unknown path")
+        try:
+            body = json.loads(data)
+        except ValueError:
+            return self.refuse(400, "the body is not JSON")
         self.server.owner.take(self, body)
 
     def do_GET(self) -> None:
+        if self.path != "/v1/models":
+            return self.refuse(404, "unknown path")
         self.send(200, json.dumps({"object": "list", "data": [{"id": "test-model", "object": "model"}]}))
+
+    def refuse(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        """An error as OpenAI sends it."""
+        self.send(status, json.dumps({"error": {"message": message}}), headers)
 
     def send(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         """A whole answer."""
@@ -177,7 +192,7 @@ def raw(text: str, status: int = 200) -> Behaviour:
 
 def error(status: int, headers: dict[str, str] | None = None, detail: str = "test error") -> Behaviour:
     """An error as OpenAI sends it."""
-    return lambda handler, body: handler.send(status, json.dumps({"error": {"message": detail}}), headers)
+    return lambda handler, body: handler.refuse(status, detail, headers)
 
 
 def stall(seconds: float, then: Behaviour = answer_moments) -> Behaviour:
@@ -203,6 +218,34 @@ def drip(seconds: float, status: int = 200) -> Behaviour:
             handler.wfile.flush()
             time.sleep(0.02)
         handler.close_connection = True
+
+    return behave
+
+
+def slow_headers(seconds: float) -> Behaviour:
+    """A header now and then, for so long; never a body."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            handler.wfile.write(b"X-More: 1\r\n")
+            time.sleep(0.02)
+        handler.close_connection = True
+
+    return behave
+
+
+def packed(text: str) -> Behaviour:
+    """This body, compressed though nobody asked for it."""
+    data = gzip.compress(text.encode())
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
 
     return behave
 
@@ -290,7 +333,10 @@ def main() -> None:
     options = parser.parse_args()
     with OpenAIServer(options.port) as server:
         server.always(stall(options.latency_ms / 1000, fails_at_random(options.fail_share, options.seed)))
-        threading.Event().wait()
+        sys.stdout.write(f"Speaking the OpenAI protocol at {server.base_url}\n")
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
 
 
 if __name__ == "__main__":

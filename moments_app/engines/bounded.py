@@ -1,0 +1,126 @@
+"""An HTTP transport for endpoints that are not trusted: one call ends by a deadline, and within a number of bytes.
+
+A client's time-outs count every wait anew, so an endpoint that sends a byte now and then, be it of its headers, holds a
+call for ever. Here each wait gets only what is left until the deadline, and every byte received is counted.
+"""
+
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import httpcore2
+import httpx2
+
+_WRITE_BYTES = 65_536  # sent in one wait, so that a slow reader meets the deadline too
+
+
+class TooLarge(Exception):
+    """More was received than the call may take."""
+
+
+class BoundedTransport(httpx2.HTTPTransport):
+    """Serves one call.
+
+    Args:
+        timeout: seconds from now until all is received.
+        max_bytes: of the response, headers included.
+    """
+
+    def __init__(self, *, timeout: float, max_bytes: int) -> None:
+        context = httpx2.create_ssl_context()
+        super().__init__(verify=context)
+        # The transport has no parameter for the network below it, the pool has.
+        self._pool = httpcore2.ConnectionPool(
+            ssl_context=context, network_backend=_BoundedBackend(_Budget(timeout, max_bytes))
+        )
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        # A megabyte received may be a gigabyte unpacked. So nothing packed is asked for, and nothing is unpacked.
+        request.headers["Accept-Encoding"] = "identity"
+        response = super().handle_request(request)
+        response.headers.pop("Content-Encoding", None)
+        return response
+
+
+class _Budget:
+    """What is left of a call's time and bytes."""
+
+    def __init__(self, timeout: float, max_bytes: int) -> None:
+        self._deadline = time.monotonic() + timeout
+        self._bytes_left = max_bytes
+
+    def seconds_left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise httpcore2.ReadTimeout("the deadline has passed")
+        return left
+
+    def take(self, count: int) -> None:
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            raise TooLarge
+
+
+class _BoundedBackend(httpcore2.SyncBackend):
+    """Opens connections that live on the budget."""
+
+    def __init__(self, budget: _Budget) -> None:
+        self._budget = budget
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.NetworkStream:
+        """Tries the host's addresses in turn, each with its share of the time: one that is silent leaves some."""
+        addresses = _addresses(host, port)
+        failure: Exception = httpcore2.ConnectError("the host has no address")
+        for number, address in enumerate(addresses):
+            share = self._budget.seconds_left() / (len(addresses) - number)
+            try:
+                stream = super().connect_tcp(address, port, share, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+            else:
+                return _BoundedStream(stream, self._budget)
+        raise failure
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError) as error:
+        raise httpcore2.ConnectError("the host's name can't be resolved") from error
+
+
+class _BoundedStream(httpcore2.NetworkStream):
+    """A connection; the time-outs its user asks for give way to the budget's."""
+
+    def __init__(self, stream: httpcore2.NetworkStream, budget: _Budget) -> None:
+        self._stream, self._budget = stream, budget
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data = self._stream.read(max_bytes, self._budget.seconds_left())
+        self._budget.take(len(data))
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), _WRITE_BYTES):
+            self._stream.write(buffer[start : start + _WRITE_BYTES], self._budget.seconds_left())
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, self._budget.seconds_left())
+        return _BoundedStream(secured, self._budget)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)

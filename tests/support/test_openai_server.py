@@ -1,0 +1,105 @@
+"""The test server itself: that what the tests rely on is so."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.support.openai_server import OpenAIServer, answer_moments, error, fails_at_random, stall, turns_of
+
+TURN = json.dumps({"index": 0, "role": "user", "time": "2026-03-02 08:00", "text": "kilns and glazes"})
+BODY = {"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": TURN}]}
+
+
+def post(base_url: str, body: object = BODY, path: str = "/chat/completions") -> tuple[int, Any]:
+    asked = urllib.request.Request(f"{base_url}{path}", json.dumps(body).encode(), method="POST")
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
+
+
+def test_it_answers_with_moments_of_the_turns_and_usage() -> None:
+    with OpenAIServer() as server:
+        status, completion = post(server.base_url)
+        answer = json.loads(completion["choices"][0]["message"]["content"])
+        assert (status, answer["moments"][0]["topic_tags"]) == (200, ["glazes", "kilns"])
+        assert completion["usage"]["total_tokens"] == 120
+        assert turns_of(server.requests[0]) == [json.loads(TURN)]
+
+
+def test_it_lists_models_and_knows_no_other_path() -> None:
+    with OpenAIServer() as server:
+        with urllib.request.urlopen(f"{server.base_url}/models") as response:
+            assert json.load(response)["data"][0]["id"] == "test-model"
+        assert post(server.base_url, path="/completions")[0] == 404
+        assert server.requests == []
+
+
+def test_queued_behaviours_come_first_and_once_then_the_usual_one() -> None:
+    with OpenAIServer() as server:
+        server.queue(error(500), error(429))
+        server.always(error(418))
+        assert [post(server.base_url)[0] for _ in range(4)] == [500, 429, 418, 418]
+
+
+def test_random_failures_are_the_same_with_the_same_seed() -> None:
+    def seen(seed: int) -> list[int]:
+        with OpenAIServer() as server:
+            server.always(fails_at_random(0.5, seed, then=error(418)))
+            return [status_of(server) for _ in range(30)]
+
+    def status_of(server: OpenAIServer) -> int:
+        try:
+            return post(server.base_url)[0]
+        except (OSError, ValueError):
+            return 0
+
+    assert seen(3) == seen(3) != seen(4)
+
+
+def test_it_holds_hundreds_of_requests_and_answers_them_all() -> None:
+    with OpenAIServer() as server, ThreadPoolExecutor(300) as pool:
+        server.hold()
+        answers = [pool.submit(post, server.base_url) for _ in range(300)]
+        server.wait_for_held(300)
+        server.release()
+        assert {answer.result()[0] for answer in answers} == {200}
+        assert len(server.requests) == 300
+
+
+def test_it_stops_at_once_with_requests_open() -> None:
+    with ThreadPoolExecutor(10) as pool:
+        with OpenAIServer() as server:
+            server.always(stall(2, answer_moments))
+            for _ in range(10):
+                pool.submit(post, server.base_url)
+            while len(server.requests) < 10:
+                time.sleep(0.01)
+            started = time.monotonic()
+        assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize(("share", "statuses"), [("0", {200}), ("0.6", {200, 429, 500})])
+def test_it_serves_from_the_command_line(share: str, statuses: set[int]) -> None:
+    command = [sys.executable, "-m", "tests.support.openai_server", "--port", "0", "--fail-share", share, "--seed", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            base_url = process.stdout.readline().split()[-1]
+            seen = set()
+            for _ in range(30):
+                try:
+                    seen.add(post(base_url)[0])
+                except (OSError, ValueError):
+                    assert share != "0"
+            assert seen == statuses
+        finally:
+            process.terminate()
