@@ -5,6 +5,8 @@ import sys
 
 import environ
 import structlog
+from django.templatetags.static import static
+from django.urls import reverse_lazy
 
 from memoryproject import conf
 from memoryproject.conf import BASE_DIR
@@ -202,4 +204,58 @@ LOGGING = {
     },
 }
 
-UNFOLD = {"SITE_TITLE": "Memory platform", "SITE_HEADER": "Memory platform"}
+_SIDEBAR = {
+    "sessions_app.session": ("Sessions", "forum"),
+    "moments_app.moment": ("Moments", "bookmark"),
+    "sessions_app.userprofile": ("Profiles", "person"),
+    "moments_app.promptresource": ("Prompt resources", "edit_note"),
+    "moments_app.job": ("Jobs", "manufacturing"),
+    "moments_app.enginecall": ("Engine calls", "bolt"),
+    "sessions_app.event": ("Events", "history"),
+    "django_q.ormq": ("Queue", "stacks"),
+    "django_q.failure": ("Task errors", "error"),
+    "django_q.schedule": ("Schedules", "schedule"),
+    "sessions_app.apikey": ("API keys", "key"),
+    "auth.user": ("Logins", "badge"),
+    "auth.group": ("Groups", "group"),
+}
+
+
+def _section(title: str, *models: str) -> dict[str, object]:
+    """A part of the sidebar; each entry is shown to those who may see its page."""
+    return {"title": title, "separator": True, "items": [_entry(model) for model in models]}
+
+
+def _entry(model: str) -> dict[str, object]:
+    app, name = model.split(".")
+    title, icon = _SIDEBAR[model]
+    return {
+        "title": title,
+        "icon": icon,
+        "link": reverse_lazy(f"admin:{app}_{name}_changelist"),
+        "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
+    }
+
+
+UNFOLD = {
+    "SITE_TITLE": "Memory platform",
+    "SITE_HEADER": "Memory platform",
+    "SITE_SYMBOL": "neurology",
+    "STYLES": [lambda request: static("moments_app/admin.css")],
+    "SIDEBAR": {
+        "navigation": [
+            _section("Memory", "sessions_app.session", "moments_app.moment", "sessions_app.userprofile"),
+            _section("Prompts", "moments_app.promptresource"),
+            _section(
+                "Operation",
+                "moments_app.job",
+                "moments_app.enginecall",
+                "sessions_app.event",
+                "django_q.ormq",
+                "django_q.failure",
+                "django_q.schedule",
+            ),
+            _section("Access", "sessions_app.apikey", "auth.user", "auth.group"),
+        ],
+    },
+}

@@ -1,0 +1,18 @@
+"""The operator's pages."""
+
+from moments_app.admin.job import EngineCallAdmin, JobAdmin
+from moments_app.admin.moment import MomentAdmin
+from moments_app.admin.prompt import PromptResourceAdmin
+from moments_app.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
+from moments_app.admin.session import SessionAdmin
+
+__all__ = [
+    "EngineCallAdmin",
+    "FailureAdmin",
+    "JobAdmin",
+    "MomentAdmin",
+    "PromptResourceAdmin",
+    "QueueAdmin",
+    "ScheduleAdmin",
+    "SessionAdmin",
+]

@@ -1,0 +1,130 @@
+"""Sessions with their transcript."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import require_POST
+
+from moments_app.admin.transcript import entries
+from moments_app.models import Job
+from moments_app.processes import build_moments
+from sessions_app.admin.base import PageAdmin, prefix_search
+from sessions_app.models import Session
+from sessions_app.processes.load import page_of_messages
+
+PAGE = 100
+BIGINT_MAX = 2**62
+
+
+@admin.register(Session)
+class SessionAdmin(PageAdmin):
+    """A conversation: its counters, its transcript with boundaries and moments, and building."""
+
+    list_display = (
+        "session_id",
+        "user",
+        "source",
+        "agent_id",
+        "message_count",
+        "total_tokens",
+        "last_activity_at",
+        "status",
+    )
+    list_filter = ("status", "source")
+    list_select_related = ("user",)
+    search_fields = ("session_id",)
+    search_help_text = "The beginning of a session_id or user_id"
+    ordering = ("-last_activity_at", "-id")
+    change_form_outer_after_template = "admin/session_transcript.html"
+    fieldsets = (
+        (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"))}),
+        (
+            "Counters",
+            {
+                "classes": ("collapse",),
+                "fields": (
+                    ("message_count", "total_tokens", "last_activity_at"),
+                    ("live_from_sequence", "live_tokens", "last_moment_message_idx"),
+                    ("built_message_count", "built_total_tokens", "created_at"),
+                    "metadata",
+                ),
+            },
+        ),
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Everything but the title: the rest is what happened."""
+        return [field.name for field in Session._meta.fields if field.name != "title"]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
+    ) -> tuple[QuerySet[Session], bool]:
+        return prefix_search(queryset, search_term, "session_id", "user__user_id"), False
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return lookup == "user__id__exact" or super().lookup_allowed(lookup, value, request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_urls(self) -> list[URLPattern]:
+        build = path("<path:pk>/build/", self.admin_site.admin_view(self.build), name="sessions_app_session_build")
+        return [build, *super().get_urls()]
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        session = self.get_object(request, object_id) if object_id else None
+        context = (extra_context or {}) | (self._transcript(request, session) if session else {})
+        response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
+        return response
+
+    def _transcript(self, request: HttpRequest, session: Session) -> dict[str, Any]:
+        """A page of the transcript: the newest turns, or those before or after the sequence asked for."""
+        after, before = _number(request, "after"), _number(request, "before")
+        if after is None and before is None:
+            before = BIGINT_MAX
+        page = page_of_messages(session, PAGE, after=after, before=before)
+        turns = [message for message in page.messages if message.kind == "turn"]
+        first, last = (turns[0].sequence, turns[-1].sequence) if turns else (0, -1)
+        return {
+            "session": session,
+            "entries": entries(page.messages, live_from=session.live_from_sequence),
+            "first": first,
+            "last": last,
+            "has_earlier": first > 0,
+            "has_later": last < session.last_sequence,
+            "may_build": self.has_change_permission(request, session),
+            "build_url": reverse("admin:sessions_app_session_build", args=[session.pk]),
+        }
+
+    @method_decorator(require_POST)
+    def build(self, request: HttpRequest, pk: str) -> HttpResponse:
+        """Asks for a forced build."""
+        session = get_object_or_404(Session, pk=pk)
+        if not self.has_change_permission(request, session):
+            raise PermissionDenied
+        with transaction.atomic():
+            job = Job.objects.request(build_moments.NAME, session, requested_by=f"operator:{request.user}", force=True)
+        self.log_change(request, session, "Asked for moments to be built.")
+        messages.success(request, f"A build has been asked for: job {job.job_id}.")
+        return HttpResponseRedirect(reverse("admin:moments_app_job_change", args=[job.pk]))
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    value = request.GET.get(name, "")
+    return int(value) if value.isdecimal() and len(value) < 19 else None
