@@ -1,0 +1,52 @@
+"""Messages in, over HTTP."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.clients import Clients, HttpAppend
+from benchmarks.figures import Figure
+from benchmarks.raw import RawAppend
+from benchmarks.site import Site
+from sessions_app.models import Session, UserProfile
+
+TITLE = "Append over HTTP"
+NOTE = (
+    "Each client has a connection that is kept alive and a session of its own, and sends as soon as it has the answer. "
+    "Raw: the append's eight statements by psycopg, with as many clients."
+)
+ROUNDS = 5
+WARM_UP, HTTP_SECONDS, RAW_SECONDS = 0.5, 1.5, 0.8
+BATCH = 100
+
+
+def figures(site: Site) -> list[Figure]:
+    return [
+        _measured(site, "one message, 1 client", clients=1),
+        _measured(site, "one message, 8 clients", clients=8, wanted="≥ 400 requests/s, ≤ 15 × raw"),
+        _measured(site, f"{BATCH} messages in a request, 1 client", clients=1, batch=BATCH),
+        _measured(site, f"{BATCH} messages in a request, 8 clients", clients=8, batch=BATCH),
+    ]
+
+
+def _measured(site: Site, what: str, *, clients: int, batch: int = 1, wanted: str = "") -> Figure:
+    _make_sessions(clients, batch)
+    http = Clients(HttpAppend(site.port, site.key, batch), clients)
+    raw = Clients(RawAppend(site.conninfo, site.key, batch), clients)
+    with http, raw:
+        http.run(WARM_UP)
+        raw.run(WARM_UP)
+        pairs = [(http.run(HTTP_SECONDS), raw.run(RAW_SECONDS)) for _ in range(ROUNDS)]
+    ours, theirs = [times for times, _ in pairs], [times for _, times in pairs]
+    return Figure.of(what, ours, theirs, rate=_rate(ours, clients, batch), wanted=wanted)
+
+
+def _rate(rounds: Sequence[Sequence[float]], clients: int, batch: int) -> str:
+    """The median round's: each client is busy all the time, so together they do `clients` a mean time."""
+    rate = median(len(times) * clients / sum(times) for times in rounds) * batch
+    return f"{rate:,.0f} {'requests' if batch == 1 else 'messages'}/s"
+
+
+def _make_sessions(clients: int, batch: int) -> None:
+    for client in range(clients):
+        user = UserProfile.objects.ensure(f"raw-{client}")
+        Session.objects.get_or_create(user=user, session_id=f"raw-{client}-of-{batch}")

@@ -1,0 +1,144 @@
+"""Clients that send one request after another, each in a process of its own, light enough to leave the cores alone.
+
+This module is all that such a process imports besides `raw.py`: no Django.
+"""
+
+import itertools
+import json
+import multiprocessing
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol, Self, TypeVar
+
+WORDS = "We moved the studio to Turin in March, the kiln is due on the 4th, and Marta asked for the invoice again. "
+STOP_TIMEOUT = 10  # seconds
+
+T = TypeVar("T")
+Step = Callable[[], object]
+
+
+class Work(Protocol):
+    """What a client does again and again."""
+
+    def connected(self, client: int) -> Step:
+        """Connects, and returns the function that does it once."""
+
+
+@dataclass(frozen=True)
+class HttpAppend:
+    """Posts a batch of messages to a session; each client has a person and a session of its own."""
+
+    port: int
+    key: str
+    batch: int = 1
+
+    def connected(self, client: int) -> Step:
+        http = Http(self.port, self.key)
+        path = f"/api/v1/sessions/http-{client}-of-{self.batch}/messages"
+        numbers = itertools.count()
+
+        def post() -> None:
+            messages = [
+                {"role": "user", "content": WORDS, "external_id": f"m{next(numbers)}-{time.monotonic_ns()}"}
+                for _ in range(self.batch)
+            ]
+            http.request("POST", path, {"user_id": f"http-{client}", "messages": messages})
+
+        return post
+
+
+class Http:
+    """A connection that is kept alive. Reads just enough of an answer to know where it ends."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._headers = f"Host: localhost\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+
+    def request(self, method: str, path: str, body: Any = None) -> bytes:
+        """The answer's body.
+
+        Raises:
+            RuntimeError: the answer is not one of success.
+        """
+        content = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(content)}\r\n\r\n"
+        self._socket.sendall(head.encode() + content)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += self._received()
+        answer_head, _, answer_body = answer.partition(b"\r\n\r\n")
+        length = int(answer_head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+        while len(answer_body) < length:
+            answer_body += self._received()
+        if not answer_head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")):
+            raise RuntimeError(f"{answer_head.decode()}\n{answer_body[:500].decode()}")
+        return answer_body
+
+    def _received(self) -> bytes:
+        part = self._socket.recv(1 << 18)
+        if not part:
+            raise ConnectionError("The server closed the connection.")
+        return part
+
+
+class Clients:
+    """Processes that are connected and wait for the word."""
+
+    def __init__(self, work: Work, count: int) -> None:
+        self._work, self._count = work, count
+
+    def __enter__(self) -> Self:
+        context = multiprocessing.get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for client in range(self._count):
+            pipe, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(self._work, client, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(pipe)
+            self._processes.append(process)
+        for pipe in self._pipes:
+            pipe.recv()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join(STOP_TIMEOUT)
+            if process.is_alive():
+                process.kill()
+
+    def run(self, seconds: float) -> list[float]:
+        """All clients work at once for so long; returns how long each piece of work took, in seconds."""
+        for pipe in self._pipes:
+            pipe.send(seconds)
+        return [taken for pipe in self._pipes for taken in pipe.recv()]
+
+
+def _serve(work: Work, client: int, pipe: Connection) -> None:
+    step = work.connected(client)
+    step()
+    pipe.send("ready")
+    while True:
+        try:
+            seconds = pipe.recv()
+        except EOFError:
+            return
+        times = []
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline:
+            times.append(timed(step))
+        pipe.send(times)
+
+
+def timed(step: Step) -> float:
+    """Seconds that it takes."""
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started

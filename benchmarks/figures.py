@@ -1,0 +1,78 @@
+"""A figure, how it is made of measured times, and how a table of them is printed."""
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+import psycopg
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of a table.
+
+    Args:
+        what: was measured.
+        rate: how much a second, with its unit; blank where that says nothing.
+        p50_ms, p95_ms: of the platform.
+        raw_p50_ms: of the same work by psycopg alone.
+        ratio: of the two medians.
+        wanted: what we aim at, on two cores.
+    """
+
+    what: str
+    p50_ms: float
+    p95_ms: float
+    raw_p50_ms: float
+    ratio: float
+    rate: str = ""
+    wanted: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        what: str,
+        rounds: Sequence[Sequence[float]],
+        raw: Sequence[Sequence[float]],
+        rate: str = "",
+        wanted: str = "",
+    ) -> "Figure":
+        """Makes a figure of seconds.
+
+        Args:
+            what, rate, wanted: as they stand.
+            rounds: the platform's times, a list each round.
+            raw: the baseline's, taken in the same rounds; the ratio is the median of the rounds' ratios.
+        """
+        times = [seconds for part in rounds for seconds in part]
+        ratio = median(median(ours) / median(theirs) for ours, theirs in zip(rounds, raw, strict=True))
+        raw_p50 = median(seconds for part in raw for seconds in part)
+        return cls(what, median(times) * 1000, p95(times) * 1000, raw_p50 * 1000, ratio, rate, wanted)
+
+
+def p95(times: Sequence[float]) -> float:
+    return quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
+
+
+def describe_machine(conninfo: str) -> str:
+    """Where the figures come from."""
+    with psycopg.connect(conninfo) as connection:
+        version = connection.info.server_version
+        [(durable,)] = connection.execute("SELECT current_setting('synchronous_commit')").fetchall()
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f} at the start; "
+        f"Python {platform.python_version()}, PostgreSQL {version // 10000}.{version % 10000} "
+        f"(synchronous_commit {durable}); clients, web server and database share the cores."
+    )
+
+
+def print_table(title: str, figures: Sequence[Figure], note: str) -> None:
+    print(f"\n### {title}\n")
+    print("| | rate | p50 ms | p95 ms | raw p50 ms | × raw | wanted |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
+    for f in figures:
+        numbers = f"{f.p50_ms:.2f} | {f.p95_ms:.2f} | {f.raw_p50_ms:.2f} | {f.ratio:.1f}"
+        print(f"| {f.what} | {f.rate} | {numbers} | {f.wanted} |")
+    print(f"\n{note}", flush=True)

@@ -1,0 +1,46 @@
+"""People and transcripts that are there already: an empty database would be fast, and plan its queries for that."""
+
+from django.db import connection
+
+from benchmarks.clients import WORDS
+
+PEOPLE = 2_000
+TURNS = 50  # of each
+
+SEED_PEOPLE = """
+INSERT INTO sessions_app_userprofile
+    (user_id, summary, interests, preferred_topics, timezone, metadata, created_at, updated_at)
+SELECT 'person-' || n, '', '{}', '{}', 'UTC', '{}', now(), now() FROM generate_series(1, %s) AS n
+"""
+SEED_SESSIONS = """
+INSERT INTO sessions_app_session
+    (user_id, session_id, agent_id, source, title, status, message_count, total_tokens, last_sequence,
+     last_activity_at, built_message_count, built_total_tokens, live_from_sequence, live_tokens, metadata, created_at)
+SELECT id, 'chat', 'default', 'api', '', 'active', %(turns)s, 27 * %(turns)s, %(turns)s - 1,
+       now(), 0, 0, 0, 27 * %(turns)s, '{}', now()
+FROM sessions_app_userprofile
+"""
+SEED_TURNS = """
+INSERT INTO sessions_app_message
+    (session_id, user_id, sequence, kind, role, tool_name, content, tokens, external_id, created_at, metadata)
+SELECT session.id, user_id, n, 'turn', CASE n %% 2 WHEN 0 THEN 'user' ELSE 'assistant' END, '', %(text)s, 27, 'm' || n,
+       session.created_at - interval '1 year' + n * interval '1 minute', '{}'
+FROM sessions_app_session AS session, generate_series(session.last_sequence + 1 - %(turns)s, session.last_sequence) AS n
+WHERE session.id = COALESCE(%(session)s, session.id)
+"""
+
+
+def populate() -> None:
+    """Two thousand people with a short session each."""
+    with connection.cursor() as cursor:
+        cursor.execute(SEED_PEOPLE, [PEOPLE])
+        cursor.execute(SEED_SESSIONS, {"turns": TURNS})
+        cursor.execute(SEED_TURNS, {"turns": TURNS, "session": None, "text": WORDS})
+    settle()
+
+
+def settle() -> None:
+    """Does now what PostgreSQL would else do by itself in the middle of a measurement."""
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+        cursor.execute("CHECKPOINT")

@@ -1,0 +1,117 @@
+"""A site to measure: an embedded database in a temporary folder, migrated, and gunicorn on a free port."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).resolve().parent.parent
+START_TIMEOUT = 60  # seconds
+STOP_TIMEOUT = 30
+
+SETTINGS = {
+    "DJANGO_SETTINGS_MODULE": "memoryproject.settings",
+    "DATABASE_URL": "",  # whatever .env says: never a database that somebody uses
+    "DEBUG": "false",
+    "HTTPS": "false",
+    "LOG_LEVEL": "WARNING",
+    "API_RATE": "1000000",
+    # No worker runs here: a build that came due would be asked for again with each further append.
+    "MOMENT_BUILDER__MESSAGE_THRESHOLD": "1000000000",
+    "MOMENT_BUILDER__TOKEN_THRESHOLD": "1000000000",
+}
+
+
+class Site:
+    """Everything is there on entering, but the web server, which starts when first asked for; gone on leaving."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
+            os.environ.update(SETTINGS, DATA_DIR=folder)
+            stack.callback(_stop_database, Path(folder))
+            _prepare_database()
+            self.key = _issue_key()
+            self.conninfo = _conninfo()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @cached_property
+    def port(self) -> int:
+        """Where the web server listens. It is started as `manage.py run` does it."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port: int = free.getsockname()[1]
+        command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
+        command += ["--log-level", "warning", "memoryproject.wsgi"]
+        process = subprocess.Popen([sys.executable, *command], cwd=ROOT)
+        self._stack.callback(_end, process)
+        _wait_until_ready(process, port)
+        return port
+
+
+def _prepare_database() -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    from benchmarks import seed
+
+    seed.populate()
+
+
+def _issue_key() -> str:
+    from sessions_app.models import ApiKey
+
+    return ApiKey.objects.issue("benchmark")[1]
+
+
+def _conninfo() -> str:
+    from django.conf import settings
+
+    from memoryproject.embedded import server
+
+    folder = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
+    return f"host={folder} dbname=postgres user=postgres"
+
+
+def _stop_database(folder: Path) -> None:
+    from django.db import connection
+
+    from memoryproject.embedded import server
+
+    connection.close()
+    server.stop(folder.resolve() / "postgres")
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    raise RuntimeError("The web server did not start.")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
