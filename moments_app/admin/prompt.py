@@ -23,6 +23,13 @@ class VersionForm(forms.Form):
     content = forms.CharField(max_length=100_000, strip=False)
     note = forms.CharField(max_length=255, required=False)
 
+    def clean_content(self) -> str:
+        """The text, with line breaks as prompts have them."""
+        content: str = self.cleaned_data["content"].replace("\r\n", "\n")
+        if not content.strip():
+            raise forms.ValidationError("A prompt without a word would leave the model without instructions.")
+        return content
+
 
 @admin.register(PromptResource)
 class PromptResourceAdmin(PageAdmin):
@@ -87,7 +94,7 @@ class PromptResourceAdmin(PageAdmin):
             return self._back(resource)
         with transaction.atomic():
             version = resource.add_version(
-                form.cleaned_data["content"].replace("\r\n", "\n"),
+                form.cleaned_data["content"],
                 created_by=f"operator:{request.user}",
                 note=form.cleaned_data["note"],
             )

@@ -1,6 +1,5 @@
 """The shapes of the transcript's requests and answers."""
 
-import zoneinfo
 from typing import Any
 
 from django.conf import settings
@@ -15,6 +14,7 @@ from sessions_app.api.fields import (
     TextField,
 )
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.user_profile import validate_timezone
 from sessions_app.processes.append import Appended, NewMessage
 from sessions_app.shorten import shorten_middle
 
@@ -114,13 +114,8 @@ class ProfilePatch(StrictSerializer):
     summary = TextField(allow_blank=True, max_length=20_000, required=False)
     interests = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
     preferred_topics = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
-    timezone = TextField(max_length=64, required=False)
+    timezone = TextField(max_length=64, required=False, validators=[validate_timezone])
     metadata = JsonObjectField(required=False)
-
-    def validate_timezone(self, name: str) -> str:
-        if name not in zoneinfo.available_timezones():
-            raise serializers.ValidationError("No such IANA time zone.")
-        return name
 
 
 # --- answers ---

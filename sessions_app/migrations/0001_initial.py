@@ -3,6 +3,7 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.utils.timezone
+import sessions_app.models.user_profile
 from django.db import migrations, models
 
 
@@ -23,7 +24,7 @@ class Migration(migrations.Migration):
                 ('summary', models.TextField(blank=True, help_text='What is known of this person.')),
                 ('interests', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
                 ('preferred_topics', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('timezone', models.CharField(default='UTC', help_text='IANA name, e.g. Europe/Berlin.', max_length=64)),
+                ('timezone', models.CharField(default='UTC', help_text='IANA name, e.g. Europe/Berlin.', max_length=64, validators=[sessions_app.models.user_profile.validate_timezone])),
                 ('metadata', models.JSONField(blank=True, default=dict)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('updated_at', models.DateTimeField(auto_now=True)),

@@ -1,14 +1,26 @@
 """The person whose memory this is."""
 
+import zoneinfo
 from collections.abc import Iterable
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.db import models
 
 from sessions_app.insert import insert_unless_there
 
 PROFILE_LIST_MAX = 50
+
+
+def validate_timezone(name: str) -> None:
+    """Takes IANA names alone.
+
+    Raises:
+        ValidationError: it is none.
+    """
+    if name not in zoneinfo.available_timezones():
+        raise ValidationError("%(name)s is not an IANA time zone, like Europe/Berlin.", params={"name": name})
 
 
 class UserProfileQuerySet(models.QuerySet["UserProfile"]):
@@ -32,7 +44,9 @@ class UserProfile(models.Model):
     summary = models.TextField(blank=True, help_text="What is known of this person.")
     interests = ArrayField(models.TextField(), default=list, blank=True)
     preferred_topics = ArrayField(models.TextField(), default=list, blank=True)
-    timezone = models.CharField(max_length=64, default="UTC", help_text="IANA name, e.g. Europe/Berlin.")
+    timezone = models.CharField(
+        max_length=64, default="UTC", validators=[validate_timezone], help_text="IANA name, e.g. Europe/Berlin."
+    )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
