@@ -103,6 +103,8 @@ AUTH_PASSWORD_VALIDATORS = [
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
+FORMAT_MODULE_PATH = ["memoryproject.formats"]
+LOGIN_REDIRECT_URL = "admin:index"
 STATIC_URL = "static/"
 # Served from the packages themselves: there is no build step and nothing to collect.
 WHITENOISE_USE_FINDERS = True

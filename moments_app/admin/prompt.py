@@ -44,7 +44,7 @@ class PromptResourceAdmin(PageAdmin):
     change_form_outer_after_template = "admin/prompt_versions.html"
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        return ("uri", "purpose") if obj else ()
+        return ("name", "uri", "purpose") if obj else ()
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # moments name the version they were made with
@@ -75,6 +75,10 @@ class PromptResourceAdmin(PageAdmin):
         asked = request.GET.get("version")
         shown = next((version for version in versions if str(version.number) == asked), None)
         return {
+            # The editor has buttons of its own; there is nothing else to save.
+            "show_save": False,
+            "show_save_and_continue": False,
+            "show_save_and_add_another": False,
             "resource": resource,
             "versions": versions,
             "shown": shown or resource.active_version or (versions[0] if versions else None),

@@ -1,10 +1,12 @@
 """What the operator's pages have in common."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
@@ -12,7 +14,8 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
     show_full_result_count = False
     list_per_page = 50
-    compressed_fields = True
+    compressed_fields = False
+    formfield_overrides: ClassVar = {ArrayField: {"widget": UnfoldAdminTextInputWidget}}
     warn_unsaved_form = True
 
 
