@@ -122,7 +122,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(condition=models.Q(('kind', 'partition')), fields=['session', 'sequence', 'id'], name='message_partitions'),
+            index=models.Index(condition=models.Q(('kind', 'partition')), fields=['session', 'user', 'sequence', 'id'], name='message_partitions'),
         ),
         migrations.AddIndex(
             model_name='message',
@@ -130,7 +130,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='message',
-            constraint=models.UniqueConstraint(condition=models.Q(('kind', 'turn')), fields=('session', 'sequence'), name='message_turn_sequence_unique'),
+            constraint=models.UniqueConstraint(condition=models.Q(('kind', 'turn')), fields=('session', 'user', 'sequence'), name='message_turn_sequence_unique'),
         ),
         migrations.AddConstraint(
             model_name='message',

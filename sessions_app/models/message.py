@@ -61,9 +61,10 @@ class Message(models.Model):
 
     class Meta:
         constraints = [
-            # These two serve "the last N turns" and "the latest boundary" as well, read backwards.
+            # This and `message_partitions` serve "the last N turns" and "the latest boundary" as well, read backwards.
+            # A session has one user; that stands in both because queries and row security filter by it.
             models.UniqueConstraint(
-                fields=["session", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
+                fields=["session", "user", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
             ),
             models.UniqueConstraint(
                 fields=["session", "external_id"],
@@ -75,7 +76,7 @@ class Message(models.Model):
         ]
         indexes = [
             models.Index(
-                fields=["session", "sequence", "id"], condition=Q(kind="partition"), name="message_partitions"
+                fields=["session", "user", "sequence", "id"], condition=Q(kind="partition"), name="message_partitions"
             ),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
         ]

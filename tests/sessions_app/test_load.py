@@ -1,13 +1,24 @@
 """What a client replays."""
 
+from contextlib import nullcontext
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.load import load_session_messages, page_of_messages
+from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.transcript import START, talk
+
+# Many more turns in a session.
+MORE_TURNS = """
+INSERT INTO sessions_app_message
+    (session_id, user_id, sequence, kind, role, tool_name, content, tokens, created_at, metadata)
+SELECT session_id, user_id, 50 + n, kind, role, tool_name, content, tokens, created_at, metadata
+FROM sessions_app_message, generate_series(0, %s) AS n WHERE session_id = %s AND sequence = 0
+"""
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -67,18 +78,28 @@ def test_loading_is_one_statement(ada: UserProfile) -> None:
     assert len(queries) == 1
 
 
-def test_loading_reads_only_indexes_however_long_the_session(ada: UserProfile) -> None:
-    session = talk(ada, 500)
-    connection.cursor().execute("ANALYZE sessions_app_message")
-    with CaptureQueriesContext(connection) as queries:
-        load_session_messages(session, 50)
+@pytest.mark.parametrize("as_request", [False, True])
+def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfile, as_request: bool) -> None:
+    """The planner may not prefer to sort all of a person's turns, whatever it takes the conditions to filter."""
+    sessions = [talk(ada, 50)]
+    sessions += [talk(UserProfile.objects.ensure(f"person-{number}"), 50) for number in range(40)]
     with connection.cursor() as cursor:
-        cursor.execute("SET enable_seqscan = off")  # so few rows fit into a page that a scan may look cheaper
-        cursor.execute("EXPLAIN " + queries[0]["sql"])
-        plan = "\n".join(row[0] for row in cursor)
-        cursor.execute("RESET enable_seqscan")
-    assert "message_partitions" in plan
-    assert "message_turn_sequence_unique" in plan
+        cursor.execute(MORE_TURNS, [30_000, sessions[0].pk])
+        cursor.execute("ANALYZE sessions_app_message")
+    for session in sessions[:2]:
+        with acting_for(session.user.user_id) if as_request else nullcontext():
+            with CaptureQueriesContext(connection) as queries:
+                load_session_messages(session, 50)
+            plan = explained(queries[0]["sql"])
+        assert "Backward using message_partitions" in plan
+        assert "Backward using message_turn_sequence_unique" in plan
+        assert "Filter: (user_id" not in plan
+
+
+def explained(sql: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN " + sql)
+        return "\n".join(row[0] for row in cursor)
 
 
 def test_pages_cover_the_transcript_once_both_ways_with_partition_events(ada: UserProfile) -> None:
