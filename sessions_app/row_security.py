@@ -21,11 +21,15 @@ from sessions_app.models.user_profile import UserProfile
 ROLE = "memory_request"
 
 CREATE_ROLE = RunSQL(
-    # Roles belong to the whole server: another database on it, or a migration running beside this, may have made it.
+    # Roles belong to the whole server: another database on it, a migration running beside this, or an administrator
+    # may have made it; then this owner may lack the right to. What counts is tried at the end: that it can be taken.
     sql=f"""
         DO $$ BEGIN CREATE ROLE {ROLE} NOLOGIN;
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
-        GRANT {ROLE} TO CURRENT_USER;
+        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL; END $$;
+        DO $$ BEGIN GRANT {ROLE} TO CURRENT_USER;
+        EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL; END $$;
+        SET LOCAL ROLE {ROLE};
+        RESET ROLE;
     """,
     reverse_sql=RunSQL.noop,
 )

@@ -1,0 +1,79 @@
+"""A PostgreSQL of one's own: `DATABASE_URL`, and an owner with few rights."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.conf import settings
+
+from memoryproject.embedded import server
+
+NAME = "deployment_test"
+APPEND = """
+from sessions_app.processes.append import NewMessage, append
+from sessions_app.row_security import acting_for
+with acting_for("ada", create=True) as user:
+    append(user, "s1", [NewMessage(role="user", content="Hello.")])
+with acting_for("bo", create=True) as user:
+    from sessions_app.models import Message
+    print("seen by another:", Message.objects.count())
+"""
+
+
+@pytest.fixture
+def administrator() -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
+    """A connection that may do everything; afterwards database and owner are gone."""
+    folder = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
+    with psycopg.connect(f"host={folder} dbname=postgres user=postgres", autocommit=True) as connection:
+        _drop(connection)
+        yield connection
+        _drop(connection)
+
+
+def _drop(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
+    connection.execute(f"DROP DATABASE IF EXISTS {NAME}")
+    connection.execute(f"DROP ROLE IF EXISTS {NAME}")
+
+
+def manage(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    socket = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
+    environment = os.environ | {"DATABASE_URL": f"postgres://{NAME}@/{socket}/{NAME}", "DATA_DIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, "manage.py", *command],
+        cwd=settings.BASE_DIR,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("rights", ["LOGIN CREATEROLE", "LOGIN"])
+def test_an_owner_without_superpowers_can_deploy(
+    administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path, rights: str
+) -> None:
+    administrator.execute(f"CREATE ROLE {NAME} {rights}")
+    administrator.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
+    if rights == "LOGIN":
+        administrator.execute(
+            "DO $$ BEGIN CREATE ROLE memory_request NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+        )
+    administrator.execute(f"GRANT memory_request TO {NAME}")
+    migrated = manage(tmp_path, "migrate", "--verbosity", "0")
+    assert migrated.returncode == 0, migrated.stderr
+    assert "seen by another: 0" in manage(tmp_path, "shell", "-v", "0", "-c", APPEND).stdout
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_without_the_role_for_requests_migrating_fails_by_name(
+    administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path
+) -> None:
+    administrator.execute(f"CREATE ROLE {NAME} LOGIN")
+    administrator.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
+    migrated = manage(tmp_path, "migrate", "--verbosity", "0")
+    assert migrated.returncode != 0
+    assert "memory_request" in migrated.stderr
