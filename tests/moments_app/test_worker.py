@@ -15,7 +15,7 @@ from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-KILLS = 25
+KILLS = 50
 
 
 def wait_until_no_job_is_open(seconds: float) -> None:
