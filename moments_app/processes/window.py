@@ -47,10 +47,11 @@ def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
         The index, at most `boundary`, of the first turn that stays live.
     """
     calls = _calls(turns)
+    boundary = _before_open_calls(turns, boundary)
     for index in range(len(turns) - 1, -1, -1):
         if index >= boundary and turns[index].role == "tool":
             boundary = min(boundary, calls.get(index, index))
-    return _before_open_call(turns, boundary)
+    return boundary
 
 
 def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
@@ -67,17 +68,21 @@ def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
     return found
 
 
-def _before_open_call(turns: Sequence[PairedTurn], boundary: int) -> int:
-    """The result of a call at the very end may still come: a boundary at the end goes before that call."""
+def _before_open_calls(turns: Sequence[PairedTurn], boundary: int) -> int:
+    """Results of calls at the very end may still come: a boundary at the end goes before the first such call."""
     if boundary < len(turns):
         return boundary
-    last = boundary - 1
-    while last >= 0 and turns[last].role == "tool":
-        last -= 1
-    if last < 0 or turns[last].role != "assistant":
-        return boundary
-    answered = {_result_id(turn.payload) for turn in turns[last + 1 :]}
-    return last if set(_call_ids(turns[last].payload)) - answered else boundary
+    answered: set[str] = set()
+    for index in range(len(turns) - 1, -1, -1):
+        if turns[index].role == "tool":
+            answered.add(_result_id(turns[index].payload))
+            continue
+        ids = _call_ids(turns[index].payload) if turns[index].role == "assistant" else []
+        if not ids:
+            break
+        if set(ids) - answered:
+            boundary = index
+    return boundary
 
 
 def tool_calls(payload: object) -> list[dict[str, Any]]:

@@ -61,6 +61,8 @@ def test_lag_is_exact_where_binary_fractions_are_not() -> None:
         ([U, call("a"), result("a")], 3, 3),
         ([U, call("a"), U, A], 4, 4),  # never answered, and talked on: no reason to wait
         ([call("a"), call("b"), result("b"), result("a")], 3, 0),  # interleaved
+        ([U, call("a"), call("b"), result("a")], 4, 1),  # before the open call, so before the other's too
+        ([U, call("a"), call("b"), result("b")], 4, 1),
     ],
 )
 def test_a_boundary_moves_back_to_before_the_call(turns: list[T], boundary: int, expected: int) -> None:
