@@ -25,7 +25,8 @@ STATEMENT_START = 32  # characters
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 
 # "Maria: Hey John!" as a transcript of two people has it.
-_SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?): (?=\S)")
+_SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
+_ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of …]" is no subject of the conversation
 _NAME = re.compile(
     r"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:wife|husband|partner|daughter|son|brother|sister|mother|"
     r"father|mom|mum|dad|friend|boss|colleague|neighbour|neighbor|cousin|aunt|uncle|doctor|teacher|coach),? "
@@ -146,7 +147,7 @@ def _moment(
 ) -> DraftMoment:
     own = [sentence for n in part for sentence in found[n]]
     spoken = [sentence for sentence in own if sentence.turn.role != "tool"] or own
-    text = ". ".join(sentence.text for sentence in spoken)
+    text = _ASIDE.sub(" ", ". ".join(sentence.text for sentence in spoken))
     speakers = {word for sentence in own for word in words(sentence.speaker)}
     tags = keyphrases(text, language, 8, without=speakers) if text else []
     return DraftMoment(

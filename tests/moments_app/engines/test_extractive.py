@@ -217,3 +217,20 @@ def test_keyphrases_do_not_repeat_each_other() -> None:
     tags = keyphrases("The kiln, the old kiln and the kiln element. Kilns need elements." * 3, "en", 8)
     assert len(tags) == len(set(tags))
     assert sum("kiln" in tag for tag in tags) == 1
+
+
+def test_a_speakers_name_is_not_told_twice_however_it_is_set_off() -> None:
+    answer = built(talk([("user", "Maria:  The oven broke."), ("assistant", "John: The bakery opens in May.")] * 6))
+    assert "User:" not in answer.moments[0].summary
+    assert set(answer.moments[0].present_persons) >= {"Maria", "John"}
+
+
+def test_asides_in_brackets_are_no_topics() -> None:
+    aside = [
+        ("user", "The kiln needs an element. [shares a photo of a snowman]"),
+        ("assistant", "Which element broke?"),
+    ]
+    answer = built(talk(aside * 8))
+    tags = " ".join(answer.moments[0].topic_tags)
+    assert "kiln" in tags
+    assert "photo" not in tags and "snowman" not in tags
