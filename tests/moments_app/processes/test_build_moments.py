@@ -47,8 +47,8 @@ class TestWhen:
 
     def test_tokens_make_a_build_due_too(self, ada: UserProfile, settings: Settings) -> None:
         tuned(settings, token_threshold=1000)
-        assert not append(ada, "s1", [NewMessage("user", "x" * 3996)]).jobs
-        assert append(ada, "s1", [NewMessage("user", "x")]).jobs
+        assert not append(ada, "s1", [NewMessage("user", "word " * 900)]).jobs
+        assert append(ada, "s1", [NewMessage("user", "word " * 100)]).jobs
 
     def test_while_a_build_is_open_no_second_is_asked_for(self, ada: UserProfile) -> None:
         first = append(ada, "s1", turns(250)).jobs
@@ -131,10 +131,10 @@ class TestWhich:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
     def test_few_but_huge_turns_leave_the_least_lag(self, ada: UserProfile) -> None:
-        session = talk(ada, 40, text="word " * 2000)
+        session = talk(ada, 40, text="word " * 2500)
         work_off()
         session.refresh_from_db()
-        # 40 turns of 2,500 tokens cross 100,000; by share 12 would stay.
+        # 40 turns of 2,550 tokens cross 100,000; by share 12 would stay.
         assert session.last_moment_message_idx == 29
 
     def test_with_a_lag_of_zero_everything_is_compacted(self, ada: UserProfile) -> None:

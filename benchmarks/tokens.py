@@ -1,0 +1,62 @@
+"""How well `estimate_tokens` does beside real tokenizers: `python -m benchmarks.tokens`.
+
+Needs what the product itself never does: `pip install tiktoken`, which fetches its tables when first used, or reads
+them from the folder that TIKTOKEN_CACHE_DIR names.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sessions_app.tokens import estimate_tokens
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "benchmarks" / "samples"
+ENCODINGS = ("cl100k_base", "o200k_base")
+COUNTS = SAMPLES / "counts.json"  # what the tokenizers said, for tests that run without them
+PART = 600  # characters: a short text is harder to estimate than a long one
+
+
+def texts() -> dict[str, str]:
+    """What is measured; none of it changes with the product."""
+    lines = (ROOT / "memoryproject/demo/conversation.jsonl").read_text(encoding="utf-8").splitlines()
+    return {
+        "English": "\n".join(json.loads(line)["content"] for line in lines),
+        "German": (SAMPLES / "german.txt").read_text(encoding="utf-8"),
+        "Chinese": (SAMPLES / "chinese.txt").read_text(encoding="utf-8"),
+        "Code": (SAMPLES / "code.txt").read_text(encoding="utf-8"),
+        "JSON": "\n".join(lines[:100]),
+    }
+
+
+def parts(text: str) -> Iterable[str]:
+    """The text in pieces of `PART` characters, without the rest unless that is all."""
+    return (text[start : start + PART] for start in range(0, max(1, len(text) - PART + 1), PART))
+
+
+def row(name: str, text: str, encodings: list[Any]) -> str:
+    """A line of the table: the estimate as a share of each tokenizer's count, and the worst share of a part."""
+
+    def share(piece: str, encoding: Any) -> float:
+        return estimate_tokens(piece) / len(encoding.encode(piece, disallowed_special=()))
+
+    shares = [f"{share(text, encoding):.2f}" for encoding in encodings]
+    least = min(share(piece, encoding) for piece in parts(text) for encoding in encodings)
+    return f"| {name} | {len(text):,} | {' | '.join(shares)} | {least:.2f} |"
+
+
+def main() -> None:
+    import tiktoken  # type: ignore[import-not-found]
+
+    encodings = [tiktoken.get_encoding(name) for name in ENCODINGS]
+    print(f"| text | characters | {' | '.join(f'÷ {name}' for name in ENCODINGS)} | least, of {PART} characters |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for name, text in texts().items():
+        print(row(name, text, encodings))
+    counts = {name: [len(e.encode(text, disallowed_special=())) for e in encodings] for name, text in texts().items()}
+    COUNTS.write_text(json.dumps(counts, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
