@@ -49,6 +49,16 @@ class MomentBuilderSettings(Group):
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that builds moments.")
 
 
+class RollingSummarySettings(Group):
+    """What a session's rolling summary covers."""
+
+    enabled: bool = Field(True, description="Carry a rolling summary along with each session.")
+    window_size: int = Field(14, ge=2, le=200, description="Turns a summary covers.")
+    summarize_after_seq: int = Field(5, ge=0, description="First sequence at which a summary is made.")
+    stuck_after_minutes: int = Field(5, ge=1, description="A summary begun longer ago, with no job, is begun anew.")
+    model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes summaries.")
+
+
 class EngineSettings(Group):
     """What writes memory text."""
 
@@ -104,6 +114,7 @@ class Settings(Group):
     api_max_body_bytes: int = Field(16_777_216, ge=1_000, description="Larger request bodies are answered 413.")
     message_max_chars: int = Field(200_000, ge=1, description="Most characters in one message.")
     moment_builder: MomentBuilderSettings = MomentBuilderSettings()
+    rolling_summary: RollingSummarySettings = RollingSummarySettings()
     engine: EngineSettings = EngineSettings()
     jobs: JobSettings = JobSettings()
 

@@ -16,6 +16,7 @@ CONF = conf.load(os.environ)
 
 # The groups that processes read; tests replace one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
 MOMENT_BUILDER = CONF.moment_builder
+ROLLING_SUMMARY = CONF.rolling_summary
 ENGINE = CONF.engine
 JOBS = CONF.jobs
 API_RATE = CONF.api_rate

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from moments_app.models import Job
-from moments_app.processes import build_moments
-from sessions_app.models import Session
+from moments_app.processes import build_moments, roll_summary
+from sessions_app.models import Message, Session
 from sessions_app.signals import messages_appended
 
 
@@ -14,8 +14,11 @@ def connect() -> None:
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
 
 
-def request_due_work(session: Session, **_: Any) -> Sequence[Job]:
-    """The jobs that became due with the session's new counters; no query when nothing is due."""
-    if not build_moments.is_due(session):
-        return []
-    return [Job.objects.request(build_moments.NAME, session, requested_by="append")]
+def request_due_work(session: Session, messages: Sequence[Message], **_: Any) -> Sequence[Job]:
+    """The jobs that became due with these messages; no query when nothing is due."""
+    jobs = []
+    if build_moments.is_due(session):
+        jobs.append(Job.objects.request(build_moments.NAME, session, requested_by="append"))
+    if summary := roll_summary.begin(session, roll_summary.end_of_round(messages), requested_by="append"):
+        jobs.append(summary)
+    return jobs

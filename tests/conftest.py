@@ -5,6 +5,7 @@ from django.conf import settings
 from django.core.cache import cache
 from pytest_django.fixtures import Settings
 
+from memoryproject.conf import RollingSummarySettings
 from memoryproject.embedded import server
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
@@ -31,6 +32,18 @@ def _unthrottled(settings: Settings) -> None:
     """Tests call faster than applications do; those of the throttle set a rate of their own."""
     settings.API_RATE = 1_000_000
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def _without_summaries(settings: Settings) -> None:
+    """Each round would ask for one; tests that are about them use `rolling`."""
+    settings.ROLLING_SUMMARY = RollingSummarySettings(enabled=False)
+
+
+@pytest.fixture
+def rolling(settings: Settings) -> None:
+    """Rolling summaries as they are by default."""
+    settings.ROLLING_SUMMARY = RollingSummarySettings()
 
 
 @pytest.fixture

@@ -1,12 +1,14 @@
 """What a model is asked to answer, and what its answer has to be before anything is done with it."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from moments_app.engines.base import MomentAnswer
+from moments_app.engines.base import MomentAnswer, SummaryAnswer
 
 PROBLEM_MAX = 2_000  # characters told to the model of what is wrong
 
@@ -40,14 +42,53 @@ def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-MOMENTS_SCHEMA = strict_schema(MomentAnswer.model_json_schema())
+Answer = TypeVar("Answer", bound=BaseModel)
 
 
-def validated(completion: Any, allowance: int) -> MomentAnswer:
+@dataclass(frozen=True)
+class Shape(Generic[Answer]):
+    """What a model is asked for.
+
+    Args:
+        purpose: of the call, as it is recorded.
+        model: what the answer has to validate as.
+        problem: what else is wrong with an answer, in words that don't quote it; blank when nothing is.
+    """
+
+    purpose: str
+    model: type[Answer]
+    problem: Callable[[Answer], str]
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """As strict structured outputs want it."""
+        return strict_schema(self.model.model_json_schema())
+
+    @property
+    def as_text(self) -> str:
+        """The shape in words, for endpoints that can't be given it as a response format."""
+        return f"The answer's shape, as JSON Schema: {json.dumps(self.schema)}"
+
+
+def _moments_problem(answer: MomentAnswer) -> str:
+    told = all(moment.name.strip() and moment.summary.strip() for moment in answer.moments)
+    return "" if told else "a moment's name or summary is blank."
+
+
+def _summary_problem(answer: SummaryAnswer) -> str:
+    return "" if answer.summary_text.strip() else "the summary is blank."
+
+
+MOMENTS = Shape("moment-builder", MomentAnswer, _moments_problem)
+SUMMARY = Shape("rolling-summary", SummaryAnswer, _summary_problem)
+
+
+def validated(completion: Any, shape: Shape[Answer], allowance: int) -> Answer:
     """The answer in a chat completion.
 
     Args:
         completion: the endpoint's JSON, whatever it is.
+        shape: that it has to have.
         allowance: most characters the answer's texts may have together.
 
     Raises:
@@ -55,7 +96,7 @@ def validated(completion: Any, allowance: int) -> MomentAnswer:
     """
     text = _text(completion)
     try:
-        answer = MomentAnswer.model_validate_json(_json_object(text))
+        answer = shape.model.model_validate_json(_json_object(text))
     except ValidationError as error:
         raise _misshapen(text, error) from None
     texts = list(_strings(answer.model_dump()))
@@ -64,8 +105,8 @@ def validated(completion: Any, allowance: int) -> MomentAnswer:
         raise InvalidAnswer(text, f"it has {length} characters, more than the conversation; be shorter.")
     if any("\0" in part for part in texts):
         raise InvalidAnswer(text, "it holds a NUL character.")
-    if not all(moment.name.strip() and moment.summary.strip() for moment in answer.moments):
-        raise InvalidAnswer(text, "a moment's name or summary is blank.")
+    if problem := shape.problem(answer):
+        raise InvalidAnswer(text, problem)
     return answer
 
 
@@ -108,8 +149,3 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _strings(part)
-
-
-def schema_text() -> str:
-    """The answer's shape in words, for endpoints that can't be given it as a response format."""
-    return f"The answer's shape, as JSON Schema: {json.dumps(MOMENTS_SCHEMA)}"

@@ -98,6 +98,43 @@ class MomentAnswer(BaseModel):
 
 
 @dataclass(frozen=True)
+class SummaryRequest:
+    """Everything an engine gets to carry a rolling summary on.
+
+    Args:
+        turns: those to be taken in, oldest first; their indexes are sequences of the session.
+        base_text: the summary so far; blank for a first one.
+        base_facts: its facts that still lie in the window.
+        start: sequence where the window begins; what was said before it is to be left out.
+        prompt: the text of the prompt version in force.
+    """
+
+    turns: Sequence[Turn]
+    base_text: str
+    base_facts: Sequence["Fact"]
+    start: int
+    prompt: str
+
+
+class Fact(BaseModel):
+    """One thing worth keeping, and the turns that say it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    fact: str = Field(min_length=1, max_length=1_000)
+    message_indexes: list[int] = Field(default_factory=list, max_length=50)
+
+
+class SummaryAnswer(BaseModel):
+    """What an engine answers. A summary without a word is a failure, never "nothing happened"."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    summary_text: str = Field(min_length=1, max_length=6_000, description="At most 200 words over the whole window.")
+    facts: list[Fact] = Field(default_factory=list, max_length=100)
+
+
+@dataclass(frozen=True)
 class CallRecord:
     """What one call of a model cost and how it ended; never its text.
 
@@ -144,6 +181,14 @@ class Engine(Protocol):
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
         """Divides the window into moments and says what they add to the profile.
+
+        Raises:
+            EngineError: when no valid answer could be had.
+        """
+        ...
+
+    def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
+        """Takes new turns into a rolling summary and drops what the window has left behind.
 
         Raises:
             EngineError: when no valid answer could be had.

@@ -11,13 +11,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from moments_app.engines.base import DraftMoment, MomentAnswer, MomentRequest, Profile, Turn
+from moments_app.engines.base import (
+    DraftMoment,
+    Fact,
+    MomentAnswer,
+    MomentRequest,
+    Profile,
+    SummaryAnswer,
+    SummaryRequest,
+    Turn,
+)
 from moments_app.engines.language import content_words, feelings, keyphrases, language_of, sentences, words
 from moments_app.engines.segments import segment
 
 SUMMARY_SENTENCES = 3
 SUMMARY_MAX = 420  # characters
 DETAIL_WORDS = 280  # of the 300 that a detail may have; dates come on top
+ROLLING_WORDS_PER_TURN = 16  # of a rolling summary: of 14 turns about 220
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
 PROFILE_MAX = 2_000  # characters
 PROFILE_LINE_WORDS = (4, 40)
@@ -107,6 +117,19 @@ class ExtractiveEngine:
             new_preferred_topics=_topics(request.profile, moments),
             recent_journey=_journey(request.turns, moments),
         )
+
+    def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
+        """Keeps the facts that still lie in the window and adds the most telling sentences of the new turns."""
+        language = language_of(turn.content for turn in request.turns)
+        texts = _by_speaker(request.turns)
+        found = [_sentences(turn, *texts[n], language) for n, turn in enumerate(request.turns)]
+        own = [sentence for group in found for sentence in group]
+        weights = _weights([content_words(text[:20_000], language) for _, text in texts])
+        new = _telling(own, weights, ROLLING_WORDS_PER_TURN * len(request.turns))
+        kept = [fact for fact in request.base_facts if min(fact.message_indexes, default=-1) >= request.start]
+        facts = kept + [Fact(fact=_dated([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
+        text = "\n".join(fact.fact for fact in facts) or _fallback(request.turns[0])
+        return SummaryAnswer(summary_text=text[:6_000], facts=facts[-100:])
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[str, str]]:
@@ -202,14 +225,19 @@ def _centrality(sentence: Sentence, centroid: Counter[str], weights: dict[str, f
 
 
 def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
-    """Greedily the sentences that tell most that is new for their length, with their dates.
+    """What is told in about half the words, with its dates."""
+    words_said = sum(len(sentence.text.split()) for sentence in own)
+    return _dated(_telling(own, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))
+
+
+def _telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
+    """Greedily the sentences that tell most that is new for their length, up to so many words, in order.
 
     Budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain of a sentence is the weight
     of its words that no chosen one has.
     """
     told: set[str] = set()
     chosen: list[int] = []
-    left = min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * sum(len(sentence.text.split()) for sentence in own)))
     waiting = {n for n, sentence in enumerate(own) if sentence.terms}
     while waiting and left > 0:
         best = max(sorted(waiting), key=lambda n: _gain(own[n], told, weights))
@@ -219,7 +247,7 @@ def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
             chosen.append(best)
             told |= own[best].terms
             left -= cost
-    return _dated([own[n] for n in sorted(chosen)])
+    return [own[n] for n in sorted(chosen)]
 
 
 def _gain(sentence: Sentence, told: set[str], weights: dict[str, float]) -> float:

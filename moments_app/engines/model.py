@@ -15,11 +15,17 @@ import httpx2
 import openai
 
 from moments_app.engines import transcript
-from moments_app.engines.answers import MOMENTS_SCHEMA, InvalidAnswer, schema_text, validated
-from moments_app.engines.base import CallRecord, EngineError, MomentAnswer, MomentRequest
+from moments_app.engines.answers import MOMENTS, SUMMARY, Answer, InvalidAnswer, Shape, validated
+from moments_app.engines.base import (
+    CallRecord,
+    EngineError,
+    MomentAnswer,
+    MomentRequest,
+    SummaryAnswer,
+    SummaryRequest,
+)
 from moments_app.engines.bounded import BoundedTransport, TooLarge
 
-PURPOSE = "moment-builder"
 # Named here, or the client would read the environment: where texts and key are sent is a matter of settings alone.
 OPENAI_URL = "https://api.openai.com/v1"
 # An answer longer than what it is made of is no summary; short windows may be outgrown by names and tags.
@@ -28,12 +34,7 @@ QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
 
 Message = dict[str, str]
 
-# Formats in the order tried: an endpoint that refuses one is asked with the next, from then on.
-_FORMATS: list[dict[str, Any]] = [
-    {"type": "json_schema", "json_schema": {"name": "moments", "strict": True, "schema": MOMENTS_SCHEMA}},
-    {"type": "json_object"},
-    {},
-]
+# Which of `_formats` an endpoint and model take; one that refuses a format is asked with the next, from then on.
 _accepted_format: dict[tuple[str, str], int] = {}
 
 # Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
@@ -41,7 +42,7 @@ _CALL_ERRORS = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, TooLarg
 
 
 class ModelEngine:
-    """Builds moments with a language model.
+    """Writes memory text with a language model.
 
     Args:
         base_url: of the endpoint; None is OpenAI's own.
@@ -70,23 +71,35 @@ class ModelEngine:
         self._record = record
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Asks for the moments of a window; an answer that doesn't validate gets one attempt at repair.
+        """Asks for the moments of a window; see `base.Engine`."""
+        given = sum(len(turn.content) for turn in request.turns)
+        allowance = max(ANSWER_MIN_ALLOWANCE, given) + len(request.profile.summary)
+        return self._answer(MOMENTS, request.prompt, transcript.moments_request(request), allowance)
+
+    def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
+        """Asks for the summary with the new turns in it; see `base.Engine`."""
+        given = sum(len(turn.content) for turn in request.turns) + len(request.base_text)
+        return self._answer(
+            SUMMARY, request.prompt, transcript.summary_request(request), max(ANSWER_MIN_ALLOWANCE, 2 * given)
+        )
+
+    def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int) -> Answer:
+        """Asks, and once more when the answer doesn't validate.
 
         Raises:
             EngineError: see `base.Engine`.
         """
         self._check_key()
         messages = [
-            {"role": "system", "content": transcript.instructions(request.prompt)},
-            {"role": "user", "content": transcript.request_text(request)},
+            {"role": "system", "content": transcript.instructions(prompt)},
+            {"role": "user", "content": request},
         ]
-        allowance = _allowance(request)
         try:
-            return self._ask(messages, allowance)
+            return self._ask(shape, messages, allowance)
         except InvalidAnswer as error:
             messages += _repair(error)
         try:
-            return self._ask(messages, allowance)
+            return self._ask(shape, messages, allowance)
         except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
@@ -95,11 +108,13 @@ class ModelEngine:
         if not (self._api_key.isascii() and self._api_key.isprintable()):
             raise EngineError("rejected", f"{self.name} can't be asked: the API key has characters no header takes.")
 
-    def _ask(self, messages: list[Message], allowance: int) -> MomentAnswer:
+    def _ask(self, shape: Shape[Answer], messages: list[Message], allowance: int) -> Answer:
         """One answer, with the first response format that the endpoint takes."""
-        for number in range(_accepted_format.get(self._endpoint, 0), len(_FORMATS)):
+        formats = _formats(shape)
+        for number in range(_accepted_format.get(self._endpoint, 0), len(formats)):
             try:
-                answer = self._call(_told_shape(messages) if number else messages, _FORMATS[number], allowance)
+                told = _told_shape(messages, shape) if number else messages
+                answer = self._call(shape, told, formats[number], allowance)
             except _FormatRefused:
                 continue
             except InvalidAnswer:
@@ -109,7 +124,9 @@ class ModelEngine:
             return answer
         raise AssertionError("a request without a response format is never refused for its format")
 
-    def _call(self, messages: list[Message], response_format: dict[str, Any], allowance: int) -> MomentAnswer:
+    def _call(
+        self, shape: Shape[Answer], messages: list[Message], response_format: dict[str, Any], allowance: int
+    ) -> Answer:
         """One HTTP call, recorded however it ends."""
         started = time.monotonic()
         usage: dict[str, int] = {}
@@ -117,7 +134,7 @@ class ModelEngine:
         try:
             completion = self._completion(messages, response_format)
             usage = _usage(completion)
-            answer = validated(completion, allowance)
+            answer = validated(completion, shape, allowance)
             failure = None
             return answer
         except InvalidAnswer as error:
@@ -129,7 +146,7 @@ class ModelEngine:
                 raise _FormatRefused from None
             raise failure from None
         finally:
-            self._record(self._recorded(started, usage, failure))
+            self._record(self._recorded(shape.purpose, started, usage, failure))
 
     def _completion(self, messages: list[Message], response_format: dict[str, Any]) -> Any:
         """The endpoint's JSON, whatever it is."""
@@ -168,9 +185,9 @@ class ModelEngine:
         kind = "server_error" if error.status_code >= 500 else "rejected"
         return EngineError(kind, f"{self.name} answered with status {error.status_code}.", retry_after=wait)
 
-    def _recorded(self, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
+    def _recorded(self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
         return CallRecord(
-            purpose=PURPOSE,
+            purpose=purpose,
             engine=self.name,
             latency_ms=round((time.monotonic() - started) * 1000),
             input_tokens=usage.get("prompt_tokens"),
@@ -185,10 +202,11 @@ class _FormatRefused(Exception):
     """The endpoint doesn't know the response format."""
 
 
-def _allowance(request: MomentRequest) -> int:
-    """Most characters an answer may have: as many as the turns, and the profile that it has to give back."""
-    turns = sum(len(turn.content) for turn in request.turns)
-    return max(ANSWER_MIN_ALLOWANCE, turns) + len(request.profile.summary)
+def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:
+    """Response formats in the order tried."""
+    name = shape.purpose.replace("-", "_")
+    strict = {"name": name, "strict": True, "schema": shape.schema}
+    return [{"type": "json_schema", "json_schema": strict}, {"type": "json_object"}, {}]
 
 
 def _repair(error: InvalidAnswer) -> list[Message]:
@@ -199,10 +217,10 @@ def _repair(error: InvalidAnswer) -> list[Message]:
     return [{"role": "assistant", "content": answer}, {"role": "user", "content": ask}]
 
 
-def _told_shape(messages: list[Message]) -> list[Message]:
+def _told_shape(messages: list[Message], shape: Shape[Any]) -> list[Message]:
     """The same messages, the first telling the shape of the answer: a prompt need not."""
     system, *others = messages
-    return [system | {"content": f"{system['content']}\n{schema_text()}"}, *others]
+    return [system | {"content": f"{system['content']}\n{shape.as_text}"}, *others]
 
 
 def _refuses_format(error: Exception) -> bool:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC
 
-from moments_app.engines.base import MomentRequest, Turn
+from moments_app.engines.base import MomentRequest, SummaryRequest, Turn
 
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
 
@@ -29,8 +29,8 @@ def instructions(prompt: str) -> str:
     return f"{prompt.strip()}\n{RULES}"
 
 
-def request_text(request: MomentRequest) -> str:
-    """The user message: profile, recent moments, and the window."""
+def moments_request(request: MomentRequest) -> str:
+    """The user message of a request for moments: profile, recent moments, and the window."""
     profile = {
         "summary": request.profile.summary,
         "interests": list(request.profile.interests),
@@ -41,6 +41,21 @@ def request_text(request: MomentRequest) -> str:
             f"Profile so far: {as_data(profile)}",
             f"Recent moments, newest first: {as_data(list(request.recent_moment_names))}",
             f"Turns in the transcript: {len(request.turns)}, indexes 0 to {len(request.turns) - 1}.",
+            fenced(request.turns),
+        ]
+    )
+
+
+def summary_request(request: SummaryRequest) -> str:
+    """The user message of a request for a summary: the one so far, where the window begins, and the new turns."""
+    facts = [fact.model_dump() for fact in request.base_facts]
+    first, last = request.turns[0].index, request.turns[-1].index
+    return "\n".join(
+        [
+            f"Summary so far: {as_data(request.base_text)}",
+            f"Facts so far: {as_data(facts)}",
+            f"The window begins at turn {request.start}: leave out what was said before it.",
+            f"New turns in the transcript: indexes {first} to {last}.",
             fenced(request.turns),
         ]
     )

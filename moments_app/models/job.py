@@ -62,10 +62,18 @@ class JobQuerySet(models.QuerySet["Job"]):
         requested_by: str,
         force: bool = False,
         params: dict[str, Any] | None = None,
+        hasten: bool = False,
     ) -> "Job":
         """Asks for a run of `process` on a session; while one is open, that one is returned.
 
         Call it inside the transaction that makes the run due: job and queue entry are committed with it or not at all.
+
+        Args:
+            process, session: what is to be run, and on what.
+            requested_by: who asks: a key, an operator, another job.
+            force: run whatever the thresholds say.
+            params: of the process.
+            hasten: an open job that waits for a back-off is due now.
         """
         job = Job(
             process=process,
@@ -80,9 +88,11 @@ class JobQuerySet(models.QuerySet["Job"]):
             return job
         found = self.open().filter(process=process, session=session).first()
         if found is None:  # it ended between the two statements
-            return self.request(process, session, requested_by=requested_by, force=force, params=params)
+            return self.request(process, session, requested_by=requested_by, force=force, params=params, hasten=hasten)
         if force:
             found.strengthen(params or {})
+        if hasten:
+            found.hasten()
         return found
 
     def take(self, job_id: uuid.UUID) -> "Job | None":
@@ -159,6 +169,12 @@ class Job(models.Model):
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED)
         if waiting.update(force=True, params=self.params | params):
             self.force, self.params = True, self.params | params
+
+    def hasten(self) -> None:
+        """Makes a job that waits for its next attempt due now, and queues it: there is something new to do."""
+        waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
+        if waiting.update(run_after=timezone.now()):
+            self.enqueue()
 
     def enqueue(self) -> None:
         """Puts the job into the queue, in the current transaction."""

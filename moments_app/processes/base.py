@@ -1,6 +1,8 @@
-"""How a claim or a commit says that there is nothing to write."""
+"""What the processes with an engine share: how a claim or a commit says that there is nothing to write."""
 
 from dataclasses import dataclass
+
+from moments_app.models import PromptResource, PromptVersion
 
 
 @dataclass(frozen=True)
@@ -20,3 +22,15 @@ class Moved(Exception):
 
 class ClaimLost(Exception):
     """Another worker has taken the job over, or what it was about is gone: this run writes nothing."""
+
+
+def prompt_in_force(uri: str) -> PromptVersion:
+    """The active version of a prompt resource.
+
+    Raises:
+        CannotRun: there is none; names the URI.
+    """
+    try:
+        return PromptResource.objects.version_in_force(uri)
+    except PromptResource.DoesNotExist as error:
+        raise CannotRun(str(error)) from error

@@ -3,7 +3,6 @@
 Leaves moments linked into the user's chain, a merged profile, and a partition event, all in one transaction.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,16 +11,15 @@ from django.conf import settings
 from django.db.models import QuerySet, Sum
 
 from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
-from moments_app.models import Job, Moment, PromptResource, PromptVersion
+from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.moment import PREDECESSORS, moment_key
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
-from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
+from moments_app.processes.base import ClaimLost, Moved, Skipped, prompt_in_force
+from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.models.user_profile import united
-from sessions_app.shorten import shorten_middle
-from sessions_app.tokens import estimate_tokens
 
 NAME = "build_moments"
 RECENT_NAMES = 5  # of the user's latest moments, shown to the engine
@@ -29,7 +27,6 @@ RECENT_NAMES = 5  # of the user's latest moments, shown to the engine
 MAX_TURNS = 2_000
 MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
-TOOL_MAX_CHARS = 4_000  # of a tool's result, and of what it was asked
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ def claim(job: Job) -> Work | Skipped:
         session=session,
         profile=_profile(session.user),
         recent_names=_recent_names(session.user),
-        prompt_version=_prompt_version(),
+        prompt_version=prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI),
         first_sequence=turns[0].sequence,
         last_sequence=turns[-1].sequence,
         chunks=_chunks(shown),
@@ -159,7 +156,7 @@ def _fitting(turns: Sequence[Message]) -> int:
 
 
 def _chunks(shown: Sequence[Message]) -> list[Chunk]:
-    turns = [_turn(message) for message in shown]
+    turns = [shown_turn(message, settings.MOMENT_BUILDER.max_input_tokens) for message in shown]
     stretches = window.split(
         [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,
@@ -171,45 +168,12 @@ def _chunks(shown: Sequence[Message]) -> list[Chunk]:
     ]
 
 
-def _turn(message: Message) -> Turn:
-    text, calls = _shown_text(message), window.tool_calls(message.payload)
-    shown_calls = shorten_middle(json.dumps(calls, ensure_ascii=False), TOOL_MAX_CHARS) if calls else ""
-    return Turn(
-        index=0,
-        role=message.role,
-        content=text,
-        created_at=message.created_at,
-        tool_name=message.tool_name,
-        tool_calls=shown_calls,
-        tokens=estimate_tokens(text + shown_calls),
-    )
-
-
-def _shown_text(message: Message) -> str:
-    """The text an engine sees: whole, but for long tool results and turns larger than the engine's window."""
-    text = message.content
-    if message.role == Message.Role.TOOL:
-        if not text and message.payload is not None:
-            text = json.dumps(message.payload, ensure_ascii=False)
-        text = shorten_middle(text, TOOL_MAX_CHARS)
-    tokens, limit = estimate_tokens(text), settings.MOMENT_BUILDER.max_input_tokens
-    return text if tokens <= limit else shorten_middle(text, len(text) * limit // tokens)
-
-
 def _profile(user: UserProfile) -> Profile:
     return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
 
 
 def _recent_names(user: UserProfile) -> list[str]:
     return list(Moment.objects.for_user(user).newest_first().values_list("name", flat=True)[:RECENT_NAMES])
-
-
-def _prompt_version() -> PromptVersion:
-    uri = settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI
-    try:
-        return PromptResource.objects.version_in_force(uri)
-    except PromptResource.DoesNotExist as error:
-        raise CannotRun(str(error)) from error
 
 
 # --- think ---
@@ -366,3 +330,10 @@ def _follow_up(job: Job, session: Session, work: Work) -> None:
         Job.objects.request(NAME, session, requested_by=job.requested_by, force=True, params=job.params)
     elif is_due(session):
         Job.objects.request(NAME, session, requested_by=f"job:{job.job_id}")
+
+
+# --- when it came to nothing ---
+
+
+def failed(job: Job, error: str) -> None:
+    """Nothing is to be undone: a build writes nothing before its commit."""

@@ -2,7 +2,7 @@
 
 There are two kinds: running ones whose worker has gone silent, and queued ones whose time has come but which the queue
 doesn't hold (their entry was lost, or they waited for a back-off). Nothing here runs a job; queueing one twice is
-harmless.
+harmless. Summaries that were begun and have no job are begun anew.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,21 @@ from django.db.models import Q
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from moments_app.models import Job
+from moments_app.models import Job, Summary
 from moments_app.models.job import RUN_TASK
+from moments_app.processes import roll_summary
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """How many jobs were taken from dead workers, given up after too many attempts, and put back into the queue."""
+    """How many jobs were taken from dead workers, given up after too many attempts, put back into the queue; and how
+    many summaries were begun anew.
+    """
 
     taken_over: int = 0
     given_up: int = 0
     requeued: int = 0
+    summaries: int = 0
 
 
 @transaction.atomic
@@ -39,6 +43,7 @@ def recover_jobs(*, dry_run: bool = False) -> Recovered:
     alive = [job for job in stale if job.attempts < settings.JOBS.max_attempts]
     queued = _queued_job_ids()
     lost = [job for job in Job.objects.due().select_for_update(skip_locked=True) if str(job.job_id) not in queued]
+    stuck = Summary.objects.stuck().count() if dry_run else roll_summary.recover_stuck()
     if not dry_run:
         for job in dead:
             job.fail(f"The worker died or fell silent, {job.attempts} times.")
@@ -46,7 +51,7 @@ def recover_jobs(*, dry_run: bool = False) -> Recovered:
             job.release()
         for job in (*alive, *lost):
             job.enqueue()
-    return Recovered(len(alive), len(dead), len(lost))
+    return Recovered(len(alive), len(dead), len(lost), stuck)
 
 
 def _queued_job_ids() -> set[str]:

@@ -21,7 +21,7 @@ from django.utils import timezone
 from moments_app.engines import engine_for, engine_name
 from moments_app.engines.base import CallRecord, Engine, EngineError
 from moments_app.models import EngineCall, Job
-from moments_app.processes import build_moments
+from moments_app.processes import build_moments, roll_summary
 from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
 
 logger = structlog.get_logger(__name__)
@@ -47,8 +47,11 @@ class Process(Protocol):
     def commit(self, job: Job, work: Any, answer: Any) -> None:
         """Writes everything and completes the job, inside a transaction."""
 
+    def failed(self, job: Job, error: str) -> None:
+        """Called when an attempt came to nothing, before the job is put back or failed."""
 
-PROCESSES: dict[str, Process] = {build_moments.NAME: build_moments}
+
+PROCESSES: dict[str, Process] = {process.NAME: process for process in (build_moments, roll_summary)}
 
 
 def run_job(job_id: uuid.UUID | str) -> Job | None:
@@ -69,17 +72,25 @@ def run_job(job_id: uuid.UUID | str) -> Job | None:
             _claim_think_commit(job, process)
     except ClaimLost:
         pass
-    except CannotRun as error:
-        job.fail(str(error))
-    except EngineError as error:
-        job.retry_later(str(error), wait=timedelta(seconds=error.retry_after or 0))
     except Moved as error:
         job.retry_later(str(error), wait=timedelta(0))
     except Exception as error:
-        job.retry_later(_described(error))
+        _came_to_nothing(job, process, error)
     job = Job.objects.filter(pk=job.pk).first() or job
     logger.info("job run", job_id=str(job.job_id), process=job.process, status=job.status, attempts=job.attempts)
     return job
+
+
+def _came_to_nothing(job: Job, process: Process, error: Exception) -> None:
+    told = str(error) if isinstance(error, CannotRun | EngineError) else _described(error)
+    with transaction.atomic():
+        if job.is_claimed():
+            process.failed(job, told)
+        if isinstance(error, CannotRun):
+            job.fail(told)
+        else:
+            after = getattr(error, "retry_after", None) or 0
+            job.retry_later(told, wait=timedelta(seconds=after))
 
 
 def _claim_think_commit(job: Job, process: Process) -> None:

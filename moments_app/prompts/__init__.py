@@ -10,8 +10,12 @@ from typing import Any
 
 SHIPPED_BY = "shipped"
 MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
+ROLLING_SUMMARY_URI = "rem://prompts/rolling-summary"
 
-_SHIPPED = {MOMENT_BUILDER_URI: ("Moment builder", "moment-builder")}
+_SHIPPED = {
+    MOMENT_BUILDER_URI: ("Moment builder", "moment-builder"),
+    ROLLING_SUMMARY_URI: ("Rolling summary", "rolling-summary"),
+}
 
 
 def install_shipped_prompts(**_: Any) -> None:

@@ -9,7 +9,7 @@ from moments_app.models import EngineCall, Job, Moment
 from moments_app.processes.recover import recover_jobs
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment
-from tests.support.openai_server import OpenAIServer, answer_moments, stall
+from tests.support.openai_server import OpenAIServer, answer_well, stall
 from tests.support.processes import worker
 from tests.support.transcript import talk
 
@@ -29,7 +29,7 @@ def wait_until_no_job_is_open(seconds: float) -> None:
 def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: UserProfile, bo: UserProfile) -> None:
     chance = random.Random(7)
     with OpenAIServer() as server:
-        server.always(stall(0.05, answer_moments))
+        server.always(stall(0.05, answer_well))
         variables = {
             "ENGINE__BASE_URL": server.base_url,
             "MOMENT_BUILDER__MESSAGE_THRESHOLD": "20",

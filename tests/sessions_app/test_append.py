@@ -1,8 +1,5 @@
 """`append`, called as a function and over HTTP by many at once."""
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,24 +11,10 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.signals import messages_appended
 from tests.support.api import Api
+from tests.support.concurrency import at_once
 from tests.support.transcript import messages, talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
-    """Runs `work(0..workers-1)` in threads that start together, each with its own connection."""
-    barrier = threading.Barrier(workers)
-
-    def run(number: int) -> Any:
-        try:
-            barrier.wait()
-            return work(number)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(run, range(workers)))
 
 
 def assert_counters_equal_rows(session: Session) -> None:

@@ -4,8 +4,8 @@
         server.queue(error(429, {"Retry-After": "7"}))   # the next answer
         server.always(stall(5))                          # every answer without one of its own
 
-Unless told otherwise it answers a request for moments as a model would: it reads the numbered turns out of the request
-and makes a moment of every twenty. `python -m tests.support.openai_server` serves by itself.
+Unless told otherwise it answers as a model would: it reads the numbered turns out of the request and makes a moment of
+every twenty, or carries a rolling summary on. `python -m tests.support.openai_server` serves by itself.
 """
 
 import argparse
@@ -104,7 +104,7 @@ class OpenAIServer:
         self._server.owner = self
         self._lock = threading.Lock()
         self._next: deque[Behaviour] = deque()
-        self._default: Behaviour = answer_moments
+        self._default: Behaviour = answer_well
         self._open = threading.Event()
         self._open.set()
         self.requests: list[dict[str, Any]] = []
@@ -164,9 +164,9 @@ class OpenAIServer:
 # --- behaviours ---
 
 
-def answer_moments(handler: Handler, body: dict[str, Any]) -> None:
-    """Moments of the turns in the request, as a well-behaved model gives them."""
-    handler.complete(json.dumps(moments_of(body), ensure_ascii=False))
+def answer_well(handler: Handler, body: dict[str, Any]) -> None:
+    """What the request asks for, as a well-behaved model gives it."""
+    handler.complete(json.dumps(right_answer(body), ensure_ascii=False))
 
 
 def content(text: str | None, **choice: Any) -> Behaviour:
@@ -181,7 +181,7 @@ def refusal(handler: Handler, body: dict[str, Any]) -> None:
 
 def truncated(handler: Handler, body: dict[str, Any]) -> None:
     """The right answer, cut off at the model's limit."""
-    text = json.dumps(moments_of(body))
+    text = json.dumps(right_answer(body))
     handler.complete(text[: len(text) // 2], finish_reason="length")
 
 
@@ -195,7 +195,7 @@ def error(status: int, headers: dict[str, str] | None = None, detail: str = "tes
     return lambda handler, body: handler.refuse(status, detail, headers)
 
 
-def stall(seconds: float, then: Behaviour = answer_moments) -> Behaviour:
+def stall(seconds: float, then: Behaviour = answer_well) -> Behaviour:
     """Silence, then an answer."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
@@ -256,7 +256,7 @@ def hang_up(handler: Handler, body: dict[str, Any]) -> None:
     handler.connection.close()
 
 
-def only_formats(*known: str, then: Behaviour = answer_moments) -> Behaviour:
+def only_formats(*known: str, then: Behaviour = answer_well) -> Behaviour:
     """Refuses response formats it doesn't know: `only_formats("json_object")`, `only_formats()` for none at all."""
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
@@ -269,7 +269,7 @@ def only_formats(*known: str, then: Behaviour = answer_moments) -> Behaviour:
     return behave
 
 
-def fails_at_random(share: float, seed: int = 1, then: Behaviour = answer_moments) -> Behaviour:
+def fails_at_random(share: float, seed: int = 1, then: Behaviour = answer_well) -> Behaviour:
     """Misbehaves in some way in this share of the requests; the same ones each time with the same seed."""
     chance = random.Random(seed)
     lock = threading.Lock()
@@ -293,6 +293,24 @@ def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:
         if line.startswith('{"index"'):
             found.append(json.loads(line))
     return found
+
+
+def right_answer(body: dict[str, Any]) -> dict[str, Any]:
+    """The answer of the shape that is asked for."""
+    return summary_of(body) if "Summary so far: " in body["messages"][1]["content"] else moments_of(body)
+
+
+def summary_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The facts so far that lie in the window, and one for each new turn."""
+    asked = body["messages"][1]["content"]
+    start = int(re.search(r"window begins at turn (\d+)", asked)[1])  # type: ignore[index]
+    old = json.loads(re.search(r"^Facts so far: (.*)$", asked, re.M)[1])  # type: ignore[index]
+    kept = [fact for fact in old if min(fact["message_indexes"]) >= start]
+    new = [
+        {"fact": f"{turn['index']}: {turn['text'][:60]}", "message_indexes": [turn["index"]]} for turn in turns_of(body)
+    ]
+    facts = kept + new
+    return {"summary_text": " / ".join(fact["fact"] for fact in facts), "facts": facts}
 
 
 def moments_of(body: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.openai_server import OpenAIServer, answer_moments, error, fails_at_random, stall, turns_of
+from tests.support.openai_server import OpenAIServer, answer_well, error, fails_at_random, stall, turns_of
 
 TURN = json.dumps({"index": 0, "role": "user", "time": "2026-03-02 08:00", "text": "kilns and glazes"})
 BODY = {"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": TURN}]}
@@ -78,7 +78,7 @@ def test_it_holds_hundreds_of_requests_and_answers_them_all() -> None:
 def test_it_stops_at_once_with_requests_open() -> None:
     with ThreadPoolExecutor(10) as pool:
         with OpenAIServer() as server:
-            server.always(stall(2, answer_moments))
+            server.always(stall(2, answer_well))
             for _ in range(10):
                 pool.submit(post, server.base_url)
             while len(server.requests) < 10:

@@ -13,4 +13,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         found = recover_jobs(dry_run=options["dry_run"])
-        return f"taken from dead workers: {found.taken_over}, given up: {found.given_up}, requeued: {found.requeued}"
+        return (
+            f"taken from dead workers: {found.taken_over}, given up: {found.given_up}, requeued: {found.requeued}, "
+            f"summaries begun anew: {found.summaries}"
+        )

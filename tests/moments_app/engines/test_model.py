@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moments_app.engines import model, transcript
-from moments_app.engines.answers import MOMENTS_SCHEMA
+from moments_app.engines.answers import MOMENTS
 from moments_app.engines.base import CallRecord, EngineError, MomentAnswer, MomentRequest, Profile, Turn
 from moments_app.engines.model import ModelEngine
 from sessions_app.shorten import shorten_middle
@@ -363,7 +363,7 @@ def test_an_endpoint_that_takes_no_schema_is_told_the_shape_in_words(engine: Mod
     engine.build_moments(request())
     first, second = (body["messages"][0]["content"] for body in server.requests)
     assert "starts_at_message_idx" not in first
-    assert second == f"{first}\nThe answer's shape, as JSON Schema: {json.dumps(MOMENTS_SCHEMA)}"
+    assert second == f"{first}\nThe answer's shape, as JSON Schema: {json.dumps(MOMENTS.schema)}"
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 501])
@@ -404,12 +404,12 @@ def schemas_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def test_the_schema_is_one_that_strict_structured_outputs_take() -> None:
     allowed = {"type", "description", "properties", "items", "$ref", "$defs", "required", "additionalProperties"}
-    for schema in schemas_in(MOMENTS_SCHEMA):
+    for schema in schemas_in(MOMENTS.schema):
         assert schema.keys() <= allowed
         if "properties" in schema:
             assert schema["required"] == list(schema["properties"])
             assert schema["additionalProperties"] is False
-    assert MOMENTS_SCHEMA["required"] == list(MomentAnswer.model_fields)
+    assert MOMENTS.schema["required"] == list(MomentAnswer.model_fields)
 
 
 def test_an_endpoint_that_refuses_everything_is_asked_from_the_start_again(
@@ -418,7 +418,7 @@ def test_an_endpoint_that_refuses_everything_is_asked_from_the_start_again(
     server.always(behave.error(400))
     with pytest.raises(EngineError, match="400"):
         engine.build_moments(request())
-    server.always(behave.answer_moments)
+    server.always(behave.answer_well)
     engine.build_moments(request())
     assert server.requests[-1]["response_format"]["type"] == "json_schema"
 
@@ -459,7 +459,7 @@ texts = st.one_of(st.text(), st.lists(st.sampled_from([*HOSTILE, "\n", "<", ">",
 def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: str, summary: str, name: str) -> None:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
-    prompt = transcript.request_text(MomentRequest(turns, Profile(summary, [name], [tool]), [name], "P"))
+    prompt = transcript.moments_request(MomentRequest(turns, Profile(summary, [name], [tool]), [name], "P"))
     assert len(prompt.splitlines()) == 3 + 1 + 3 + 1
     shown = [json.loads(line) for line in lines_of_transcript(prompt)]
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, content), (2, "after")]
@@ -468,7 +468,7 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
 
 
 def test_the_same_window_gives_the_same_prompt() -> None:
-    assert transcript.request_text(request()) == transcript.request_text(request())
+    assert transcript.moments_request(request()) == transcript.moments_request(request())
 
 
 @given(text=st.text(max_size=300), limit=st.integers(0, 300))

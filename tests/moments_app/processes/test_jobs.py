@@ -58,7 +58,7 @@ def test_row_3_a_failed_engine_call_changes_nothing_but_the_job(
     assert job.error
     assert {call.error_kind for call in EngineCall.objects.all()} == {kind}
 
-    model_server.always(behave.answer_moments)
+    model_server.always(behave.answer_well)
     Job.objects.update(run_after=timezone.now())
     assert ran(job).status == "completed"
     assert_each_compacted_turn_is_in_exactly_one_moment(session)
@@ -70,7 +70,7 @@ def test_row_3_an_engine_that_dies_in_the_second_of_three_calls_leaves_nothing_o
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 500})
     session = talk(ada, 90)
     before = snapshot(session)
-    model_server.queue(behave.answer_moments, behave.error(500))
+    model_server.queue(behave.answer_well, behave.error(500))
     assert ran(asked(session, params={"lag": 0})).status == "queued"
     assert snapshot(session) == before
     work_off()
@@ -106,7 +106,7 @@ def test_after_the_last_attempt_a_job_is_failed_for_good_and_can_be_retried(
     states = [ran(job).status for _ in range(3)]
     assert states == ["queued", "queued", "failed"]
     assert run_job(job.job_id) is None
-    model_server.always(behave.answer_moments)
+    model_server.always(behave.answer_well)
     job.refresh_from_db()
     job.restart()
     assert ran(job).status == "completed"

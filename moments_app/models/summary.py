@@ -1,0 +1,129 @@
+"""The rolling summary of a session's latest window: one row a version, each made from the one before it.
+
+A row is `processing` from the moment its work is asked for. At most one is, for a session: the database says so.
+"""
+
+from datetime import timedelta
+from typing import Self
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import connection, models
+from django.db.models import Exists, F, OuterRef, Q
+from django.utils import timezone
+
+from moments_app.models.job import Job
+from moments_app.models.prompt import PromptVersion
+from sessions_app.models import Session, UserProfile
+
+PROCESS = "roll_summary"
+
+# The window ends with a round and begins with a user turn where there is one: never within a pair. One statement, for
+# it is part of each append that ends a round; it reads a dozen turns and one summary by their indexes.
+BEGIN_SQL = """
+INSERT INTO moments_app_summary
+    (session_id, user_id, status, start_sequence, end_sequence, base_id, text, facts, source_message_ids, engine, error,
+     created_at)
+SELECT %(session)s, %(user)s, 'processing',
+    COALESCE((
+        SELECT min(sequence) FROM sessions_app_message
+        WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'turn' AND role = 'user'
+          AND sequence BETWEEN %(first)s AND %(end)s AND %(first)s > 0
+    ), %(first)s), %(end)s, (
+        SELECT id FROM moments_app_summary
+        WHERE session_id = %(session)s AND user_id = %(user)s AND status = 'completed'
+        ORDER BY end_sequence DESC, id DESC LIMIT 1
+    ), '', '[]', '{}', '', '', now()
+ON CONFLICT DO NOTHING RETURNING id
+"""
+
+
+class SummaryQuerySet(models.QuerySet["Summary"]):
+    def for_session(self, session: Session) -> Self:
+        return self.filter(session=session, user_id=session.user_id)
+
+    def completed(self) -> Self:
+        return self.filter(status=Summary.Status.COMPLETED)
+
+    def processing(self) -> Self:
+        return self.filter(status=Summary.Status.PROCESSING)
+
+    def newest_first(self) -> Self:
+        """By the end of their windows: the order of the chain."""
+        return self.order_by("-end_sequence", "-id")
+
+    def latest_completed(self, session: Session) -> "Summary | None":
+        """The summary in force; one that failed or is being made never is."""
+        return self.for_session(session).completed().newest_first().first()
+
+    def stuck(self) -> Self:
+        """Begun `ROLLING_SUMMARY__STUCK_AFTER_MINUTES` ago or longer, and no job is there to finish them."""
+        limit = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes)
+        working = Job.objects.open().filter(process=PROCESS, session=OuterRef("session"))
+        return self.processing().filter(~Exists(working), created_at__lt=limit)
+
+    def begin(self, session: Session, end: int) -> bool:
+        """Adds the next version as `processing`, unless one is.
+
+        Args:
+            session: whose turns.
+            end: sequence of the last turn of the window, which ends a round.
+
+        Returns:
+            Whether this call added it.
+        """
+        first = max(0, end - settings.ROLLING_SUMMARY.window_size + 1)
+        with connection.cursor() as cursor:
+            cursor.execute(BEGIN_SQL, {"session": session.pk, "user": session.user_id, "first": first, "end": end})
+            return cursor.fetchone() is not None
+
+
+class Summary(models.Model):
+    """One version; see the module's text."""
+
+    class Status(models.TextChoices):
+        PROCESSING = "processing"
+        COMPLETED = "completed"
+        FAILED = "failed"
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="summaries", db_index=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="summaries")
+    status = models.CharField(max_length=16, choices=Status, default=Status.PROCESSING)
+    start_sequence = models.BigIntegerField()
+    end_sequence = models.BigIntegerField()
+    base = models.ForeignKey("self", null=True, blank=True, on_delete=models.RESTRICT, related_name="successors")
+    text = models.TextField(blank=True)
+    facts = models.JSONField(default=list, blank=True, help_text="List of {fact, message_indexes}.")
+    source_message_ids = ArrayField(
+        models.BigIntegerField(), default=list, blank=True, help_text="The turns it was made of."
+    )
+    engine = models.CharField(max_length=255, blank=True)
+    prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
+    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="summaries")
+    generation_time_ms = models.PositiveIntegerField(null=True, blank=True)
+    error = models.TextField(blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    completed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = SummaryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "summaries"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["session"], condition=Q(status="processing"), name="summary_one_processing_per_session"
+            ),
+            models.CheckConstraint(condition=Q(start_sequence__lte=F("end_sequence")), name="summary_range_in_order"),
+        ]
+        indexes = [
+            models.Index(fields=["session", "user", "status", "-end_sequence", "-id"], name="summary_session_latest"),
+            models.Index(fields=["created_at"], condition=Q(status="processing"), name="summary_processing"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.start_sequence}–{self.end_sequence} of {self.session}"
+
+    def fail(self, error: str) -> None:
+        """Ends this version without a text; one that has ended stays as it is."""
+        waiting = Summary.objects.processing().filter(pk=self.pk)
+        waiting.update(status=Summary.Status.FAILED, error=error, completed_at=timezone.now())

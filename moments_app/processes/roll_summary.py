@@ -1,0 +1,262 @@
+"""`roll_summary`: the summary of a session's latest window takes in the turns since the last one.
+
+Asked for when a round ends, by `begin`, which adds the next version as `processing` together with its job. The engine
+is given the text so far and the new turns alone, so a round costs the same however long the session is.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
+from moments_app.models import Job, PromptVersion, Summary
+from moments_app.models.summary import PROCESS
+from moments_app.processes import window
+from moments_app.processes.base import ClaimLost, Moved, Skipped, prompt_in_force
+from moments_app.processes.shown import shown_turn
+from moments_app.prompts import ROLLING_SUMMARY_URI
+from sessions_app.models import Event, Message, Session
+
+NAME = PROCESS
+LOOK_BACK = 50  # turns searched for the end of the last round
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The input of a run.
+
+    Args:
+        summary: the version to be written, `processing`.
+        request: what the engine gets.
+        source_ids: of the messages it is made of, those of the base that still lie in the window included.
+    """
+
+    summary: Summary
+    prompt_version: PromptVersion
+    request: SummaryRequest
+    source_ids: list[int]
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """What the engine made of it."""
+
+    answer: SummaryAnswer
+    engine: str
+    milliseconds: int
+
+
+def model() -> str:
+    """The model set for this process."""
+    return settings.ROLLING_SUMMARY.model
+
+
+def ends_round(turn: Message) -> bool:
+    """Whether an assistant has had its say: a call of tools is not the end of a round, its result is still to come."""
+    return turn.role == Message.Role.ASSISTANT and not window.tool_calls(turn.payload)
+
+
+def end_of_round(turns: Iterable[Message]) -> int | None:
+    """Sequence of the last of these turns that ends a round."""
+    return max((turn.sequence for turn in turns if ends_round(turn)), default=None)
+
+
+def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None:
+    """Asks for the next version, in the caller's transaction; None when none is due or one is being made.
+
+    Args:
+        session: whose round ended.
+        end: sequence of the turn that ended it; None: none did.
+        requested_by: for the job.
+    """
+    conf = settings.ROLLING_SUMMARY
+    if not conf.enabled or end is None or end < conf.summarize_after_seq or not Summary.objects.begin(session, end):
+        return None
+    return Job.objects.request(NAME, session, requested_by=requested_by, hasten=True)
+
+
+# --- claim ---
+
+
+def claim(job: Job) -> Work | Skipped:
+    """Reads the new turns and the summary they are taken into.
+
+    Raises:
+        CannotRun: when the prompt resource has no active version.
+    """
+    session = job.session
+    assert session is not None  # a summary is about a session, always
+    summary = _version_to_write(session)
+    if summary is None:
+        return Skipped("no round has ended since the last summary")
+    base = summary.base
+    first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
+    messages = [
+        message
+        for message in session.messages.turns()
+        .filter(user_id=session.user_id, sequence__range=(first, summary.end_sequence))
+        .order_by("sequence")
+        if message.role != Message.Role.SYSTEM
+    ]
+    if not messages:
+        summary.fail("There is nothing in the window that an engine is shown.")
+        return Skipped("nothing to summarise")
+    prompt_version = prompt_in_force(ROLLING_SUMMARY_URI)
+    share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
+    return Work(
+        summary=summary,
+        prompt_version=prompt_version,
+        request=SummaryRequest(
+            turns=[shown_turn(message, max(share, 1), index=message.sequence) for message in messages],
+            base_text=base.text if base else "",
+            base_facts=_facts_in_window(base, summary.start_sequence),
+            start=summary.start_sequence,
+            prompt=prompt_version.content,
+        ),
+        source_ids=_still_in_window(session, base, summary.start_sequence) + [message.pk for message in messages],
+    )
+
+
+def _version_to_write(session: Session) -> Summary | None:
+    """The version that waits to be written; after a failure a new one, over the newest window."""
+    waiting = Summary.objects.for_session(session).processing().select_related("base")
+    if (summary := waiting.first()) is None:
+        latest = Summary.objects.latest_completed(session)
+        end = _last_end_of_round(session)
+        if end is None or (latest and end <= latest.end_sequence):
+            return None
+        Summary.objects.begin(session, end)
+        summary = waiting.first()
+    return summary
+
+
+def _last_end_of_round(session: Session) -> int | None:
+    newest = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence")
+    return end_of_round(newest[:LOOK_BACK])
+
+
+def _facts_in_window(base: Summary | None, start: int) -> list[Fact]:
+    facts = [Fact.model_validate(fact) for fact in base.facts] if base else []
+    return [fact for fact in facts if max(fact.message_indexes, default=-1) >= start]
+
+
+def _still_in_window(session: Session, base: Summary | None, start: int) -> list[int]:
+    """Ids of the turns the base was made of that the window has not left behind."""
+    if base is None:
+        return []
+    turns = session.messages.turns().filter(user_id=session.user_id, sequence__range=(start, base.end_sequence))
+    return sorted(set(base.source_message_ids) & set(turns.values_list("pk", flat=True)))
+
+
+# --- think ---
+
+
+def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> Rolled:
+    """Calls the engine, once.
+
+    Raises:
+        EngineError: when it gave no valid answer.
+    """
+    progress(0, 1)
+    started = time.monotonic()
+    answer = engine.roll_summary(work.request)
+    return Rolled(answer, engine.name, round((time.monotonic() - started) * 1000))
+
+
+# --- commit ---
+
+
+def commit(job: Job, work: Work, rolled: Rolled) -> None:
+    """Completes the version and the job, and begins the next one when rounds ended meanwhile.
+
+    Raises:
+        ClaimLost: the job was taken over, or the session is gone.
+        Moved: the version was given up meanwhile.
+    """
+    session = Session.objects.locked().filter(pk=work.summary.session_id).first()
+    if session is None or not job.is_claimed():
+        raise ClaimLost
+    summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=work.summary.pk).first()
+    if summary is None:
+        raise Moved("The version that was to be written has been given up.")
+    summary.text = rolled.answer.summary_text.strip()
+    summary.facts = _facts(rolled.answer, summary)
+    summary.source_message_ids = work.source_ids
+    summary.engine, summary.prompt_version, summary.job = rolled.engine, work.prompt_version, job
+    summary.generation_time_ms = rolled.milliseconds
+    summary.status, summary.completed_at = Summary.Status.COMPLETED, timezone.now()
+    summary.save()
+    _tell(job, session, summary, work)
+    begin(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
+
+
+def _facts(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
+    """The facts as stored: indexes within the window alone, and no fact without one."""
+    window_range = range(summary.start_sequence, summary.end_sequence + 1)
+    facts: list[dict[str, object]] = []
+    for fact in answer.facts:
+        indexes = sorted({index for index in fact.message_indexes if index in window_range})
+        if indexes:
+            facts.append({"fact": fact.fact, "message_indexes": indexes})
+    return facts
+
+
+def _tell(job: Job, session: Session, summary: Summary, work: Work) -> None:
+    result = {
+        "summary_id": summary.pk,
+        "source_count": len(summary.source_message_ids),
+        "start_sequence": summary.start_sequence,
+        "end_sequence": summary.end_sequence,
+        "engine": summary.engine,
+    }
+    job.complete(result)
+    Event.objects.create(
+        type="memory_summary_created",
+        actor=f"job:{job.job_id}",
+        user_pk=session.user_id,
+        session_pk=session.pk,
+        payload=result,
+    )
+    before = work.summary.base.start_sequence if work.summary.base else summary.start_sequence
+    logger.info(
+        "summary rolled",
+        start=summary.start_sequence,
+        end=summary.end_sequence,
+        milliseconds=summary.generation_time_ms,
+        slid_out=[before, summary.start_sequence - 1] if before < summary.start_sequence else [],
+    )
+
+
+def _end_after(session: Session, summary: Summary) -> int | None:
+    """The end of the last round, if it came after this version's."""
+    end = _last_end_of_round(session) if session.last_sequence > summary.end_sequence else None
+    return end if end is not None and end > summary.end_sequence else None
+
+
+# --- when it came to nothing ---
+
+
+def failed(job: Job, error: str) -> None:
+    """Marks the version this run was to write; the next attempt begins another, over the newest window."""
+    if job.session:
+        for summary in Summary.objects.for_session(job.session).processing():
+            summary.fail(error)
+
+
+def recover_stuck() -> int:
+    """Gives up versions that nobody is working on, and begins anew.
+
+    Returns:
+        How many.
+    """
+    stuck = list(Summary.objects.stuck().select_related("session"))
+    for summary in stuck:
+        summary.fail("Nobody was working on it.")
+        begin(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
+    return len(stuck)

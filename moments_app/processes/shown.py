@@ -1,0 +1,42 @@
+"""A message as an engine is shown it."""
+
+import json
+
+from moments_app.engines.base import Turn
+from moments_app.processes import window
+from sessions_app.models import Message
+from sessions_app.shorten import shorten_middle
+from sessions_app.tokens import estimate_tokens
+
+TOOL_MAX_CHARS = 4_000  # of a tool's result, and of what it was asked
+
+
+def shown_turn(message: Message, max_tokens: int, *, index: int = 0) -> Turn:
+    """The turn whole, but for long tool results and turns larger than `max_tokens`, which come shortened.
+
+    Args:
+        message: a user, assistant or tool turn.
+        max_tokens: most of its text.
+        index: by which the engine is to name it.
+    """
+    text, calls = _text(message, max_tokens), window.tool_calls(message.payload)
+    shown_calls = shorten_middle(json.dumps(calls, ensure_ascii=False), TOOL_MAX_CHARS) if calls else ""
+    return Turn(
+        index=index,
+        role=message.role,
+        content=text,
+        created_at=message.created_at,
+        tool_name=message.tool_name,
+        tool_calls=shown_calls,
+        tokens=estimate_tokens(text + shown_calls),
+    )
+
+
+def _text(message: Message, max_tokens: int) -> str:
+    text = message.content
+    if message.role == Message.Role.TOOL:
+        if not text and message.payload is not None:
+            text = json.dumps(message.payload, ensure_ascii=False)
+        text = shorten_middle(text, TOOL_MAX_CHARS)
+    tokens = estimate_tokens(text)
+    return text if tokens <= max_tokens else shorten_middle(text, len(text) * max_tokens // tokens)

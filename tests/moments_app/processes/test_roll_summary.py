@@ -1,0 +1,277 @@
+"""Rolling summaries: which turns a version covers, what it is made of, and that at most one is being made."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django_q.models import OrmQ
+from pytest_django.fixtures import Settings
+
+from moments_app.models import Job, Summary
+from moments_app.processes.recover import recover_jobs
+from moments_app.processes.run import run_job
+from sessions_app.models import Event, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.concurrency import at_once
+from tests.support.jobs import queued_job_ids, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import messages, turns
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("rolling")]
+
+
+def post_round(user: UserProfile, number: int, session_id: str = "s1") -> Session:
+    """The user turn and the assistant turn of a round, counted from 0, each in an append of its own."""
+    for turn in turns(2, first=2 * number):
+        session = append(user, session_id, [turn]).session
+    return session
+
+
+def run_next() -> Job:
+    """Takes one job from the queue and runs it."""
+    row = OrmQ.objects.order_by("id")[0]
+    row.delete()
+    job = run_job(row.task["args"][0])
+    assert job is not None
+    return job
+
+
+def versions() -> list[tuple[int, int, str]]:
+    return list(Summary.objects.order_by("id").values_list("start_sequence", "end_sequence", "status"))
+
+
+class TestRange:
+    """Which turns a version covers."""
+
+    def test_it_slides_as_the_design_tables_it(self, ada: UserProfile) -> None:
+        for number in range(10):
+            post_round(ada, number)
+            work_off()
+        ends = {end: start for start, end, _ in versions()}
+        assert {5: 0, 13: 0, 15: 2, 19: 6}.items() <= ends.items()
+        assert sorted(ends) == [5, 7, 9, 11, 13, 15, 17, 19]
+
+    def test_it_begins_with_a_user_turn_where_turns_do_not_alternate(self, ada: UserProfile) -> None:
+        kinds = ["user", "assistant", "assistant", "tool", "tool", "user", "user", "assistant"] * 3
+        session = append(ada, "s1", [NewMessage(kind, f"turn {n}") for n, kind in enumerate(kinds)]).session
+        summary = Summary.objects.get()
+        # 24 turns: 10 would begin the window, but that is an assistant's; the next user turn is 13.
+        assert (session.last_sequence, summary.start_sequence, summary.end_sequence) == (23, 13, 23)
+
+    def test_without_a_user_turn_it_begins_where_the_window_does(self, ada: UserProfile) -> None:
+        append(ada, "s1", [NewMessage("assistant", f"turn {n}") for n in range(20)])
+        assert versions() == [(6, 19, "processing")]
+
+    def test_row_22_it_never_ends_between_a_call_and_its_result(self, ada: UserProfile) -> None:
+        append(ada, "s1", turns(6))
+        work_off()
+        call = {"tool_calls": [{"id": "a", "function": {"name": "weather", "arguments": "{}"}}]}
+        append(ada, "s1", [NewMessage("user", "Rain?"), NewMessage("assistant", payload=call)])
+        append(ada, "s1", [NewMessage("tool", "no", tool_name="weather", payload={"tool_call_id": "a"})])
+        assert Summary.objects.count() == 1
+        append(ada, "s1", [NewMessage("assistant", "No rain.")])
+        assert versions()[-1] == (0, 9, "processing")
+
+
+class TestWhen:
+    """When one is asked for."""
+
+    def test_not_before_its_time_and_only_when_a_round_ends(self, ada: UserProfile) -> None:
+        append(ada, "s1", turns(5))
+        assert not Summary.objects.exists()
+        assert [job.process for job in append(ada, "s1", turns(1, first=5)).jobs] == ["roll_summary"]
+        assert not append(ada, "s1", turns(1, first=6)).jobs
+
+    def test_switched_off_none_is_asked_for(self, ada: UserProfile, settings: Settings) -> None:
+        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
+        assert not append(ada, "s1", turns(20)).jobs
+
+    def test_the_row_is_there_before_the_task_and_both_or_none(self, ada: UserProfile) -> None:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            append(ada, "s1", turns(6))
+            raise RuntimeError
+        assert not Summary.objects.exists() and not OrmQ.objects.exists()
+        append(ada, "s1", turns(6))
+        assert Summary.objects.processing().count() == len(queued_job_ids()) == 1
+
+    def test_rounds_that_end_meanwhile_are_followed_up(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        post_round(ada, 0), post_round(ada, 1), post_round(ada, 2)
+        post_round(ada, 3), post_round(ada, 4)
+        assert versions() == [(0, 5, "processing")]
+        assert run_next().status == "completed"
+        assert versions() == [(0, 5, "completed"), (0, 9, "processing")]
+        work_off()
+        assert Summary.objects.processing().count() == 0
+        assert Job.objects.filter(process="roll_summary").count() == 2
+
+
+class TestContent:
+    """What a version is made of."""
+
+    @pytest.mark.parametrize("engine", ["extractive", "model"])
+    def test_only_new_turns_are_read_and_what_slid_out_is_dropped(
+        self, ada: UserProfile, request: pytest.FixtureRequest, engine: str
+    ) -> None:
+        server = request.getfixturevalue("model_server") if engine == "model" else None
+        for number in range(12):
+            session = post_round(ada, number)
+            work_off()
+        latest = Summary.objects.latest_completed(session)
+        assert latest and latest.base
+        assert (latest.start_sequence, latest.end_sequence, latest.base.end_sequence) == (10, 23, 21)
+        by_id = dict(session.messages.values_list("pk", "sequence"))
+        assert [by_id[pk] for pk in latest.source_message_ids] == list(range(10, 24))
+        said = {index for fact in latest.facts for index in fact["message_indexes"]}
+        assert said and said <= set(range(10, 24))
+        assert latest.text
+        assert "Turn 9 " not in latest.text
+        if server:
+            assert [turn["index"] for turn in behave.turns_of(server.requests[-1])] == [22, 23]
+            assert latest.engine == "openai:test-model" or latest.engine.startswith("openai:")
+
+    def test_an_event_tells_its_id_and_the_number_of_its_sources(self, ada: UserProfile) -> None:
+        append(ada, "s1", turns(6))
+        work_off()
+        summary = Summary.objects.get()
+        event = Event.objects.get(type="memory_summary_created")
+        assert event.payload["summary_id"] == summary.pk
+        assert event.payload["source_count"] == len(summary.source_message_ids) == 6
+        assert summary.generation_time_ms is not None and summary.prompt_version is not None
+
+    def test_the_chain_leads_back_to_the_first(self, ada: UserProfile) -> None:
+        for number in range(6):
+            session = post_round(ada, number)
+            work_off()
+        chain, version = [], Summary.objects.latest_completed(session)
+        while version:
+            chain.append(version.end_sequence)
+            version = version.base
+        assert chain == [11, 9, 7, 5]
+
+    def test_indexes_a_model_made_up_are_not_kept(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        model_server.queue(
+            behave.content(
+                '{"summary_text": "They spoke.", "facts": [{"fact": "A", "message_indexes": [-1, 3, 99]},'
+                ' {"fact": "B", "message_indexes": [77]}]}'
+            )
+        )
+        append(ada, "s1", turns(6))
+        work_off()
+        assert Summary.objects.get().facts == [{"fact": "A", "message_indexes": [3]}]
+
+    def test_a_session_of_system_turns_in_the_window_is_given_up(self, ada: UserProfile) -> None:
+        append(ada, "s1", turns(6))
+        Session.objects.get().messages.update(role="system")
+        assert run_next().status == "skipped"
+        assert versions() == [(0, 5, "failed")]
+
+    def test_deleting_the_session_deletes_its_summaries(self, ada: UserProfile, service: Api) -> None:
+        for number in range(5):
+            post_round(ada, number)
+            work_off()
+        assert service.delete("sessions/s1", user_id="ada").status_code == 204
+        assert not Summary.objects.exists()
+
+
+class TestFailure:
+    """An engine that fails loses nothing."""
+
+    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null"), behave.truncated, behave.hang_up])
+    def test_row_3_a_failed_call_leaves_the_last_completed_version_in_force(
+        self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
+    ) -> None:
+        session = append(ada, "s1", turns(6)).session
+        work_off()
+        before = Summary.objects.latest_completed(session)
+        model_server.always(behaviour)
+        append(ada, "s1", turns(2, first=6))
+        job = run_next()
+        assert (job.status, job.attempts) == ("queued", 1)
+        assert versions()[-1] == (0, 7, "failed")
+        assert Summary.objects.latest("id").error == job.error != ""
+        assert Summary.objects.latest_completed(session) == before
+        model_server.always(behave.answer_well)
+        append(ada, "s1", turns(2, first=8))  # the next round does not wait for the back-off
+        assert run_next().status == "completed"
+        latest = Summary.objects.latest_completed(session)
+        assert latest and (latest.start_sequence, latest.end_sequence, latest.base) == (0, 9, before)
+
+    def test_without_another_round_the_job_tries_again_itself(
+        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0})
+        model_server.queue(behave.error(500))
+        append(ada, "s1", turns(6))
+        work_off()
+        assert versions() == [(0, 5, "failed"), (0, 5, "completed")]
+
+    def test_row_5_one_begun_long_ago_that_nobody_works_on_is_begun_anew(self, ada: UserProfile) -> None:
+        append(ada, "s1", turns(6))
+        OrmQ.objects.all().delete()
+        Job.objects.all().delete()
+        assert recover_jobs().summaries == 0
+        Summary.objects.update(created_at=timezone.now() - timedelta(minutes=6))
+        assert recover_jobs(dry_run=True).summaries == 1
+        assert recover_jobs().summaries == 1
+        work_off()
+        assert versions() == [(0, 5, "failed"), (0, 5, "completed")]
+
+    def test_a_version_given_up_while_the_engine_thinks_is_not_written(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        append(ada, "s1", turns(6))
+
+        def give_up(handler: Any, body: dict[str, Any]) -> None:
+            Summary.objects.get().fail("An operator said so.")
+            behave.answer_well(handler, body)
+
+        model_server.queue(give_up)
+        assert run_next().status == "queued"
+        assert versions() == [(0, 5, "failed")]
+
+    def test_row_4_with_an_engine_that_fails_half_the_time_no_completed_version_is_lost(
+        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 50})
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
+        model_server.always(behave.fails_at_random(0.5, seed=7))
+        seen: dict[int, str] = {}
+        for number in range(15):
+            session = post_round(ada, number)
+            work_off()
+            seen |= dict(Summary.objects.completed().values_list("pk", "text"))
+        assert dict(Summary.objects.completed().values_list("pk", "text")) == seen
+        assert Summary.objects.filter(status="failed").exists()
+        latest = Summary.objects.latest_completed(session)
+        assert latest and latest.end_sequence == 29
+        assert not Job.objects.exclude(status="completed").exists()
+
+
+def test_row_1_the_database_holds_at_most_one_in_the_making(ada: UserProfile) -> None:
+    session = append(ada, "s1", turns(6)).session
+    with pytest.raises(IntegrityError, match="summary_one_processing_per_session"):
+        Summary.objects.create(session=session, user=ada, start_sequence=0, end_sequence=5)
+
+
+def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) -> None:
+    service.post("sessions/s1/messages", {"user_id": "ada", "messages": messages(4)})
+    most = 0
+
+    def post(client: int) -> set[int]:
+        nonlocal most
+        codes = set()
+        for number in range(10):
+            batch = [m | {"external_id": f"{client}-{number}-{n}"} for n, m in enumerate(messages(2))]
+            codes.add(service.post("sessions/s1/messages", {"user_id": "ada", "messages": batch}).status_code)
+            most = max(most, Summary.objects.processing().count())
+        return codes
+
+    assert set.union(*at_once(post, 16)) == {201}
+    assert most == Summary.objects.count() == 1
+    work_off()
+    assert Summary.objects.latest("id").end_sequence == 4 + 16 * 20 - 1
+    assert Summary.objects.count() == 2
