@@ -17,6 +17,7 @@ CONF = conf.load(os.environ)
 # The groups that processes read; tests replace one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
 MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
+MEMORY_CONTEXT = CONF.memory_context
 ENGINE = CONF.engine
 JOBS = CONF.jobs
 API_RATE = CONF.api_rate
@@ -125,6 +126,7 @@ if CONF.behind_proxy:
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
+    "URL_FORMAT_OVERRIDE": None,  # `format` is a context's own parameter
     "DEFAULT_THROTTLE_CLASSES": ["sessions_app.api.throttling.KeyRateThrottle"],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
@@ -150,6 +152,11 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "ClientErrorEnum": "drf_standardized_errors.openapi_serializers.ClientErrorEnum.choices",
         "ServerErrorEnum": "drf_standardized_errors.openapi_serializers.ServerErrorEnum.choices",
+        "EntityKindEnum": "moments_app.models.entity.Entity.Kind",
+        "EntityStatusEnum": "moments_app.models.entity.Entity.Status",
+        "JobStatusEnum": "moments_app.models.job.Job.Status",
+        "SummaryStatusEnum": "moments_app.models.summary.Summary.Status",
+        "MessageKindEnum": "sessions_app.models.message.Message.Kind",
         "ValidationErrorEnum": "drf_standardized_errors.openapi_serializers.ValidationErrorEnum.choices",
     },
     "POSTPROCESSING_HOOKS": ["drf_standardized_errors.openapi_hooks.postprocess_schema_enums"],
@@ -210,6 +217,7 @@ LOGGING = {
 _SIDEBAR = {
     "sessions_app.session": ("Sessions", "forum"),
     "moments_app.moment": ("Moments", "bookmark"),
+    "moments_app.summary": ("Summaries", "summarize"),
     "sessions_app.userprofile": ("Profiles", "person"),
     "moments_app.promptresource": ("Prompt resources", "edit_note"),
     "moments_app.job": ("Jobs", "manufacturing"),
@@ -247,7 +255,13 @@ UNFOLD = {
     "STYLES": [lambda request: static("moments_app/admin.css")],
     "SIDEBAR": {
         "navigation": [
-            _section("Memory", "sessions_app.session", "moments_app.moment", "sessions_app.userprofile"),
+            _section(
+                "Memory",
+                "sessions_app.session",
+                "moments_app.moment",
+                "moments_app.summary",
+                "sessions_app.userprofile",
+            ),
             _section("Prompts", "moments_app.promptresource"),
             _section(
                 "Operation",

@@ -1,5 +1,6 @@
 """What the queue calls. A task only names what to do; the rows decide."""
 
+from moments_app.models import ContextReceipt
 from moments_app.processes import recover, run
 
 
@@ -11,3 +12,8 @@ def run_job(job_id: str) -> None:
 def recover_jobs() -> None:
     """Finds jobs that nobody works on and queues them again."""
     recover.recover_jobs()
+
+
+def prune_receipts() -> None:
+    """Deletes receipts of contexts that are old."""
+    ContextReceipt.objects.expired().delete()

@@ -52,6 +52,35 @@ def protect(table: str, column: str = "user_id", privileges: str = "SELECT, INSE
     )
 
 
+def text_search(table: str) -> RunSQL:
+    """A migration operation: the function `search_<table>`, by which requests use the table's index of words.
+
+    Under row security PostgreSQL reads an index only for operators that are leakproof; `@@` is not one. The function
+    runs as the tables' owner and holds the line itself: whoever the caller names, a request finds its acting user's
+    rows. It takes the person's primary key, a text of which any word may match, a condition on the rows, and the most
+    rows wanted; it returns ids with their rank between 0 and 1.
+    """
+    person = (
+        f"CASE WHEN current_setting('role') = '{ROLE}' "
+        "THEN NULLIF(current_setting('memory.user_pk', true), '')::bigint ELSE person END"
+    )
+    words = "replace(plainto_tsquery('english', words)::text, '&', '|')::tsquery"
+    return RunSQL(
+        sql=f"""
+            CREATE FUNCTION search_{table}(person bigint, words text, wanted_status text, most integer)
+            RETURNS TABLE (found bigint, rank real)
+            LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+                SELECT id, ts_rank(search_vector, {words}, 32) FROM {table}
+                WHERE user_id = {person} AND status = wanted_status AND search_vector @@ {words}
+                ORDER BY 2 DESC, 1 DESC LIMIT most
+            $$;
+            REVOKE ALL ON FUNCTION search_{table} FROM PUBLIC;
+            GRANT EXECUTE ON FUNCTION search_{table} TO {ROLE};
+        """,  # noqa: S608 (names of our own tables)
+        reverse_sql=f"DROP FUNCTION search_{table}",
+    )
+
+
 def grant(table: str, privileges: str) -> RunSQL:
     """A migration operation: lets requests use a table that holds nothing personal."""
     return RunSQL(sql=f"GRANT {privileges} ON {table} TO {ROLE}", reverse_sql=f"REVOKE ALL ON {table} FROM {ROLE}")

@@ -5,6 +5,7 @@ from moments_app.admin.moment import MomentAdmin
 from moments_app.admin.prompt import PromptResourceAdmin
 from moments_app.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
 from moments_app.admin.session import SessionAdmin
+from moments_app.admin.summary import SummaryAdmin
 
 __all__ = [
     "EngineCallAdmin",
@@ -15,4 +16,5 @@ __all__ = [
     "QueueAdmin",
     "ScheduleAdmin",
     "SessionAdmin",
+    "SummaryAdmin",
 ]

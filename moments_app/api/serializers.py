@@ -1,10 +1,15 @@
 """The shapes of the memory's requests and answers."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
 
-from moments_app.models import Job, Moment
+from moments_app.models import Entity, EntityLink, Job, Moment, Summary
+from moments_app.processes.assemble import Envelope, Wanted
+from moments_app.recall.budget import Line
+from moments_app.recall.layers import DEFAULT, ORDER
+from moments_app.recall.render import FORMATS
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.serializers import PAGE_MAX, PageQuery, PersonQuery
 
@@ -158,3 +163,268 @@ class JobList(serializers.Serializer[Any]):
     jobs = JobAnswer(many=True)
     total = serializers.IntegerField()
     has_more = serializers.BooleanField()
+
+
+class SummaryFact(serializers.Serializer[Any]):
+    """One thing a summary holds, and the turns that say it."""
+
+    fact = serializers.CharField()
+    message_indexes = serializers.ListField(child=serializers.IntegerField(), help_text="Sequences.")
+
+
+class SummaryRow(serializers.ModelSerializer[Summary]):
+    """One version of a session's rolling summary."""
+
+    facts = SummaryFact(many=True)
+    source_sequences = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Of the turns it was made of that are still there."
+    )
+    base_end_sequence = serializers.IntegerField(
+        source="base.end_sequence", default=None, help_text="Of the version it carries on; null for the first."
+    )
+
+    class Meta:
+        model = Summary
+        fields = (
+            "status",
+            "start_sequence",
+            "end_sequence",
+            "base_end_sequence",
+            "text",
+            "facts",
+            "source_sequences",
+            "engine",
+            "generation_time_ms",
+            "error",
+            "created_at",
+            "completed_at",
+        )
+
+
+class SummaryList(serializers.Serializer[Any]):
+    """A page of versions."""
+
+    summaries = SummaryRow(many=True)
+    total = serializers.IntegerField()
+    has_more = serializers.BooleanField()
+
+
+# --- entities ---
+
+
+class EntitiesQuery(PageQuery):
+    """Which entities."""
+
+    kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
+    status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
+    text = TextField(max_length=1000, required=False, help_text="Words of title or body.")
+
+
+class EntityPatch(PersonQuery):
+    """What can be changed of an entity."""
+
+    kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
+    title = TextField(max_length=255, required=False)
+    body = TextField(max_length=10_000, allow_blank=True, required=False)
+    status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
+    due_at = AwareDateTimeField(required=False, allow_null=True)
+
+
+class EntityInput(EntityPatch):
+    """A new entity."""
+
+    kind = serializers.ChoiceField(choices=Entity.Kind.choices)
+    title = TextField(max_length=255)
+    session_id = PublicIdField(required=False, help_text="The session it came up in.")
+
+
+class EntityAnswer(serializers.ModelSerializer[Entity]):
+    """A task, goal or problem."""
+
+    session_id = serializers.CharField(source="source_session.session_id", default=None)
+
+    class Meta:
+        model = Entity
+        fields = (
+            "entity_id",
+            "uri",
+            "kind",
+            "title",
+            "body",
+            "status",
+            "due_at",
+            "session_id",
+            "created_at",
+            "updated_at",
+        )
+
+
+class EntityList(serializers.Serializer[Any]):
+    """A page of entities."""
+
+    entities = EntityAnswer(many=True)
+    total = serializers.IntegerField()
+    has_more = serializers.BooleanField()
+
+
+class LinkQuery(PersonQuery):
+    """Names a link of an entity."""
+
+    to = serializers.UUIDField(help_text="The other entity.")
+    relation = serializers.ChoiceField(choices=EntityLink.Relation.choices, default=EntityLink.Relation.RELATES_TO)
+
+
+class LinkAnswer(serializers.Serializer[EntityLink]):
+    """A link, read from left to right."""
+
+    from_entity_id = serializers.UUIDField(source="from_entity.entity_id")
+    relation = serializers.CharField()
+    to_entity_id = serializers.UUIDField(source="to_entity.entity_id")
+
+
+class LinkList(serializers.Serializer[Any]):
+    """A page of an entity's links, in both directions."""
+
+    links = LinkAnswer(many=True)
+    total = serializers.IntegerField()
+    has_more = serializers.BooleanField()
+
+
+# --- context ---
+
+QUERY_MAX_CHARS = 20_000
+
+
+class ContextInput(PersonQuery):
+    """What the context is for, and how large it may be."""
+
+    session_id = PublicIdField(required=False)
+    chat_id = PublicIdField(required=False, help_text="Another name for `session_id`.")
+    query = TextField(max_length=QUERY_MAX_CHARS, allow_blank=True, default="", help_text="The current message.")
+    max_tokens = serializers.IntegerField(
+        min_value=1, max_value=1_000_000_000, required=False, help_text="At most MEMORY_CONTEXT__MAX_TOKENS holds."
+    )
+    format = serializers.ChoiceField(choices=sorted(FORMATS), default="xml")
+    layers = serializers.ListField(
+        child=serializers.ChoiceField(choices=ORDER), required=False, help_text="Wanted ones; in a query by comma."
+    )
+    refresh = serializers.BooleanField(default=False, help_text="Make the kept parts anew.")
+
+    def to_internal_value(self, data: Any) -> Any:
+        """In a query string layers are one value, by comma."""
+        if isinstance(data, Mapping) and isinstance(data.get("layers"), str):
+            data = {**data, "layers": [name for name in data["layers"].split(",") if name]}
+        return super().to_internal_value(data)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        named = {attrs.pop(name) for name in ("session_id", "chat_id") if name in attrs}
+        if len(named) != 1:
+            told = "Say session_id or chat_id, not two." if named else "This field is required."
+            raise serializers.ValidationError({"session_id": told}, code="invalid" if named else "required")
+        return attrs | {"session_id": named.pop()}
+
+
+def wanted(asked: dict[str, Any]) -> Wanted:
+    """What a valid request asks for."""
+    return Wanted(
+        query=asked["query"],
+        max_tokens=asked.get("max_tokens"),
+        format=asked["format"],
+        layers=asked.get("layers", DEFAULT),
+        refresh=asked["refresh"],
+    )
+
+
+class ContextItem(serializers.Serializer[Any]):
+    """A line of memory and where it comes from."""
+
+    text = serializers.CharField()
+    tokens = serializers.IntegerField()
+    ref = serializers.CharField()
+    sequence_range = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
+    time = serializers.DateTimeField(allow_null=True)
+    role = serializers.CharField(required=False, help_text="Of a turn.")
+
+
+class ContextLayer(serializers.Serializer[Any]):
+    """One layer."""
+
+    name = serializers.CharField()
+    tokens = serializers.IntegerField()
+    items = ContextItem(many=True)
+
+
+class ContextBudget(serializers.Serializer[Any]):
+    """Tokens."""
+
+    requested = serializers.IntegerField(allow_null=True)
+    applied = serializers.IntegerField()
+    estimated_used = serializers.IntegerField()
+
+
+class ContextTrimmed(serializers.Serializer[Any]):
+    """What the budget had no room for."""
+
+    layer = serializers.CharField()
+    count = serializers.IntegerField()
+    tokens = serializers.IntegerField()
+    reason = serializers.CharField()
+
+
+class ContextAnswer(serializers.Serializer[Any]):
+    """A context with its accounts."""
+
+    context_id = serializers.UUIDField()
+    budget = ContextBudget()
+    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Items that made it in, by layer.")
+    trimmed = ContextTrimmed(many=True)
+    layers = ContextLayer(many=True)
+    has_partition_event = serializers.BooleanField()
+    cached = serializers.BooleanField()
+    degraded = serializers.BooleanField()
+    context = serializers.JSONField(  # type: ignore[assignment]  # a field of that name hides one of the base's
+        help_text="Text; for `messages` a list of messages; blank for `json`."
+    )
+
+
+def context_data(envelope: Envelope) -> dict[str, Any]:
+    """A context as answered."""
+    fitted = envelope.fitted
+    counts = {name: len(lines) for name, lines in fitted.layers.items()}
+    return {
+        "context_id": envelope.context_id,
+        "budget": {
+            "requested": envelope.wanted.max_tokens,
+            "applied": envelope.wanted.applied,
+            "estimated_used": fitted.tokens,
+        },
+        "sources": {
+            "hot_turns": counts.get("hot_turns", 0),
+            "summaries": counts.get("summary", 0),
+            "entities": counts.get("entities", 0),
+            "moments": counts.get("moments", 0),
+            "streams": sum(counts.get(name, 0) for name in ("collective", "conversation")),
+            "retrieved": counts.get("retrieved", 0),
+        },
+        "trimmed": [vars(part) for part in envelope.trimmed],
+        "layers": [
+            {"name": name, "tokens": fitted.tokens_of(name), "items": [_item_data(line) for line in lines]}
+            for name, lines in fitted.layers.items()
+        ],
+        "has_partition_event": envelope.has_partition_event,
+        "cached": envelope.cached,
+        "degraded": False,
+        "context": envelope.context,
+    }
+
+
+def _item_data(line: Line) -> dict[str, Any]:
+    item = line.item
+    return {
+        "text": item.text,
+        "tokens": line.tokens,
+        "ref": item.ref,
+        "sequence_range": item.source_sequences,
+        "time": item.time,
+        **({"role": item.role} if item.role else {}),
+    }

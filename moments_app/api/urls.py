@@ -2,13 +2,18 @@
 
 from django.urls import path
 
-from moments_app.api import views
+from moments_app.api import context, entities, views
 
 urlpatterns = [
     path("moments", views.MomentsView.as_view(), name="moments"),
     path("moments/build", views.BuildView.as_view(), name="build_moments"),
     path("moments/<public_id:key>", views.MomentView.as_view(), name="moment"),
     path("moments/<public_id:key>/chain", views.ChainView.as_view(), name="moment_chain"),
+    path("sessions/<public_id:session_id>/summaries", views.SummariesView.as_view(), name="summaries"),
+    path("entities", entities.EntitiesView.as_view(), name="entities"),
+    path("entities/<uuid:entity_id>", entities.EntityView.as_view(), name="entity"),
+    path("entities/<uuid:entity_id>/links", entities.LinksView.as_view(), name="entity_links"),
+    path("memory/context", context.ContextView.as_view(), name="memory_context"),
     path("jobs", views.JobsView.as_view(), name="jobs"),
     path("jobs/<uuid:job_id>", views.JobView.as_view(), name="job"),
     path("jobs/<uuid:job_id>/retry", views.JobRetryView.as_view(), name="job_retry"),

@@ -12,11 +12,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
-from moments_app.models import Job, Moment
+from moments_app.models import Job, Moment, Summary
 from moments_app.processes import build_moments
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
-from sessions_app.api.serializers import PersonQuery
+from sessions_app.api.serializers import PageQuery, PersonQuery
 from sessions_app.models import Event, UserProfile
 
 
@@ -124,6 +124,19 @@ class ChainView(APIView):
             found = Moment.objects.chain_from(moment, asked["depth"] + 1)
         shown = shapes.MomentRow(found[: asked["depth"]], many=True).data
         return Response({"moments": shown, "has_more": len(found) > asked["depth"]})
+
+
+class SummariesView(APIView):
+    """The rolling summary of a session, all its versions."""
+
+    @extend_schema(parameters=[PageQuery], responses=shapes.SummaryList)
+    def get(self, request: Request, session_id: str) -> Response:
+        """Versions of a session's rolling summary, newest first; `completed` ones form a chain."""
+        asked = query(PageQuery, request).validated_data
+        with acting_as(request, asked.get("user_id")) as user:
+            versions = Summary.objects.for_session(session_or_404(user, session_id)).newest_first()
+            rows = versions.select_related("base").with_source_sequences()
+            return paged(rows, "summaries", shapes.SummaryRow, asked)
 
 
 class JobsView(APIView):

@@ -1,9 +1,21 @@
 """The tables of memory, one module a concept."""
 
+from moments_app.models.context_receipt import ContextReceipt
 from moments_app.models.engine_call import EngineCall
+from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.summary import Summary
 
-__all__ = ["EngineCall", "Job", "Moment", "PromptResource", "PromptVersion", "Summary"]
+__all__ = [
+    "ContextReceipt",
+    "EngineCall",
+    "Entity",
+    "EntityLink",
+    "Job",
+    "Moment",
+    "PromptResource",
+    "PromptVersion",
+    "Summary",
+]

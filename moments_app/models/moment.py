@@ -81,6 +81,7 @@ class Moment(models.Model):
         db_persist=True,
     )
     created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
 
     objects = MomentQuerySet.as_manager()
 
@@ -112,7 +113,7 @@ class Moment(models.Model):
         deleted = super().delete()
         for moment in affected:
             moment.link()
-            moment.save(update_fields=["previous_moment_keys"])
+            moment.save(update_fields=["previous_moment_keys", "updated_at"])
         return deleted
 
     def link(self) -> None:

@@ -29,6 +29,7 @@ class PromptResource(models.Model):
         STREAM_CONSOLIDATION = "stream-consolidation"
         SESSION_DIGEST = "session-digest"
         RECALL_QUERY = "recall-query"
+        MEMORY_POLICY = "memory-policy"
 
     uri = models.CharField(max_length=255, unique=True, help_text="rem://prompts/…")
     name = models.CharField(max_length=255)

@@ -7,14 +7,15 @@ from datetime import timedelta
 from typing import Self
 
 from django.conf import settings
+from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, Func, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 
 PROCESS = "roll_summary"
 
@@ -51,6 +52,12 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
     def newest_first(self) -> Self:
         """By the end of their windows: the order of the chain."""
         return self.order_by("-end_sequence", "-id")
+
+    def with_source_sequences(self) -> Self:
+        """Adds `source_sequences`: those of its source messages that are still there, in order."""
+        named = Func(OuterRef("source_message_ids"), function="ANY", output_field=models.BigIntegerField())
+        sources = Message.objects.filter(session_id=OuterRef("session_id"), pk=named).order_by("sequence")
+        return self.annotate(source_sequences=ArraySubquery(sources.values("sequence")))
 
     def latest_completed(self, session: Session) -> "Summary | None":
         """The summary in force; one that failed or is being made never is."""

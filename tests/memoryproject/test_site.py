@@ -59,7 +59,9 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         register_schedules()
     Schedule.objects.update(minutes=99)
     register_schedules()
-    assert list(Schedule.objects.values_list("name", "minutes")) == [("recover_jobs", 1)]
+    registered = dict(Schedule.objects.values_list("name", "minutes"))
+    assert registered == {"recover_jobs": 1, "prune_receipts": 60}
+    assert Schedule.objects.count() == 2
     out = StringIO()
     call_command("schedules", stdout=out)
     assert "recover_jobs: every 1 min" in out.getvalue()

@@ -1,0 +1,48 @@
+"""The context over REST."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.exceptions import APIException, NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from moments_app.api import serializers as shapes
+from moments_app.processes.assemble import BudgetTooSmall, assemble
+from sessions_app.api.person import acting_as
+from sessions_app.api.requests import parsed, query
+
+
+class BudgetTooSmallError(APIException):
+    """The budget holds not even policy and query."""
+
+    status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
+    default_code = "budget_too_small"
+
+
+class ContextView(APIView):
+    """What a model should have before it answers."""
+
+    scopes = {"POST": "read"}
+
+    @extend_schema(parameters=[shapes.ContextInput], responses=shapes.ContextAnswer, operation_id="memory_context_get")
+    def get(self, request: Request) -> Response:
+        """Memory for the next call of a model: bounded, in layers, each line with its address."""
+        return self._answer(request, query(shapes.ContextInput, request).validated_data)
+
+    @extend_schema(request=shapes.ContextInput, responses=shapes.ContextAnswer, operation_id="memory_context_post")
+    def post(self, request: Request) -> Response:
+        """The same, for queries too long for an address."""
+        return self._answer(request, parsed(shapes.ContextInput, request.data).validated_data)
+
+    def _answer(self, request: Request, asked: dict[str, Any]) -> Response:
+        with acting_as(request, asked.get("user_id")) as user:
+            try:
+                envelope = assemble(user, asked["session_id"], shapes.wanted(asked)) if user else None
+            except BudgetTooSmall as error:
+                raise BudgetTooSmallError(str(error)) from error
+        if envelope is None:
+            raise NotFound
+        return Response(shapes.context_data(envelope))

@@ -1,0 +1,35 @@
+"""What went into a context that was served, so that "what did the model see" has an answer."""
+
+from datetime import timedelta
+from typing import Self
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from sessions_app.models import Session, UserProfile
+
+
+class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
+    def expired(self) -> Self:
+        """Older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
+        return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.MEMORY_CONTEXT.receipt_days))
+
+
+class ContextReceipt(models.Model):
+    """Addresses, sizes and hashes; never text."""
+
+    context_id = models.UUIDField(unique=True)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="context_receipts")
+    query_hash = models.CharField(max_length=64, blank=True, help_text="SHA-256; blank without a query.")
+    refs = models.JSONField(help_text="Addresses of the items, by layer.")
+    tokens = models.JSONField(help_text="Estimated tokens, by layer.")
+    trimmed = models.JSONField(help_text="What the budget had no room for.")
+    text_hash = models.CharField(max_length=64, help_text="SHA-256 of what was answered.")
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    objects = ContextReceiptQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return str(self.context_id)

@@ -1,0 +1,99 @@
+"""Tasks, goals and problems of a person, and how they hang together."""
+
+import uuid
+from typing import Self
+
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchQuery, SearchVector, SearchVectorField
+from django.db import models
+from django.db.models import F, Q
+
+from sessions_app.models import Session, UserProfile
+
+
+class EntityQuerySet(models.QuerySet["Entity"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Only this person's entities."""
+        return self.filter(user=user)
+
+    def open(self) -> Self:
+        return self.filter(status=Entity.Status.OPEN)
+
+    def latest_first(self) -> Self:
+        """By their last change."""
+        return self.order_by("-updated_at", "-id")
+
+    def matching(self, text: str) -> Self:
+        """Entities whose title or body contain the words of `text`."""
+        return self.filter(search_vector=SearchQuery(text, config="english", search_type="websearch"))
+
+
+class Entity(models.Model):
+    """Something that a person wants, has to do, or struggles with."""
+
+    class Kind(models.TextChoices):
+        TASK = "task"
+        GOAL = "goal"
+        PROBLEM = "problem"
+
+    class Status(models.TextChoices):
+        OPEN = "open"
+        DONE = "done"
+        DROPPED = "dropped"
+
+    entity_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="entities", db_index=False)
+    kind = models.CharField(max_length=16, choices=Kind)
+    title = models.CharField(max_length=255)
+    body = models.TextField(blank=True)
+    status = models.CharField(max_length=16, choices=Status, default=Status.OPEN)
+    due_at = models.DateTimeField(null=True, blank=True)
+    source_session = models.ForeignKey(
+        Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="entities"
+    )
+    search_vector = models.GeneratedField(
+        expression=SearchVector("title", "body", config="english"), output_field=SearchVectorField(), db_persist=True
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = EntityQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "entities"
+        indexes = [
+            models.Index(fields=["user", "status", "-updated_at", "-id"], name="entity_user_latest"),
+            GinIndex(fields=["search_vector"], name="entity_search"),
+        ]
+
+    def __str__(self) -> str:
+        return self.title
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return f"rem://entities/{self.entity_id}"
+
+
+class EntityLink(models.Model):
+    """That one entity blocks, is part of, or relates to another of the same person."""
+
+    class Relation(models.TextChoices):
+        BLOCKS = "blocks"
+        PART_OF = "part_of"
+        RELATES_TO = "relates_to"
+        FOLLOWS = "follows"
+
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
+    from_entity = models.ForeignKey(Entity, on_delete=models.CASCADE, related_name="links_out", db_index=False)
+    to_entity = models.ForeignKey(Entity, on_delete=models.CASCADE, related_name="links_in")
+    relation = models.CharField(max_length=32, choices=Relation, default=Relation.RELATES_TO)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["from_entity", "to_entity", "relation"], name="entity_link_unique"),
+            models.CheckConstraint(condition=~Q(from_entity=F("to_entity")), name="entity_link_not_to_itself"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.from_entity} {self.relation} {self.to_entity}"

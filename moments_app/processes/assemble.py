@@ -1,0 +1,133 @@
+"""`assemble`: the memory that a model should have before it answers, within a number of tokens.
+
+Deterministic: the same data, query and budget give the same text. No engine is called. What seldom changes is kept for
+a few minutes and made anew as soon as the scene's stamp says that something did.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from django.conf import settings
+from django.core.cache import cache
+
+from moments_app.models import ContextReceipt
+from moments_app.recall import receipts
+from moments_app.recall.budget import BudgetTooSmall, Fitted, Trimmed, fit
+from moments_app.recall.item import Item
+from moments_app.recall.layers import ALWAYS, DEFAULT, LAYERS, ORDER
+from moments_app.recall.render import FORMATS, Rendered
+from moments_app.recall.scene import Scene, read_scene
+from sessions_app.models import UserProfile
+
+__all__ = ["BudgetTooSmall", "Envelope", "Wanted", "assemble"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for.
+
+    Args:
+        query: the current message; may be blank.
+        max_tokens: the budget; None is `MEMORY_CONTEXT__MAX_TOKENS`, which is also the most.
+        format: a key of `FORMATS`.
+        layers: names of those wanted, any order; policy and query are always there.
+        refresh: make everything anew.
+    """
+
+    query: str = ""
+    max_tokens: int | None = None
+    format: str = "xml"
+    layers: Sequence[str] = DEFAULT
+    refresh: bool = False
+
+    @property
+    def applied(self) -> int:
+        """The budget that holds."""
+        most = settings.MEMORY_CONTEXT.max_tokens
+        return min(self.max_tokens or most, most)
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A context with its accounts.
+
+    Args:
+        context_id: of its receipt.
+        wanted: what was asked for.
+        fitted: the layers as they fit, with what had to go.
+        context: the text, or the messages, in the format asked for.
+        has_partition_event: an older part of the session is remembered as moments.
+        cached: the static layers were kept ones.
+    """
+
+    context_id: uuid.UUID
+    wanted: Wanted
+    fitted: Fitted
+    context: Rendered
+    has_partition_event: bool
+    cached: bool
+
+    @property
+    def trimmed(self) -> Sequence[Trimmed]:
+        return self.fitted.trimmed
+
+
+def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
+    """The context of a session, or None when the user has no such session.
+
+    Raises:
+        BudgetTooSmall: policy and query alone exceed the budget.
+    """
+    scene = read_scene(user, session_id, wanted.query)
+    if scene is None:
+        return None
+    static, cached = _static_layers(scene, wanted.refresh)
+    names = [name for name in ORDER if name in {*wanted.layers, *ALWAYS}]
+    if "summary" in names and static["summary"] and static["summary"][0].source_sequences:
+        scene = replace(scene, covered_to=static["summary"][0].source_sequences[1])
+    layers = {name: static[name] if name in static else _dynamic(name, scene) for name in names}
+    form = FORMATS[wanted.format]
+    fitted = fit(layers, form, wanted.applied)
+    context = form.render({name: [line.item for line in lines] for name, lines in fitted.layers.items()})
+    envelope = Envelope(uuid.uuid4(), wanted, fitted, context, scene.session.live_from_sequence > 0, cached)
+    receipts.keep(_receipt(scene, envelope))
+    return envelope
+
+
+def _dynamic(name: str, scene: Scene) -> Sequence[Item]:
+    return LAYERS[name].items(scene) if name in LAYERS else ()
+
+
+def _static_layers(scene: Scene, refresh: bool) -> tuple[dict[str, Sequence[Item]], bool]:
+    """The layers that are the same until the stamp changes, and whether they were kept ones."""
+    key = f"context:{scene.session.pk}"
+    kept = None if refresh else cache.get(key)
+    if kept and kept[0] == scene.stamp:
+        return kept[1], True
+    made: dict[str, Sequence[Item]] = {name: list(layer.items(scene)) for name, layer in LAYERS.items() if layer.STATIC}
+    if settings.MEMORY_CONTEXT.sync_minutes:
+        cache.set(key, (scene.stamp, made), settings.MEMORY_CONTEXT.sync_minutes * 60)
+    return made, False
+
+
+def _receipt(scene: Scene, envelope: Envelope) -> ContextReceipt:
+    fitted = envelope.fitted
+    return ContextReceipt(
+        context_id=envelope.context_id,
+        user_id=scene.user.pk,
+        session_id=scene.session.pk,
+        query_hash=_hash(scene.query) if scene.query else "",
+        refs={
+            name: [line.item.ref for line in lines if line.item.ref] for name, lines in fitted.layers.items() if lines
+        },
+        tokens={name: fitted.tokens_of(name) for name in fitted.layers if fitted.layers[name]},
+        trimmed=[vars(part) for part in fitted.trimmed],
+        text_hash=_hash(json.dumps(envelope.context)),
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

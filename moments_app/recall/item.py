@@ -1,0 +1,31 @@
+"""One thing in a context, and where it comes from."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Item:
+    """A line of memory.
+
+    Args:
+        text: as it is stored; renderings escape it.
+        ref: a `rem://` address; blank for what is not remembered, such as the query.
+        source_sequences: first and last sequence of the turns it rests on, in the session it came from.
+        time: when it was said or written, aware.
+        role: of a turn.
+        tool: the name of a tool turn.
+        calls: the tool calls of an assistant turn, in the OpenAI shape.
+        call_id: the call that a tool turn answers.
+        joined: belongs with the item before it and goes when that goes.
+    """
+
+    text: str
+    ref: str = ""
+    source_sequences: tuple[int, int] | None = None
+    time: datetime | None = None
+    role: str = ""
+    tool: str = ""
+    calls: tuple[dict[str, object], ...] = ()
+    call_id: str = ""
+    joined: bool = False

@@ -1,0 +1,48 @@
+"""The layers of a context, in the order in which they stand. A new one is a module here and a line in `LAYERS`.
+
+A module has `items(scene)`, and says by `STATIC` whether what it returns is the same until the scene's stamp changes.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from moments_app.recall.item import Item
+from moments_app.recall.layers import entities, hot_turns, moments, now, policy, query, summary, user
+from moments_app.recall.scene import Scene
+
+
+class Layer(Protocol):
+    """What a module in this package offers."""
+
+    STATIC: bool
+
+    def items(self, scene: Scene) -> Sequence[Item]:
+        """What the layer has to say, in order."""
+
+
+ORDER = (
+    "policy",
+    "collective",
+    "user",
+    "moments",
+    "summary",
+    "conversation",
+    "retrieved",
+    "entities",
+    "hot_turns",
+    "now",
+    "query",
+)
+LAYERS: dict[str, Layer] = {
+    "policy": policy,
+    "user": user,
+    "moments": moments,
+    "summary": summary,
+    "entities": entities,
+    "hot_turns": hot_turns,
+    "now": now,
+    "query": query,
+}
+# `now` changes with the clock, so it is there only when asked for.
+DEFAULT = tuple(name for name in ORDER if name != "now")
+ALWAYS = ("policy", "query")

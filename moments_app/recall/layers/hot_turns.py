@@ -1,0 +1,65 @@
+"""`hot_turns`: the newest turns of the live window, verbatim, as far as no summary covers them.
+
+The newest round is always there. What an engine or a model must never get apart, a call of tools and its results, comes
+whole or not at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from moments_app.processes.window import tool_calls
+from moments_app.recall.item import Item
+from moments_app.recall.scene import Scene
+from sessions_app.models import Message
+
+STATIC = False
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """The turns, oldest first."""
+    turns = [turn for turn in scene.turns if turn.role != Message.Role.SYSTEM]
+    if turns and turns[-1].role == Message.Role.USER and turns[-1].content == scene.query != "":
+        turns = turns[:-1]  # the current message was appended already
+    first_hot = min(_newest_round(turns), scene.covered_to + 1)
+    return _paired([_item(scene, turn) for turn in turns if turn.sequence >= first_hot])
+
+
+def _newest_round(turns: Sequence[Message]) -> int:
+    """Sequence at which the newest round begins: the last user turn that was answered, or the last at all."""
+    asked = [turn.sequence for turn in turns if turn.role == Message.Role.USER]
+    answered = [turn.sequence for turn in turns if turn.role == Message.Role.ASSISTANT]
+    begun = [sequence for sequence in asked if answered and sequence < answered[-1]]
+    return (begun or asked or answered or [0])[-1]
+
+
+def _item(scene: Scene, turn: Message) -> Item:
+    payload = turn.payload if isinstance(turn.payload, dict) else {}
+    return Item(
+        turn.content or ("" if turn.role == Message.Role.ASSISTANT else str(turn.payload or "")),
+        ref=f"rem://sessions/{scene.session.session_id}/messages/{turn.sequence}",
+        source_sequences=(turn.sequence, turn.sequence),
+        time=turn.created_at,
+        role=turn.role,
+        tool=turn.tool_name,
+        calls=tuple(tool_calls(turn.payload)) if turn.role == Message.Role.ASSISTANT else (),
+        call_id=str(payload.get("tool_call_id", "")) if turn.role == Message.Role.TOOL else "",
+    )
+
+
+def _paired(found: Sequence[Item]) -> list[Item]:
+    """Each result joined to the turn before it; calls that are not all answered here made plain text."""
+    kept: list[Item] = []
+    wanted: set[object] = set()
+    for number, item in enumerate(found):
+        if item.role == Message.Role.TOOL:
+            known = item.call_id if item.call_id in wanted else ""
+            kept.append(replace(item, call_id=known, joined=bool(kept)))
+            continue
+        results = takewhile(lambda following: following.role == Message.Role.TOOL, found[number + 1 :])
+        wanted = {call.get("id") for call in item.calls}
+        if not wanted <= {result.call_id for result in results}:
+            wanted, item = set(), replace(item, calls=())
+        if item.text or item.calls:
+            kept.append(item)
+    return kept

@@ -1,0 +1,53 @@
+"""`moments`: the checkpoint at the session's latest boundary and the moments it names; hints where there is none."""
+
+from collections.abc import Sequence
+
+from django.conf import settings
+
+from moments_app.models import Moment
+from moments_app.recall.item import Item
+from moments_app.recall.scene import Scene
+from sessions_app.models import Message
+
+STATIC = True
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """The boundary's line and the latest moments, newest first; without a boundary only where to look."""
+    latest = list(
+        Moment.objects.for_user(scene.user)
+        .defer("search_vector", "detail")
+        .newest_first()[: settings.MOMENT_BUILDER.recent_moment_count]
+    )
+    events = scene.session.messages.partitions().filter(user_id=scene.user.pk)
+    event = events.order_by("-sequence", "-id").first()
+    return [_checkpoint(scene, event), *map(_moment, latest)] if event else _hints(scene, latest)
+
+
+def _checkpoint(scene: Scene, event: Message) -> Item:
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    told = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "recovery_hint")]
+    return Item(
+        " ".join(part for part in told if part),
+        ref=f"rem://sessions/{scene.session.session_id}/messages/{event.sequence}",
+        source_sequences=(0, event.sequence),
+        time=event.created_at,
+    )
+
+
+def _moment(moment: Moment) -> Item:
+    return Item(
+        f"{moment.key}: {moment.summary}",
+        ref=moment.uri,
+        source_sequences=(moment.first_sequence, moment.last_sequence),
+        time=moment.ends_at,
+    )
+
+
+def _hints(scene: Scene, latest: Sequence[Moment]) -> list[Item]:
+    if not latest:
+        return []
+    keys = ", ".join(moment.uri for moment in latest)
+    return [
+        Item(f"This person's profile can be read at {scene.user.uri}, their latest moments at {keys}.", scene.user.uri)
+    ]

@@ -1,0 +1,23 @@
+"""`now`: date, time and part of the day where the person is."""
+
+from collections.abc import Sequence
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.utils import timezone
+
+from moments_app.recall.item import Item
+from moments_app.recall.scene import Scene
+
+STATIC = False
+PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24, "night"))  # each up to that hour
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """By the profile's time zone; UTC where that is none."""
+    try:
+        zone = ZoneInfo(scene.user.timezone)
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = ZoneInfo("UTC")
+    local = timezone.now().astimezone(zone)
+    part = next(name for end, name in PARTS if local.hour < end)
+    return [Item(f"{local:%A, %Y-%m-%d, %H:%M} ({zone.key}), {part}")]

@@ -1,0 +1,20 @@
+"""`policy`: what memory is, and that it is data."""
+
+from collections.abc import Sequence
+
+from django.conf import settings
+
+from moments_app.models import PromptResource
+from moments_app.recall.item import Item
+from moments_app.recall.scene import POLICY_URI, Scene
+
+STATIC = True
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """The prompt resource when there is one in force, else the setting."""
+    try:
+        version = PromptResource.objects.version_in_force(POLICY_URI)
+    except PromptResource.DoesNotExist:
+        return [Item(settings.MEMORY_CONTEXT.policy)]
+    return [Item(version.content.strip(), ref=POLICY_URI)]

@@ -1,0 +1,24 @@
+"""`summary`: the latest completed rolling summary of the session."""
+
+from collections.abc import Sequence
+
+from moments_app.models import Summary
+from moments_app.recall.item import Item
+from moments_app.recall.scene import Scene
+
+STATIC = True
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """The summary in force; one that failed or is being made never is."""
+    summary = Summary.objects.latest_completed(scene.session)
+    if summary is None:
+        return []
+    return [
+        Item(
+            summary.text,
+            ref=f"rem://sessions/{scene.session.session_id}/summary",
+            source_sequences=(summary.start_sequence, summary.end_sequence),
+            time=summary.completed_at,
+        )
+    ]

@@ -1,0 +1,19 @@
+"""`user`: what is known of the person."""
+
+from collections.abc import Sequence
+
+from moments_app.recall.item import Item
+from moments_app.recall.scene import Scene
+
+STATIC = True
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """The profile: its summary, interests, topics."""
+    user = scene.user
+    lines = [
+        user.summary.strip(),
+        f"Interests: {', '.join(user.interests)}" if user.interests else "",
+        f"Preferred topics: {', '.join(user.preferred_topics)}" if user.preferred_topics else "",
+    ]
+    return [Item(line, ref=user.uri, time=user.updated_at) for line in lines if line]

@@ -1,0 +1,195 @@
+"""Writing a context down: as XML, as Markdown, as messages for a chat model, or not at all (`json`: layers only).
+
+Stored text is data in all of them: it is escaped so that it can't close a tag, open a heading or take a role.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+from xml.sax.saxutils import escape, quoteattr
+
+from moments_app.recall.item import Item
+from sessions_app.tokens import estimate_tokens
+
+MESSAGE_TOKENS = 4  # a chat model's own marks around each message
+_ROLES_SAID = ("user", "assistant", "tool")
+
+# Two layers may share an element: then one follows the other.
+_TAGS = {
+    "policy": "Policy",
+    "collective": "CollectiveMemory",
+    "user": "UserMemory",
+    "moments": "Moments",
+    "summary": "CurrentConversation",
+    "conversation": "ConversationFacts",
+    "retrieved": "RetrievedMemories",
+    "entities": "OpenItems",
+    "hot_turns": "RecentTurns",
+    "now": "Now",
+    "query": "Query",
+}
+_TITLES = {
+    "policy": "About this memory",
+    "collective": "Collective memory",
+    "user": "The user",
+    "moments": "Moments",
+    "summary": "This conversation so far",
+    "conversation": "Facts of this conversation",
+    "retrieved": "Retrieved memories",
+    "entities": "Open tasks, goals and problems",
+    "hot_turns": "Recent turns",
+    "now": "Now",
+    "query": "Current message",
+}
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
+_LINE_START = re.compile(r"^(\s*)([-+=]|\d+[.)])", re.MULTILINE)
+# What ends a line for some reader or other.
+_LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+Rendered = str | list[dict[str, Any]]
+
+
+class Format(Protocol):
+    """A way to write a context down."""
+
+    def tokens(self, layer: str, item: Item) -> int:
+        """Estimated tokens of an item as it is written."""
+
+    def wrapping_tokens(self, layer: str) -> int:
+        """Of what stands around a layer's items."""
+
+    def overhead_tokens(self) -> int:
+        """Of what stands around everything."""
+
+    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
+        """The whole."""
+
+
+class Lines:
+    """A format of lines: each layer a head, its items, a tail."""
+
+    head = tail = ""
+
+    def line(self, layer: str, item: Item) -> str:
+        """An item as it is written; may have line breaks."""
+        raise NotImplementedError
+
+    def around(self, layer: str) -> tuple[str, str]:
+        """Head and tail of a layer."""
+        raise NotImplementedError
+
+    def tokens(self, layer: str, item: Item) -> int:
+        return estimate_tokens(f"{self.line(layer, item)}\n")
+
+    def wrapping_tokens(self, layer: str) -> int:
+        return sum(estimate_tokens(f"{part}\n") for part in self.around(layer) if part)
+
+    def overhead_tokens(self) -> int:
+        return sum(estimate_tokens(f"{part}\n") for part in (self.head, self.tail) if part)
+
+    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
+        return self.text(layers)
+
+    def text(self, layers: Mapping[str, Sequence[Item]]) -> str:
+        """The whole as text."""
+        lines = [self.head]
+        for layer, items in layers.items():
+            if items:
+                head, tail = self.around(layer)
+                lines += [head, *(self.line(layer, item) for item in items), tail]
+        return "\n".join(line for line in [*lines, self.tail] if line)
+
+
+class Xml(Lines):
+    """Elements; text and attributes escaped, characters that XML doesn't have replaced."""
+
+    head, tail = "<MemoryContext>", "</MemoryContext>"
+
+    def around(self, layer: str) -> tuple[str, str]:
+        return f"<{_TAGS[layer]}>", f"</{_TAGS[layer]}>"
+
+    def line(self, layer: str, item: Item) -> str:
+        text = escape(_NOT_XML.sub("\ufffd", item.text))
+        if layer != "hot_turns":
+            return text if layer in ("policy", "query", "now", "summary") else f"- {text}"
+        tool = f" tool={quoteattr(_NOT_XML.sub(chr(0xFFFD), item.tool))}" if item.tool else ""
+        return f"<Turn role={quoteattr(item.role)}{tool}{_dated(item)}>{text}</Turn>"
+
+
+def _dated(item: Item) -> str:
+    return f' time="{item.time:%Y-%m-%d %H:%M}"' if item.time else ""
+
+
+class Markdown(Lines):
+    """Headings and lists; stored text can't start a line of its own or be markup."""
+
+    def around(self, layer: str) -> tuple[str, str]:
+        return f"## {_TITLES[layer]}", ""
+
+    def line(self, layer: str, item: Item) -> str:
+        text = _MARKDOWN.sub(r"\\\1", item.text)
+        text = _LINE_BREAK.sub("\n", text)
+        text = _LINE_START.sub(r"\1\\\2", text).replace("\n", "\n  ")
+        if layer != "hot_turns":
+            return f"- {text}"
+        tool = " " + _MARKDOWN.sub(r"\\\1", _LINE_BREAK.sub(" ", item.tool)) if item.tool else ""
+        return f"- **{item.role}{tool}** ({item.time:%Y-%m-%d %H:%M}): {text}"
+
+
+class Messages:
+    """What `chat.completions` takes: memory as one system message, then the turns with their roles, then the query.
+
+    A tool's result stands there only with the call it answers, for chat models refuse it otherwise; the layers have it
+    all the same.
+    """
+
+    def __init__(self) -> None:
+        self._memory = Xml()
+
+    def tokens(self, layer: str, item: Item) -> int:
+        if layer not in ("hot_turns", "query"):
+            return self._memory.tokens(layer, item)
+        message = _message(item)
+        return MESSAGE_TOKENS + estimate_tokens(message["content"] or "", message.get("tool_calls")) if message else 0
+
+    def wrapping_tokens(self, layer: str) -> int:
+        return 0 if layer in ("hot_turns", "query") else self._memory.wrapping_tokens(layer)
+
+    def overhead_tokens(self) -> int:
+        return MESSAGE_TOKENS + self._memory.overhead_tokens()
+
+    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
+        memory = {name: items for name, items in layers.items() if name not in ("hot_turns", "query")}
+        said = [_message(item) for name in ("hot_turns", "query") for item in layers.get(name, ())]
+        return [{"role": "system", "content": self._memory.text(memory)}, *(message for message in said if message)]
+
+
+def _message(item: Item) -> dict[str, Any] | None:
+    if item.role not in _ROLES_SAID or (item.role == "tool" and not item.call_id):
+        return None
+    if item.role == "tool":
+        return {"role": "tool", "tool_call_id": item.call_id, "content": item.text}
+    message: dict[str, Any] = {"role": item.role, "content": item.text}
+    if item.calls:
+        message |= {"content": item.text or None, "tool_calls": list(item.calls)}
+    return message
+
+
+class Json:
+    """Nothing is written down: the layers are the answer. An item counts as its text."""
+
+    def tokens(self, layer: str, item: Item) -> int:
+        return estimate_tokens(item.text)
+
+    def wrapping_tokens(self, layer: str) -> int:
+        return 0
+
+    def overhead_tokens(self) -> int:
+        return 0
+
+    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
+        return ""
+
+
+FORMATS: dict[str, Format] = {"xml": Xml(), "markdown": Markdown(), "messages": Messages(), "json": Json()}

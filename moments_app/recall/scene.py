@@ -1,0 +1,95 @@
+"""What a context is made for, read in one statement: the session, its newest live turns, and what may have changed.
+
+The *stamp* says whether memory is as it was: profile, summary, boundary, the latest moments as they are now, the policy
+in force. Parts of a context that were kept under another stamp are made anew.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import JSONField, Model
+
+from sessions_app.models import Message, Session, UserProfile
+
+M = TypeVar("M", bound=Model)
+
+POLICY_URI = "rem://prompts/memory-policy"
+# By unique keys and the indexes that serve the loader, the chain of summaries and the chain of moments: a few rows of
+# each, however long the session and however many moments.
+_OPENING_SQL = """
+SELECT s.*,
+    jsonb_build_array(
+        (SELECT id FROM moments_app_summary WHERE session_id = s.id AND user_id = s.user_id AND status = 'completed'
+         ORDER BY end_sequence DESC, id DESC LIMIT 1),
+        (SELECT id FROM sessions_app_message WHERE session_id = s.id AND user_id = s.user_id AND kind = 'partition'
+         ORDER BY sequence DESC, id DESC LIMIT 1),
+        (SELECT active_version_id FROM moments_app_promptresource WHERE uri = %(policy)s),
+        (SELECT jsonb_agg(latest) FROM (
+            SELECT id, updated_at FROM moments_app_moment WHERE user_id = s.user_id ORDER BY id DESC LIMIT %(moments)s
+        ) latest)
+    )::text AS stamp,
+    t.*
+FROM sessions_app_session s LEFT JOIN LATERAL (
+    SELECT * FROM sessions_app_message
+    WHERE session_id = s.id AND user_id = s.user_id AND kind = 'turn' AND sequence >= s.live_from_sequence
+    ORDER BY sequence DESC LIMIT %(turns)s
+) t ON true
+WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
+"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything a layer may need that is not its own.
+
+    Args:
+        user: whose memory it is.
+        session: of that user.
+        query: the current message; may be blank.
+        turns: the newest of the live window, oldest first.
+        stamp: of memory as it is now.
+        covered_to: last sequence that the summary in the same context covers; -1 for none.
+    """
+
+    user: UserProfile
+    session: Session
+    query: str
+    turns: list[Message]
+    stamp: str
+    covered_to: int = -1
+
+
+def read_scene(user: UserProfile, session_id: str, query: str) -> Scene | None:
+    """The scene, or None when the user has no such session."""
+    parameters: dict[str, int | str] = {
+        "user": user.pk,
+        "policy": POLICY_URI,
+        "session_id": session_id,
+        "moments": settings.MOMENT_BUILDER.recent_moment_count,
+        "turns": settings.MEMORY_CONTEXT.hot_turns_limit,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_OPENING_SQL, parameters)
+        rows = cursor.fetchall()
+        names = [column.name for column in cursor.description or ()]
+    if not rows:
+        return None
+    cut = names.index("stamp")
+    session = _instance(Session, names[:cut], rows[0][:cut])
+    session.user = user
+    turns = [_instance(Message, names[cut + 1 :], row[cut + 1 :]) for row in rows if row[cut + 1] is not None]
+    return Scene(user, session, query, turns[::-1], f"{user.updated_at.isoformat()} {rows[0][cut]}")
+
+
+def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:
+    values = dict(zip(names, row, strict=True))
+    fields = model._meta.concrete_fields
+    for field in fields:
+        if isinstance(field, JSONField) and values[field.attname] is not None:
+            values[field.attname] = json.loads(values[field.attname])  # this cursor gives it as text
+    attnames = [field.attname for field in fields]
+    return model.from_db(connection.alias, attnames, [values[name] for name in attnames])

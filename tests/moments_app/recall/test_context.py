@@ -1,0 +1,384 @@
+"""The context of a session: its layers, the endpoint, what is kept and when it is made anew."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from moments_app.models import ContextReceipt, Entity, Moment, PromptResource, Summary
+from moments_app.recall import receipts
+from moments_app.recall.layers import DEFAULT
+from moments_app.recall.workflow import get_context_for_workflow
+from sessions_app.models import ApiKey, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support.api import Api
+from tests.support.jobs import build, work_off
+from tests.support.transcript import talk, turns
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def tuned(settings: Settings, **fields: Any) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update=fields)
+
+
+def context(api: Api, session_id: str = "s1", user_id: str = "ada", **query: Any) -> dict[str, Any]:
+    answer = api.get("memory/context", user_id=user_id, session_id=session_id, **query)
+    assert answer.status_code == 200, answer.content
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def layer(found: dict[str, Any], name: str) -> list[str]:
+    [one] = [one for one in found["layers"] if one["name"] == name]
+    return [item["text"] for item in one["items"]]
+
+
+def sequences(found: dict[str, Any], name: str) -> list[int]:
+    [one] = [one for one in found["layers"] if one["name"] == name]
+    return [item["sequence_range"][0] for item in one["items"]]
+
+
+@pytest.fixture
+def remembered(ada: UserProfile, rolling: None) -> None:
+    """A session of 120 turns with moments, a summary, a profile and an open task."""
+    session = talk(ada, 120)
+    build(session)
+    work_off()
+    append(ada, "s1", turns(2, first=120))
+    work_off()
+    Entity.objects.create(user=ada, kind="task", title="Order the element")
+
+
+class TestLayers:
+    """What stands in a context."""
+
+    def test_they_stand_in_their_order_and_say_where_they_come_from(self, service: Api, remembered: None) -> None:
+        found = context(service, query="How is the kiln?")
+        assert [one["name"] for one in found["layers"]] == list(DEFAULT)
+        counts = {"hot_turns": 2, "summaries": 1, "entities": 1, "moments": 5, "streams": 0, "retrieved": 0}
+        assert found["sources"] == counts
+        for one in found["layers"]:
+            for item in one["items"]:
+                assert item["ref"].startswith("rem://") or one["name"] in ("policy", "query")
+        assert found["has_partition_event"] is True
+        assert layer(found, "query") == ["How is the kiln?"]
+
+    def test_turns_that_the_summary_covers_are_not_repeated_but_the_newest_round(
+        self, service: Api, remembered: None
+    ) -> None:
+        latest = Summary.objects.completed().newest_first()[0]
+        assert latest.end_sequence == 121
+        assert sequences(context(service), "hot_turns") == [120, 121]
+        assert sequences(context(service, layers="hot_turns"), "hot_turns") == list(range(114, 122))
+
+    def test_without_a_boundary_hints_say_where_to_look(
+        self, service: Api, ada: UserProfile, settings: Settings
+    ) -> None:
+        session = talk(ada, 60)
+        assert layer(context(service), "moments") == []
+        settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"insert_partition_event": False})
+        build(session)
+        [hint] = layer(context(service, refresh="true"), "moments")
+        assert "rem://users/ada" in hint
+        for moment in Moment.objects.newest_first()[:5]:
+            assert moment.uri in hint
+
+    def test_only_what_is_asked_for_and_always_policy_and_query(self, service: Api, remembered: None) -> None:
+        names = [one["name"] for one in context(service, layers="summary,user", query="x")["layers"]]
+        assert names == ["policy", "user", "summary", "query"]
+
+    def test_now_is_there_when_asked_for_in_the_persons_time(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 2)
+        UserProfile.objects.update(timezone="Asia/Tokyo")
+        [text] = layer(context(service, layers="now"), "now")
+        tokyo = timezone.now().astimezone(timezone.get_fixed_timezone(9 * 60))
+        assert f"{tokyo:%A, %Y-%m-%d}" in text and "Asia/Tokyo" in text
+        assert all(one["name"] != "now" for one in context(service)["layers"])
+
+    def test_the_current_message_is_not_told_twice(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 4)
+        append(ada, "s1", [NewMessage("user", "How is the kiln?")])
+        assert layer(context(service, query="How is the kiln?"), "hot_turns")[-1].startswith("Turn 3")
+        assert layer(context(service, query="Something else"), "hot_turns")[-1] == "How is the kiln?"
+
+    def test_system_turns_are_never_shown_and_empty_ones_neither(self, service: Api, ada: UserProfile) -> None:
+        append(ada, "s1", [NewMessage("system", "secret"), NewMessage("user", "a"), NewMessage("assistant", "b")])
+        assert layer(context(service), "hot_turns") == ["a", "b"]
+
+    def test_a_prompt_resource_takes_the_place_of_the_policy(
+        self, service: Api, ada: UserProfile, settings: Settings
+    ) -> None:
+        talk(ada, 2)
+        assert layer(context(service), "policy") == [settings.MEMORY_CONTEXT.policy]
+        uri = "rem://prompts/memory-policy"
+        resource = PromptResource.objects.create(uri=uri, name="Policy", purpose="memory-policy")
+        resource.activate(resource.add_version("Trust nobody.", created_by="test"))
+        assert layer(context(service), "policy") == ["Trust nobody."]
+
+    def test_calls_and_results_are_messages_that_belong_together(self, service: Api, ada: UserProfile) -> None:
+        call = {"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+        append(
+            ada,
+            "s1",
+            [
+                NewMessage("tool", "orphan", tool_name="old", payload={"tool_call_id": "gone"}),
+                NewMessage("user", "Rain?"),
+                NewMessage("assistant", "", payload={"tool_calls": [call]}),
+                NewMessage("tool", "sunny", tool_name="weather", payload={"tool_call_id": "a"}),
+                NewMessage("assistant", "No.", payload={"tool_calls": [call | {"id": "never answered"}]}),
+            ],
+        )
+        said = context(service, format="messages")["context"]
+        assert [message["role"] for message in said] == ["system", "user", "assistant", "tool", "assistant"]
+        assert said[2]["tool_calls"] == [call] and said[3]["tool_call_id"] == "a"
+        assert "tool_calls" not in said[4]
+
+
+class TestBudget:
+    """Bounded, whatever is asked."""
+
+    @pytest.mark.parametrize("name", ["json", "xml", "markdown", "messages"])
+    @pytest.mark.parametrize("budget", [150, 300, 1_000, 999_999])
+    def test_row_14_used_is_at_most_applied_at_most_the_setting(
+        self, service: Api, remembered: None, name: str, budget: int
+    ) -> None:
+        found = context(service, query="kiln", max_tokens=budget, format=name)
+        assert found["budget"]["requested"] == budget
+        assert found["budget"]["applied"] == min(budget, 3_000)
+        assert found["budget"]["estimated_used"] <= found["budget"]["applied"]
+        assert bool(found["trimmed"]) == (budget < 1_000)
+
+    def test_one_too_small_for_policy_and_query_is_422_and_says_how_many_it_takes(
+        self, service: Api, ada: UserProfile
+    ) -> None:
+        talk(ada, 2)
+        answer = service.get("memory/context", user_id="ada", session_id="s1", query="word " * 200, max_tokens=50)
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert error["code"] == "budget_too_small"
+        needed = int("".join(filter(str.isdigit, error["detail"].split("need ")[1].split(" ")[0])))
+        assert context(service, query="word " * 200, max_tokens=needed)["budget"]["estimated_used"] == needed
+
+
+class TestAsking:
+    """The endpoint."""
+
+    def test_chat_id_is_another_name_and_long_queries_can_be_posted(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 2)
+        by_get = service.get("memory/context", user_id="ada", chat_id="s1").json()
+        assert layer(by_get, "hot_turns") == layer(context(service), "hot_turns")
+        body = {"user_id": "ada", "chat_id": "s1", "query": "word " * 300, "layers": ["hot_turns"]}
+        assert service.post("memory/context", body).status_code == 200
+
+    @pytest.mark.parametrize(
+        ("query", "attr"),
+        [
+            ({"max_tokens": 0}, "max_tokens"),
+            ({"max_tokens": -5}, "max_tokens"),
+            ({"max_tokens": "many"}, "max_tokens"),
+            ({"max_tokens": 10**12}, "max_tokens"),
+            ({"query": "x" * 200_000}, "query"),
+            ({"query": "a\0b"}, "query"),
+            ({"format": "yaml"}, "format"),
+            ({"layers": "user,dreams"}, "layers.1"),
+            ({"chat_id": "s2"}, "session_id"),
+            ({"refresh": "perhaps"}, "refresh"),
+            ({"depth": 3}, "depth"),
+        ],
+    )
+    def test_bad_input_is_refused_by_name(
+        self, service: Api, ada: UserProfile, query: dict[str, Any], attr: str
+    ) -> None:
+        talk(ada, 2)
+        for answer in (
+            service.get("memory/context", user_id="ada", session_id="s1", **query),
+            service.post("memory/context", {"user_id": "ada", "session_id": "s1", **query}),
+        ):
+            assert answer.status_code == 400, answer.content
+            assert [error["attr"] for error in answer.json()["errors"]] == [attr]
+
+    def test_a_session_must_be_named(self, service: Api) -> None:
+        assert service.get("memory/context", user_id="ada").json()["errors"][0]["attr"] == "session_id"
+
+    def test_row_9_anothers_session_is_as_if_it_were_not(
+        self, service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        talk(bo, 4, session_id="theirs", text="bo's secret")
+        Entity.objects.create(user=bo, kind="task", title="bo's secret")
+        unknown = service.get("memory/context", user_id="ada", session_id="nowhere")
+        foreign = service.get("memory/context", user_id="ada", session_id="theirs")
+        assert foreign.status_code == unknown.status_code == 404
+        assert foreign.content == unknown.content
+        assert as_ada.get("memory/context", user_id="bo", session_id="theirs").status_code == 404
+        assert service.get("memory/context", user_id="nobody", session_id="theirs").status_code == 404
+        talk(ada, 4, session_id="theirs", text="ada's own")
+        assert "bo's secret" not in str(context(service, "theirs", query="secret"))
+
+    def test_a_read_key_may_post(self, ada: UserProfile) -> None:
+        talk(ada, 2)
+        reader = Api(ApiKey.objects.issue("reader", scope="read")[1])
+        assert reader.post("memory/context", {"user_id": "ada", "session_id": "s1"}).status_code == 200
+
+
+def test_the_same_again_is_the_same_to_the_byte(service: Api, remembered: None) -> None:
+    for name in ("xml", "markdown", "messages"):
+        asked: dict[str, Any] = {"query": "How is the kiln?", "format": name, "max_tokens": 400}
+        first = context(service, **asked)
+        again = context(service, **asked)
+        anew = context(service, **asked, refresh="true")
+        assert first["context"] == again["context"] == anew["context"]
+        assert first["layers"] == again["layers"] == anew["layers"]
+        assert (again["cached"], anew["cached"]) == (True, False)
+
+
+class TestFreshness:
+    """What is kept is made anew as soon as something changed."""
+
+    def seen(self, service: Api) -> tuple[bool, str]:
+        found = context(service)
+        return found["cached"], found["context"]
+
+    @pytest.fixture(autouse=True)
+    def _kept(self, service: Api, remembered: None) -> None:
+        context(service)
+        assert self.seen(service)[0]
+
+    def test_an_edited_profile(self, service: Api) -> None:
+        assert service.patch("users/ada", summary="Ada moved to Turin.").status_code == 200
+        cached, text = self.seen(service)
+        assert not cached and "moved to Turin" in text
+
+    def test_an_edited_or_deleted_moment(self, service: Api) -> None:
+        latest = Moment.objects.newest_first()[0]
+        service.patch(f"moments/{latest.key}", user_id="ada", summary="Quite another story.")
+        cached, text = self.seen(service)
+        assert not cached and "Quite another story." in text
+        service.delete(f"moments/{latest.key}", user_id="ada")
+        cached, text = self.seen(service)
+        assert not cached and "Quite another story." not in text
+
+    def test_a_new_summary(self, service: Api, ada: UserProfile) -> None:
+        append(ada, "s1", turns(2, first=122))
+        work_off()
+        cached, text = self.seen(service)
+        assert not cached and "Turn 122" in text
+
+    def test_a_new_boundary_in_this_session_and_moments_of_another(self, service: Api, ada: UserProfile) -> None:
+        build(talk(ada, 60, session_id="s2"))
+        newest = Moment.objects.newest_first()[0]
+        cached, text = self.seen(service)
+        assert not cached and newest.key in text
+
+    def test_after_a_while_and_never_when_switched_off(self, service: Api, settings: Settings) -> None:
+        tuned(settings, sync_minutes=0)
+        context(service, refresh="true")
+        cache.clear()
+        context(service)
+        assert not self.seen(service)[0]
+
+    def test_new_turns_are_there_though_the_rest_is_kept(self, service: Api, ada: UserProfile) -> None:
+        append(ada, "s1", [NewMessage("user", "Just now.")])
+        cached, text = self.seen(service)
+        assert cached and "Just now." in text
+
+
+class TestCost:
+    """Constant queries, however much there is."""
+
+    def queries(self, service: Api, session_id: str = "s1", **query: Any) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            context(service, session_id, **query)
+        return sum(not q["sql"].startswith(("BEGIN", "COMMIT")) for q in captured)
+
+    def test_few_queries_cold_and_fewer_cached(self, service: Api, remembered: None, ada: UserProfile) -> None:
+        context(service)  # the key's last use is noted once a minute
+        cold = self.queries(service, query="the element", refresh="true")
+        cached = self.queries(service, query="the element")
+        assert cold <= 12
+        assert self.queries(service, layers="user,moments,summary,hot_turns") <= 4
+        talk(ada, 400)
+        Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"element {n}") for n in range(500))
+        build(talk(ada, 300, session_id="s2"))
+        assert self.queries(service, query="the element", refresh="true") == cold
+        assert self.queries(service, query="the element") == cached
+
+
+class TestReceipts:
+    """What was served can be looked up."""
+
+    def test_a_receipt_says_what_went_in_and_holds_no_text(self, service: Api, remembered: None) -> None:
+        found = context(service, query="the marker", max_tokens=300)
+        receipts.flush()
+        receipt = ContextReceipt.objects.get(context_id=found["context_id"])
+        assert receipt.tokens == {one["name"]: one["tokens"] for one in found["layers"] if one["items"]}
+        assert receipt.trimmed == found["trimmed"] != []
+        assert receipt.refs["moments"][0].startswith("rem://sessions/s1/messages/")
+        assert "marker" not in str(vars(receipt))
+        again = context(service, query="the marker", max_tokens=300)
+        receipts.flush()
+        same = ContextReceipt.objects.get(context_id=again["context_id"])
+        assert (same.query_hash, same.text_hash) == (receipt.query_hash, receipt.text_hash)
+
+    def test_the_request_does_not_wait_for_it(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 2)
+        with CaptureQueriesContext(connection) as captured:
+            context(service)
+        assert not any("contextreceipt" in query["sql"] for query in captured)
+
+    def test_switched_off_none_is_kept(self, service: Api, ada: UserProfile, settings: Settings) -> None:
+        tuned(settings, receipt_days=0)
+        talk(ada, 2)
+        context(service)
+        receipts.flush()
+        assert not ContextReceipt.objects.exists()
+
+    def test_one_of_a_session_deleted_meanwhile_does_not_keep_others_back(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 2), talk(ada, 2, session_id="s2")
+        context(service)
+        kept = context(service, "s2")["context_id"]
+        ada.sessions.get(session_id="s1").delete()
+        receipts.flush()
+        assert [str(receipt.context_id) for receipt in ContextReceipt.objects.all()] == [kept]
+
+    def test_old_ones_are_dropped(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 2)
+        context(service), context(service)
+        receipts.flush()
+        old = ContextReceipt.objects.earliest("id")
+        ContextReceipt.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
+        call_command("prune_receipts")
+        assert ContextReceipt.objects.count() == 1
+
+
+class TestWorkflow:
+    """Reading for a workflow: summary and gap."""
+
+    def test_the_gap_ends_before_the_question_that_is_open(self, ada: UserProfile, rolling: None) -> None:
+        append(ada, "s1", turns(6))
+        work_off()
+        session = append(ada, "s1", turns(3, first=6)).session
+        read = get_context_for_workflow(session)
+        assert read.summary and read.summary.end_sequence == 5
+        assert [message.sequence for message in read.messages] == [6, 7]
+
+    def test_a_version_that_failed_or_is_being_made_is_never_used(self, ada: UserProfile, rolling: None) -> None:
+        session = append(ada, "s1", turns(6)).session
+        assert get_context_for_workflow(session).summary is None
+        Summary.objects.get().fail("x")
+        read = get_context_for_workflow(session)
+        assert read.summary is None
+        assert [message.sequence for message in read.messages] == list(range(6))
+
+    def test_it_is_bounded_when_summaries_lag_behind(self, ada: UserProfile, rolling: None, settings: Settings) -> None:
+        append(ada, "s1", turns(6))
+        work_off()
+        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
+        session = append(ada, "s1", turns(200, first=6)).session
+        assert len(get_context_for_workflow(session).messages) == settings.MOMENT_BUILDER.load_max_messages

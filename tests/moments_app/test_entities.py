@@ -1,0 +1,181 @@
+"""Tasks, goals and problems, their links, and which of them a context names first."""
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection
+from django.utils import timezone
+
+from moments_app.models import Entity, EntityLink
+from moments_app.recall.layers import entities
+from moments_app.recall.scene import read_scene
+from sessions_app.models import UserProfile
+from sessions_app.row_security import acting_for
+from tests.support.api import Api
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def add(api: Api, title: str, **fields: Any) -> str:
+    answer = api.post("entities", {"user_id": "ada", "kind": "task", "title": title, **fields})
+    assert answer.status_code == 201, answer.content
+    return str(answer.json()["entity_id"])
+
+
+def titles(user: UserProfile, query: str = "", session_id: str = "s1") -> list[str]:
+    scene = read_scene(user, session_id, query)
+    assert scene is not None
+    return [item.text.removeprefix("[task] ") for item in entities.items(scene)]
+
+
+class TestRest:
+    """Entities over REST."""
+
+    def test_one_is_added_read_changed_and_deleted(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 2)
+        key = add(service, "Order the element", body="From Borås.", due_at="2026-03-05T10:00:00Z", session_id="s1")
+        entity = service.get(f"entities/{key}", user_id="ada").json()
+        assert (entity["title"], entity["status"], entity["session_id"]) == ("Order the element", "open", "s1")
+        assert entity["uri"] == f"rem://entities/{key}"
+        changed = service.patch(f"entities/{key}", user_id="ada", status="done", due_at=None).json()
+        assert (changed["status"], changed["due_at"]) == ("done", None)
+        assert changed["updated_at"] > entity["updated_at"]
+        assert service.delete(f"entities/{key}", user_id="ada").status_code == 204
+        assert service.get(f"entities/{key}", user_id="ada").status_code == 404
+
+    def test_the_list_is_filtered(self, service: Api) -> None:
+        add(service, "Order the element")
+        add(service, "Open the shop", kind="goal")
+        key = add(service, "Sign the lease")
+        service.patch(f"entities/{key}", user_id="ada", status="done")
+
+        def listed(**query: str) -> list[str]:
+            found = service.get("entities", user_id="ada", **query).json()["entities"]
+            return [entity["title"] for entity in found]
+
+        assert listed() == ["Sign the lease", "Open the shop", "Order the element"]
+        assert listed(kind="goal") == ["Open the shop"]
+        assert listed(status="done") == ["Sign the lease"]
+        assert listed(text="elements") == ["Order the element"]
+
+    def test_links_are_made_once_and_taken_away(self, service: Api) -> None:
+        one, other = add(service, "Element"), add(service, "Firing")
+        path, link = f"entities/{one}/links", {"user_id": "ada", "to": other, "relation": "blocks"}
+        assert [service.post(path, link).status_code for _ in range(2)] == [201, 200]
+        expected = [{"from_entity_id": one, "relation": "blocks", "to_entity_id": other}]
+        assert service.get(path, user_id="ada").json()["links"] == expected
+        assert service.get(f"entities/{other}/links", user_id="ada").json()["links"] == expected
+        assert service.delete(path, **link).status_code == 204
+        assert service.delete(path, **link).status_code == 404
+
+    @pytest.mark.parametrize(
+        ("fields", "attr"),
+        [
+            ({"kind": "wish"}, "kind"),
+            ({"title": ""}, "title"),
+            ({"title": "x" * 256}, "title"),
+            ({"title": "a\0b"}, "title"),
+            ({"due_at": "2026-03-05"}, "due_at"),
+            ({"colour": "red"}, "colour"),
+        ],
+    )
+    def test_bad_input_is_refused_by_name(self, service: Api, fields: dict[str, Any], attr: str) -> None:
+        answer = service.post("entities", {"user_id": "ada", "kind": "task", "title": "t", **fields})
+        assert answer.status_code == 400
+        assert [error["attr"] for error in answer.json()["errors"]] == [attr]
+        assert not Entity.objects.exists()
+
+    def test_a_link_to_itself_or_nowhere_is_refused(self, service: Api) -> None:
+        one = add(service, "Element")
+        path = f"entities/{one}/links"
+        assert service.post(path, {"user_id": "ada", "to": one}).status_code == 400
+        assert service.post(path, {"user_id": "ada", "to": str(uuid.uuid4())}).status_code == 404
+
+    def test_row_9_anothers_entities_are_as_if_they_were_not(
+        self, service: Api, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        theirs, mine = add(service, "Element"), add(service, "Firing")
+        for path, link in [(f"entities/{theirs}", {}), (f"entities/{theirs}/links", {"to": mine})]:
+            assert service.get(path, user_id="bo").status_code == 404
+            assert service.delete(path, user_id="bo", **link).status_code == 404
+        assert service.patch(f"entities/{theirs}", user_id="bo", title="x").status_code == 404
+        own = str(service.post("entities", {"user_id": "bo", "kind": "task", "title": "t"}).json()["entity_id"])
+        assert service.post(f"entities/{own}/links", {"user_id": "bo", "to": theirs}).status_code == 404
+        assert service.get("entities", user_id="bo", text="element").json()["total"] == 0
+        assert Entity.objects.filter(user=ada).count() == 2
+
+
+class TestRelevance:
+    """Which come first in a context."""
+
+    @pytest.fixture(autouse=True)
+    def _session(self, ada: UserProfile) -> None:
+        talk(ada, 4)
+
+    def make(self, ada: UserProfile, title: str, days_ago: float = 0, **fields: Any) -> Entity:
+        entity = Entity.objects.create(user=ada, kind="task", title=title, **fields)
+        session = ada.sessions.get(session_id="s1")
+        Entity.objects.filter(pk=entity.pk).update(updated_at=session.last_activity_at - timedelta(days=days_ago))
+        return entity
+
+    def test_recent_ones_before_old_ones(self, ada: UserProfile) -> None:
+        for days in (30, 1, 7):
+            self.make(ada, f"{days} days", days)
+        assert titles(ada) == ["1 days", "7 days", "30 days"]
+
+    def test_what_the_query_names_before_what_is_newer(self, ada: UserProfile) -> None:
+        self.make(ada, "Sign the lease", 0.5)
+        self.make(ada, "Order a heating element", 20)
+        assert titles(ada, "What about the heating elements?")[0] == "Order a heating element"
+        assert titles(ada)[0] == "Sign the lease"
+
+    def test_what_is_linked_to_it_next(self, ada: UserProfile) -> None:
+        days = {"Order a heating element": 60, "Fire": 61, "Glaze cups": 62, "Sign the lease": 40}
+        element, firing, cups, lease = (self.make(ada, title, ago) for title, ago in days.items())
+        EntityLink.objects.create(user=ada, from_entity=element, to_entity=firing, relation="blocks")
+        EntityLink.objects.create(user=ada, from_entity=cups, to_entity=firing, relation="part_of")
+        assert titles(ada, "the heating element") == [e.title for e in (element, firing, cups, lease)]
+
+    def test_what_came_up_in_this_session_before_the_rest(self, ada: UserProfile) -> None:
+        self.make(ada, "Elsewhere", 1)
+        self.make(ada, "Here", 5, source_session=ada.sessions.get(session_id="s1"))
+        assert titles(ada)[0] == "Here"
+
+    def test_only_open_ones_and_only_so_many(self, ada: UserProfile, settings: Any) -> None:
+        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"related_entities_limit": 3})
+        self.make(ada, "Done", status="done")
+        for number in range(5):
+            self.make(ada, f"Task {number}", number)
+        assert titles(ada, "Done") == ["Task 0", "Task 1", "Task 2"]
+
+    def test_an_old_one_that_the_query_names_is_found_among_many(self, ada: UserProfile) -> None:
+        self.make(ada, "Renew the passport", 300)
+        Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Chore {n}") for n in range(300))
+        assert titles(ada, "my passport?")[0] == "Renew the passport"
+
+    def test_row_9_the_search_function_holds_the_line_itself(self, ada: UserProfile, bo: UserProfile) -> None:
+        self.make(ada, "Order a heating element")
+        ask = "SELECT count(*) FROM search_moments_app_entity(%s, 'element', 'open', 10)"
+        seen = {}
+        for name in ("ada", "bo", None):
+            with acting_for(name), connection.cursor() as cursor:
+                cursor.execute(ask, [ada.pk])
+                seen[name] = cursor.fetchone()[0]
+        assert seen == {"ada": 1, "bo": 0, None: 0}
+
+
+def test_links_and_entities_of_two_persons_cannot_be_mixed_up_in_the_database(ada: UserProfile) -> None:
+    entity = Entity.objects.create(user=ada, kind="task", title="t")
+    with pytest.raises(IntegrityError, match="entity_link_not_to_itself"):
+        EntityLink.objects.create(user=ada, from_entity=entity, to_entity=entity)
+
+
+def test_time_alone_changes_no_order(ada: UserProfile) -> None:
+    talk(ada, 2)
+    for number in range(6):
+        Entity.objects.create(user=ada, kind="task", title=f"Task {number}")
+        Entity.objects.filter(title=f"Task {number}").update(updated_at=timezone.now() - timedelta(days=3 * number))
+    assert titles(ada) == titles(ada)
