@@ -27,9 +27,9 @@ NOTE = (
 SEED_MOMENTS = """
 INSERT INTO moments_app_moment
     (user_id, key, name, category, summary, detail, topic_tags, emotion_tags, present_persons, starts_at, ends_at,
-     first_sequence, last_sequence, previous_moment_keys, engine, created_at)
+     first_sequence, last_sequence, previous_moment_keys, engine, created_at, updated_at)
 SELECT %s, 'seed-' || n, 'seed-' || n, 'session-compression', %s, '', '{a,b}', '{a,b}', '{}', now(), now(),
-       0, 19, '{}', 'seed', now()
+       0, 19, '{}', 'seed', now(), now()
 FROM generate_series(1, %s) AS n
 """
 

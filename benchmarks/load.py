@@ -86,7 +86,7 @@ def _compared(cases: Sequence[Case], way: str, times: Times) -> Iterator[Figure]
 
 def _case(site: Site, length: int, events: bool) -> Case:
     what = f"{length:,} turns, {'with' if events else 'without'} partition events"
-    session = _seeded(f"load-{length}-{events}", length, events)
+    session = seeded(f"load-{length}-{events}", length, events)
     limit = settings.MOMENT_BUILDER.load_max_messages
     http, raw = Http(site.port, site.key), Raw(site.conninfo, site.key)
     path = f"/api/v1/sessions/{session.session_id}/messages?view=live&user_id={session.user.user_id}"
@@ -101,7 +101,9 @@ def _case(site: Site, length: int, events: bool) -> Case:
     )
 
 
-def _seeded(name: str, length: int, events: bool) -> Session:
+def seeded(name: str, length: int, events: bool) -> Session:
+    """A session of so many turns, with a partition event every `BUILD_TURNS` of them when asked for."""
+    last_event = length - 1 - LIVE_TURNS
     user = UserProfile.objects.ensure(name)
     session = Session.objects.create(
         user=user,
@@ -110,8 +112,8 @@ def _seeded(name: str, length: int, events: bool) -> Session:
         last_sequence=length - 1,
         total_tokens=27 * length,
         live_tokens=27 * length,
+        live_from_sequence=last_event + 1 if events else 0,
     )
-    last_event = length - 1 - LIVE_TURNS
     with connection.cursor() as cursor:
         cursor.execute(SEED_TURNS, {"turns": length, "session": session.pk, "text": WORDS})
         if events:

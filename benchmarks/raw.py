@@ -57,9 +57,10 @@ LOCKS = (
 MOMENT = """
 INSERT INTO moments_app_moment
     (user_id, source_session_id, key, name, category, summary, detail, topic_tags, emotion_tags, present_persons,
-     starts_at, ends_at, first_sequence, last_sequence, previous_moment_keys, job_id, engine, created_at)
+     starts_at, ends_at, first_sequence, last_sequence, previous_moment_keys, job_id, engine, created_at,
+     updated_at)
 VALUES (%(user)s, %(session)s, %(key)s, %(name)s, 'session-compression', %(text)s, %(text)s, %(tags)s, %(tags)s, '{}',
-        now(), now(), %(first)s, %(last)s, %(previous)s, %(job)s, 'raw', now())
+        now(), now(), %(first)s, %(last)s, %(previous)s, %(job)s, 'raw', now(), now())
 """
 HELD = """
 UPDATE sessions_app_message

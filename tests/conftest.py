@@ -29,8 +29,11 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _unthrottled(settings: Settings) -> None:
-    """Tests call faster than applications do; those of the throttle set a rate of their own."""
+    """Tests call faster than applications do; those of the throttle set a rate of their own. Nor is anything written
+    behind their back.
+    """
     settings.API_RATE = 1_000_000
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
 
 

@@ -1,5 +1,6 @@
 """The operator's pages."""
 
+from moments_app.admin.entity import ContextReceiptAdmin, EntityAdmin
 from moments_app.admin.job import EngineCallAdmin, JobAdmin
 from moments_app.admin.moment import MomentAdmin
 from moments_app.admin.prompt import PromptResourceAdmin
@@ -8,7 +9,9 @@ from moments_app.admin.session import SessionAdmin
 from moments_app.admin.summary import SummaryAdmin
 
 __all__ = [
+    "ContextReceiptAdmin",
     "EngineCallAdmin",
+    "EntityAdmin",
     "FailureAdmin",
     "JobAdmin",
     "MomentAdmin",

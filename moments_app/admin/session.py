@@ -7,11 +7,12 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, render
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
+from moments_app.admin.context_preview import previewed
 from moments_app.admin.transcript import entries
 from moments_app.models import Job
 from moments_app.processes import build_moments
@@ -78,8 +79,12 @@ class SessionAdmin(PageAdmin):
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        build = path("<path:pk>/build/", self.admin_site.admin_view(self.build), name="sessions_app_session_build")
-        return [build, *super().get_urls()]
+        view = self.admin_site.admin_view
+        return [
+            path("<path:pk>/build/", view(self.build), name="sessions_app_session_build"),
+            path("<path:pk>/context/", view(self.context), name="sessions_app_session_context"),
+            *super().get_urls(),
+        ]
 
     def changeform_view(
         self,
@@ -110,7 +115,16 @@ class SessionAdmin(PageAdmin):
             "has_later": last < session.last_sequence,
             "may_build": self.has_change_permission(request, session),
             "build_url": reverse("admin:sessions_app_session_build", args=[session.pk]),
+            "context_url": reverse("admin:sessions_app_session_context", args=[session.pk]),
         }
+
+    def context(self, request: HttpRequest, pk: str) -> HttpResponse:
+        """What an application would get for this session, layer by layer."""
+        session = get_object_or_404(Session.objects.select_related("user"), pk=pk)
+        if not self.has_view_permission(request, session):
+            raise PermissionDenied
+        shown = self.admin_site.each_context(request) | {"title": f"Context of {session}", "session": session}
+        return render(request, "admin/context_preview.html", shown | previewed(request, session))
 
     @method_decorator(require_POST)
     def build(self, request: HttpRequest, pk: str) -> HttpResponse:

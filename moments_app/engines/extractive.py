@@ -128,7 +128,7 @@ class ExtractiveEngine:
         new = _telling(own, weights, ROLLING_WORDS_PER_TURN * len(request.turns))
         kept = [fact for fact in request.base_facts if min(fact.message_indexes, default=-1) >= request.start]
         facts = kept + [Fact(fact=_dated([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
-        text = "\n".join(fact.fact for fact in facts) or _fallback(request.turns[0])
+        text = _under_dates(fact.fact for fact in facts) or _fallback(request.turns[0])
         return SummaryAnswer(summary_text=text[:6_000], facts=facts[-100:])
 
 
@@ -271,6 +271,17 @@ def _dated(chosen: Iterable[Sentence]) -> str:
             lines[-1] += f" {sentence.text}"
         date, speaker = day, sentence.speaker
     return "\n".join(lines)[:6_000]
+
+
+def _under_dates(facts: Iterable[str]) -> str:
+    """The facts, a line each, their date only where it changes."""
+    lines: list[str] = []
+    date = ""
+    for fact in facts:
+        day, _, rest = fact.partition("] ")
+        lines.append(rest if day == date and rest else fact)
+        date = day
+    return "\n".join(lines)
 
 
 def _persons(own: Sequence[Sentence]) -> list[str]:

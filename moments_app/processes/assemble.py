@@ -22,7 +22,7 @@ from moments_app.recall.render import FORMATS, Rendered
 from moments_app.recall.scene import Scene, read_scene
 from sessions_app.models import UserProfile
 
-__all__ = ["BudgetTooSmall", "Envelope", "Wanted", "assemble"]
+__all__ = ["BudgetTooSmall", "Envelope", "Wanted", "assemble", "preview"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Envelope:
 
     Args:
         context_id: of its receipt.
+        scene: it was made for.
         wanted: what was asked for.
         fitted: the layers as they fit, with what had to go.
         context: the text, or the messages, in the format asked for.
@@ -64,6 +65,7 @@ class Envelope:
     """
 
     context_id: uuid.UUID
+    scene: Scene
     wanted: Wanted
     fitted: Fitted
     context: Rendered
@@ -76,11 +78,22 @@ class Envelope:
 
 
 def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
-    """The context of a session, or None when the user has no such session.
+    """The context of a session, to be served: a receipt of it is kept.
+
+    Returns:
+        None when the user has no such session.
 
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
+    envelope = preview(user, session_id, wanted)
+    if envelope:
+        receipts.keep(_receipt(envelope))
+    return envelope
+
+
+def preview(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
+    """The same, to be looked at; see `assemble`."""
     scene = read_scene(user, session_id, wanted.query)
     if scene is None:
         return None
@@ -92,9 +105,7 @@ def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | N
     form = FORMATS[wanted.format]
     fitted = fit(layers, form, wanted.applied)
     context = form.render({name: [line.item for line in lines] for name, lines in fitted.layers.items()})
-    envelope = Envelope(uuid.uuid4(), wanted, fitted, context, scene.session.live_from_sequence > 0, cached)
-    receipts.keep(_receipt(scene, envelope))
-    return envelope
+    return Envelope(uuid.uuid4(), scene, wanted, fitted, context, scene.session.live_from_sequence > 0, cached)
 
 
 def _dynamic(name: str, scene: Scene) -> Sequence[Item]:
@@ -113,8 +124,8 @@ def _static_layers(scene: Scene, refresh: bool) -> tuple[dict[str, Sequence[Item
     return made, False
 
 
-def _receipt(scene: Scene, envelope: Envelope) -> ContextReceipt:
-    fitted = envelope.fitted
+def _receipt(envelope: Envelope) -> ContextReceipt:
+    fitted, scene = envelope.fitted, envelope.scene
     return ContextReceipt(
         context_id=envelope.context_id,
         user_id=scene.user.pk,

@@ -30,7 +30,8 @@ def keep(receipt: ContextReceipt) -> None:
     """Notes a receipt; returns at once."""
     if settings.MEMORY_CONTEXT.receipt_days:
         _waiting.append(receipt)
-        _ensure_writer()
+        if _writer is None or not _writer.is_alive():
+            _ensure_writer()
 
 
 def flush() -> None:
@@ -49,14 +50,26 @@ def flush() -> None:
             logger.warning("receipts not written", count=len(batch), error=type(error).__name__)
 
 
+@atexit.register
+def stop() -> None:
+    """Ends the thread and writes what is waiting."""
+    global _writer
+    _stop.set()
+    if _writer is not None:
+        _writer.join()
+        _writer = None
+        flush()
+        connection.close()
+
+
 def _ensure_writer() -> None:
     """Starts the thread in the process that needs it: web processes are forked."""
     global _writer
-    if _writer is None or not _writer.is_alive():
-        with _lock:
-            if _writer is None or not _writer.is_alive():
-                _writer = threading.Thread(target=_write, name="context-receipts", daemon=True)
-                _writer.start()
+    with _lock:
+        if _writer is None or not _writer.is_alive():
+            _stop.clear()
+            _writer = threading.Thread(target=_write, name="context-receipts", daemon=True)
+            _writer.start()
 
 
 def _write() -> None:
@@ -65,12 +78,3 @@ def _write() -> None:
             flush()
         finally:
             connection.close()
-
-
-@atexit.register
-def _write_the_rest() -> None:
-    _stop.set()
-    if _writer is not None:
-        _writer.join()
-        flush()
-        connection.close()

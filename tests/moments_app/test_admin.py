@@ -10,9 +10,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from pytest_django.fixtures import Settings
 
-from moments_app.models import Job, Moment, PromptResource
+from moments_app.models import ContextReceipt, Entity, Job, Moment, PromptResource, Summary
 from moments_app.prompts import MOMENT_BUILDER_URI
+from moments_app.recall import receipts
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from tests.support.jobs import assert_chain_is_whole, build
@@ -236,7 +238,7 @@ class TestJob:
 
 def everything_shown(root: Client) -> list[str]:
     """The text of every page that shows something of Ada."""
-    models = [Session, Moment, UserProfile, Job, PromptResource, Event]
+    models = [Session, Moment, UserProfile, Job, PromptResource, Event, Entity, Summary, ContextReceipt]
     pages = [page(root, list_url(model)) for model in models]
     return pages + [page(root, change_url(thing)) for model in models for thing in model._default_manager.all()[:4]]
 
@@ -264,6 +266,10 @@ def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: U
     Job.objects.update(error=PLANTED)
     Event.objects.create(type="x", actor=PLANTED, payload={"x": PLANTED})
     PromptResource.objects.update(name=PLANTED)
+    Entity.objects.create(user=ada, kind="task", title=PLANTED, body=PLANTED)
+    Summary.objects.create(
+        session=session, user=ada, start_sequence=0, end_sequence=5, text=PLANTED, error=PLANTED, facts=[PLANTED]
+    )
     PromptResource.objects.get(uri=MOMENT_BUILDER_URI).add_version(
         f"</textarea>{PLANTED}", created_by=PLANTED, note=PLANTED
     )
@@ -323,3 +329,46 @@ def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, ada:
     many = asked()
     assert few == many
     assert max(many.values()) <= MAX_QUERIES
+
+
+class TestContextPreview:
+    """What an application would get, looked at."""
+
+    def url(self, session: Session) -> str:
+        return reverse("admin:sessions_app_session_context", args=[session.pk])
+
+    def test_it_shows_layers_with_tokens_and_where_each_line_is_from(self, root: Client, built: Session) -> None:
+        entity = Entity.objects.create(user=built.user, kind="task", title="Order the element")
+        shown = page(root, self.url(built), query="The element?", max_tokens=2000, format="markdown")
+        for moment in Moment.objects.newest_first()[:3]:
+            assert change_url(moment) in shown
+        assert change_url(entity) in shown and change_url(built.user) in shown
+        assert f"{change_url(built)}?before=" in shown
+        assert "of 2000 tokens" in shown and "Nothing was trimmed." in shown
+        assert "## The user" in shown
+
+    def test_it_says_what_was_trimmed_and_when_the_budget_is_too_small(self, root: Client, built: Session) -> None:
+        assert "hot_turns: " in page(root, self.url(built), max_tokens=300, format="xml")
+        assert "Policy and query alone need" in page(root, self.url(built), max_tokens=5, format="xml")
+        assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
+
+    def test_looking_leaves_no_receipt(self, root: Client, built: Session, settings: Settings) -> None:
+        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+        page(root, self.url(built))
+        receipts.flush()
+        assert not ContextReceipt.objects.exists()
+
+    def test_row_18_planted_scripts_stay_text(self, root: Client, built: Session) -> None:
+        Moment.objects.update(summary=PLANTED)
+        UserProfile.objects.update(summary=PLANTED)
+        append(built.user, "s1", [NewMessage("user", f"</textarea>{PLANTED}")])
+        for name in ("xml", "markdown", "messages"):
+            shown = page(root, self.url(built), query=f'"></textarea>{PLANTED}', format=name)
+            assert "planted" in shown and PLANTED not in shown
+
+    def test_the_same_number_of_queries_however_much_there_is(self, root: Client, built: Session) -> None:
+        few = queries_of(root, self.url(built))
+        Entity.objects.bulk_create(Entity(user=built.user, kind="task", title=f"t{n}") for n in range(50))
+        talk(built.user, 100)
+        many = queries_of(root, self.url(built))
+        assert many <= few + 1 <= MAX_QUERIES  # links are only looked for when there is something to link

@@ -76,7 +76,7 @@ def test_row_9_nothing_is_written_in_anothers_name(ada: UserProfile, bo: UserPro
         Session.objects.create(user=bo, session_id="planted")
 
 
-@pytest.mark.parametrize("table", ["sessions_app_apikey", "auth_user", "django_session", "moments_app_promptversion"])
+@pytest.mark.parametrize("table", ["sessions_app_apikey", "auth_user", "django_session", "django_q_schedule"])
 def test_row_19_requests_reach_no_table_they_have_no_business_with(ada: UserProfile, table: str) -> None:
     with pytest.raises(DatabaseError, match="permission denied"), acting_for("ada"):
         connection.cursor().execute(f"SELECT * FROM {table}")

@@ -14,6 +14,7 @@ from pytest_django.fixtures import Settings
 from moments_app.models import EngineCall, Job, Moment, PromptResource
 from moments_app.processes import build_moments
 from moments_app.processes.run import run_job
+from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.processes.load import load_session_messages
@@ -219,7 +220,7 @@ class TestWhat:
         assert (first.starts_at, first.ends_at) == (START, session.messages.get(sequence=19).created_at)
         assert first.key.endswith("-20260302")
         assert (first.job, first.engine, first.user) == (job, "openai:gpt-4.1-mini", ada)
-        assert first.prompt_version == PromptResource.objects.get().active_version
+        assert first.prompt_version == PromptResource.objects.get(uri=MOMENT_BUILDER_URI).active_version
         assert job.result["moment_keys"] == [first.key, second.key]
         assert EngineCall.objects.get().job == job
 

@@ -1,5 +1,7 @@
 """The context of a session: its layers, the endpoint, what is kept and when it is made anew."""
 
+import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -312,6 +314,20 @@ class TestCost:
 
 class TestReceipts:
     """What was served can be looked up."""
+
+    @pytest.fixture(autouse=True)
+    def _kept(self, settings: Settings, transactional_db: None) -> Iterator[None]:
+        tuned(settings, receipt_days=7)
+        yield
+        receipts.stop()
+
+    def test_they_are_written_behind_the_request(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 2)
+        found = context(service)
+        deadline = time.monotonic() + 30
+        while not ContextReceipt.objects.filter(context_id=found["context_id"]).exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def test_a_receipt_says_what_went_in_and_holds_no_text(self, service: Api, remembered: None) -> None:
         found = context(service, query="the marker", max_tokens=300)

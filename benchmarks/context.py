@@ -1,0 +1,145 @@
+"""The context of sessions of very different lengths, and of people with very different amounts of memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import median
+from urllib.parse import urlencode
+
+import psycopg
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from benchmarks.build import SEED_MOMENTS
+from benchmarks.clients import WORDS, Http, timed
+from benchmarks.figures import Figure
+from benchmarks.load import seeded
+from benchmarks.seed import settle
+from benchmarks.site import Site
+from moments_app.models import Summary
+from moments_app.processes.assemble import Wanted, assemble
+from sessions_app.models import ApiKey, Session
+from sessions_app.row_security import acting_for
+
+TITLE = "Context over HTTP"
+NOTE = (
+    "One client asks for all contexts in turn, with a query. Cold: `refresh=true`; cached: the static layers are kept. "
+    "Raw: the very statements of that request, by psycopg. In place of a rate: the p50 beside that of the first of its "
+    "kind."
+)
+LENGTHS = (200, 10_000, 200_000)
+MEMORIES = (10, 1_000, 10_000)  # moments and entities
+ROUNDS = 15
+REPEATS = 4
+QUERY = "When does the heating element for the kiln arrive, and who fits it?"
+
+SEED_ENTITIES = """
+INSERT INTO moments_app_entity (entity_id, user_id, kind, title, body, status, created_at, updated_at)
+SELECT gen_random_uuid(), %s, 'task', 'Task ' || n || CASE n %% 50 WHEN 0 THEN ' for the kiln' ELSE '' END, %s, 'open',
+       now(), now() - n * interval '1 hour'
+FROM generate_series(1, %s) AS n
+"""
+SEED_LINKS = """
+INSERT INTO moments_app_entitylink (user_id, from_entity_id, to_entity_id, relation)
+SELECT user_id, id, lead(id) OVER (ORDER BY id), 'blocks' FROM moments_app_entity WHERE user_id = %s
+ORDER BY id LIMIT %s
+"""
+
+Times = dict[tuple[str, str], list[list[float]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One session, and the ways to ask for its context."""
+
+    what: str
+    ways: dict[str, Callable[[], object]]
+
+
+def figures(site: Site) -> list[Figure]:
+    by_length = [_session(f"{length:,} turns", length, MEMORIES[1]) for length in LENGTHS]
+    by_memory = [_session(f"{size:,} moments and entities", LENGTHS[0], size) for size in MEMORIES]
+    settle()
+    groups = [[_case(site, *named) for named in group] for group in (by_length, by_memory)]
+    times = _measured([case for group in groups for case in group])
+    return [figure for group in groups for way in ("cold", "cached") for figure in _compared(group, way, times)]
+
+
+def _session(what: str, length: int, memories: int) -> tuple[str, Session]:
+    session = seeded(f"context-{length}-{memories}-{what[:3]}", length, events=True)
+    with connection.cursor() as cursor:
+        cursor.execute(SEED_MOMENTS, [session.user_id, WORDS, memories])
+        cursor.execute(SEED_ENTITIES, [session.user_id, WORDS, memories])
+        cursor.execute(SEED_LINKS, [session.user_id, memories - 1])
+    end = session.last_sequence - 4
+    Summary.objects.create(
+        session=session,
+        user=session.user,
+        start_sequence=end - 13,
+        end_sequence=end,
+        text=WORDS * 8,
+        status="completed",
+    )
+    return what, session
+
+
+def _case(site: Site, what: str, session: Session) -> Case:
+    http = Http(site.port, site.key)
+    asked = {"user_id": session.user.user_id, "session_id": session.session_id, "query": QUERY}
+    path = f"/api/v1/memory/context?{urlencode(asked)}"
+    raw = psycopg.connect(site.conninfo, autocommit=True, prepare_threshold=None).cursor()
+    statements = {refresh: _statements(site, session, refresh) for refresh in (True, False)}
+    return Case(
+        what,
+        {
+            "cold": lambda: http.request("GET", f"{path}&refresh=true"),
+            "cold raw": lambda: _replay(raw, statements[True]),
+            "cached": lambda: http.request("GET", path),
+            "cached raw": lambda: _replay(raw, statements[False]),
+        },
+    )
+
+
+def _statements(site: Site, session: Session, refresh: bool) -> list[str]:
+    """What such a request asks the database, with its values."""
+    with CaptureQueriesContext(connection) as captured:
+        ApiKey.objects.verify(site.key)
+        with acting_for(session.user.user_id) as user:
+            assert user is not None
+            assemble(user, session.session_id, Wanted(query=QUERY, refresh=refresh))
+    return [str(query["sql"]) for query in captured]
+
+
+def _replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[str]) -> None:
+    for statement in statements:
+        cursor.execute(statement.encode())
+        if cursor.description:
+            cursor.fetchall()
+
+
+def _measured(cases: Sequence[Case]) -> Times:
+    """Asks for all in turn, so that what disturbs one disturbs each."""
+    times: Times = {(case.what, way): [] for case in cases for way in case.ways}
+    for number in range(ROUNDS + 1):
+        for case in cases:
+            for way, ask in case.ways.items():
+                taken = [timed(ask) for _ in range(REPEATS)]
+                if number:  # the first round is to warm up
+                    times[case.what, way].append(taken)
+    return times
+
+
+def _compared(cases: Sequence[Case], way: str, times: Times) -> Iterator[Figure]:
+    first = median(chain.from_iterable(times[cases[0].what, way]))
+    limit = "≤ 30 ms" if way == "cold" else "≤ 10 ms"
+    for case in cases:
+        ours = times[case.what, way]
+        growth = median(chain.from_iterable(ours)) / first
+        flat = ", ≤ 1.5 × first" if "turns" in case.what and case is cases[-1] else ""
+        yield Figure.of(
+            f"{way}: {case.what}",
+            ours,
+            times[case.what, f"{way} raw"],
+            rate="" if case is cases[0] else f"{growth:.2f} × first",
+            wanted=f"{limit}{flat}",
+        )

@@ -1,0 +1,110 @@
+"""The context of a session as an operator sees it: a form, the layers with their sizes, and where each line is from."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import reverse
+
+from moments_app.api.serializers import QUERY_MAX_CHARS
+from moments_app.models import Entity, Moment
+from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
+from moments_app.recall.budget import Line
+from moments_app.recall.render import FORMATS
+from sessions_app.models import Session
+
+BAR = 1000  # width of the bar, in its own units
+
+
+class PreviewForm(forms.Form):
+    """What an application would ask."""
+
+    query = forms.CharField(max_length=QUERY_MAX_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 2}))
+    max_tokens = forms.IntegerField(min_value=1, required=False)
+    format = forms.ChoiceField(choices=[(name, name) for name in FORMATS], required=False)
+
+
+@dataclass(frozen=True)
+class ShownLine:
+    """An item with the page of where it comes from."""
+
+    line: Line
+    url: str
+
+
+@dataclass(frozen=True)
+class ShownLayer:
+    """A layer, and the stretch of the bar that it takes."""
+
+    name: str
+    tokens: int
+    lines: list[ShownLine]
+    start: int
+    width: int
+    number: int
+
+
+def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
+    """What the page shows for this request."""
+    most = settings.MEMORY_CONTEXT.max_tokens
+    form = PreviewForm(request.GET or {"max_tokens": most, "format": "xml"})
+    if not form.is_valid():
+        return {"form": form}
+    asked = form.cleaned_data
+    wanted = Wanted(query=asked["query"], max_tokens=asked["max_tokens"], format=asked["format"] or "xml")
+    try:
+        envelope = preview(session.user, session.session_id, wanted)
+    except BudgetTooSmall as error:
+        return {"form": form, "problem": str(error)}
+    assert envelope is not None  # the session is there
+    context = envelope.context
+    return {
+        "form": form,
+        "envelope": envelope,
+        "layers": _layers(envelope),
+        "bar": BAR,
+        "text": context if isinstance(context, str) else json.dumps(context, ensure_ascii=False, indent=2),
+    }
+
+
+def _layers(envelope: Envelope) -> list[ShownLayer]:
+    fitted, start, shown = envelope.fitted, 0, []
+    urls = _Pages(envelope)
+    for number, (name, lines) in enumerate(fitted.layers.items()):
+        tokens = fitted.tokens_of(name)
+        width = round(BAR * tokens / envelope.wanted.applied)
+        shown.append(ShownLayer(name, tokens, [ShownLine(line, urls.of(line)) for line in lines], start, width, number))
+        start += width
+    return shown
+
+
+class _Pages:
+    """Finds the page behind an address; one query a kind of thing, however many lines."""
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._session, user = envelope.scene.session, envelope.scene.user
+        refs = [line.item.ref for lines in envelope.fitted.layers.values() for line in lines]
+        keys = [ref.rsplit("/", 1)[1] for ref in refs if ref.startswith("rem://moments/key/")]
+        ids = [ref.rsplit("/", 1)[1] for ref in refs if ref.startswith("rem://entities/")]
+        moments = Moment.objects.for_user(user).filter(key__in=keys).values_list("key", "pk")
+        entities = Entity.objects.for_user(user).filter(entity_id__in=ids).values_list("entity_id", "pk")
+        self._urls = {user.uri: reverse("admin:sessions_app_userprofile_change", args=[user.pk])}
+        for key, pk in moments:
+            self._urls[f"rem://moments/key/{key}"] = reverse("admin:moments_app_moment_change", args=[pk])
+        for entity_id, pk in entities:
+            self._urls[f"rem://entities/{entity_id}"] = reverse("admin:moments_app_entity_change", args=[pk])
+
+    def of(self, line: Line) -> str:
+        """The page, or blank where there is none."""
+        ref = line.item.ref
+        if ref.endswith("/summary"):
+            summaries = reverse("admin:moments_app_summary_changelist")
+            return f"{summaries}?session__id__exact={self._session.pk}"
+        if "/messages/" in ref:
+            sequence = int(ref.rsplit("/", 1)[1])
+            session = reverse("admin:sessions_app_session_change", args=[self._session.pk])
+            return f"{session}?before={sequence + 51}#turn-{sequence}"
+        return self._urls.get(ref, "")
