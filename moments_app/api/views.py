@@ -3,7 +3,6 @@
 import uuid
 from typing import Any
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import NotFound, ValidationError
@@ -13,6 +12,7 @@ from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
 from moments_app.models import Job, Moment, Summary
+from moments_app.models.job import JobQuerySet
 from moments_app.processes import build_moments
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
@@ -149,10 +149,10 @@ class JobsView(APIView):
         fields = {"session_id": "session__session_id", "process": "process", "status": "status"}
         wanted = {field: asked[name] for name, field in fields.items() if name in asked}
         with acting_as(request, asked.get("user_id")) as user:
-            return paged(_jobs(user).filter(**wanted).order_by("-id"), "jobs", shapes.JobAnswer, asked)
+            return paged(_jobs(user).filter(**wanted).newest_first(), "jobs", shapes.JobAnswer, asked)
 
 
-def _jobs(user: UserProfile | None) -> QuerySet[Job]:
+def _jobs(user: UserProfile | None) -> JobQuerySet:
     return Job.objects.for_user(user).select_related("session", "user")
 
 

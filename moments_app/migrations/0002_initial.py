@@ -75,7 +75,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='job',
-            index=models.Index(fields=['user', '-id'], name='job_user_newest'),
+            index=models.Index(fields=['user', '-queued_at', '-id'], name='job_user_newest'),
         ),
         migrations.AddIndex(
             model_name='job',
@@ -91,7 +91,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='moment',
-            index=models.Index(fields=['user', '-id'], name='moment_user_newest'),
+            index=models.Index(fields=['user', '-created_at', '-id'], name='moment_user_newest'),
         ),
         migrations.AddIndex(
             model_name='moment',

@@ -27,6 +27,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Only jobs about this person."""
         return self.filter(user=user)
 
+    def newest_first(self) -> Self:
+        """By the time they were asked for."""
+        return self.order_by("-queued_at", "-id")
+
     def open(self) -> Self:
         return self.filter(status__in=Job.OPEN)
 
@@ -157,7 +161,7 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=["run_after"], condition=Q(status="queued"), name="job_queued"),
             models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
-            models.Index(fields=["user", "-id"], name="job_user_newest"),
+            models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
         ]
 

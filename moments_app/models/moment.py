@@ -37,8 +37,12 @@ class MomentQuerySet(models.QuerySet["Moment"]):
         return self.filter(user=user)
 
     def newest_first(self) -> Self:
-        """By time of creation: the order of the chain."""
-        return self.order_by("-id")
+        """By time of creation: the order of the chain.
+
+        Not by id alone: the planner would walk the primary key backwards for a person whose moments it takes to be
+        spread evenly, over everything that others made since (docs/decisions/0005).
+        """
+        return self.order_by("-created_at", "-id")
 
     def matching(self, text: str) -> Self:
         """Moments whose name, summary or detail contain the words of `text`."""
@@ -93,7 +97,7 @@ class Moment(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["user", "-id"], name="moment_user_newest"),
+            models.Index(fields=["user", "-created_at", "-id"], name="moment_user_newest"),
             GinIndex(fields=["topic_tags"], name="moment_topics"),
             GinIndex(fields=["search_vector"], name="moment_search"),
         ]
@@ -118,7 +122,7 @@ class Moment(models.Model):
 
     def link(self) -> None:
         """Sets the keys of the user's moments created before this one, nearest first."""
-        before = Moment.objects.filter(user_id=self.user_id, pk__lt=self.pk).order_by("-id")
+        before = Moment.objects.filter(user_id=self.user_id, pk__lt=self.pk).newest_first()
         self.previous_moment_keys = list(before.values_list("key", flat=True)[:PREDECESSORS])
 
 

@@ -18,27 +18,29 @@ from sessions_app.models import Message, Session, UserProfile
 M = TypeVar("M", bound=Model)
 
 POLICY_URI = "rem://prompts/memory-policy"
-# By unique keys and the indexes that serve the loader, the chain of summaries and the chain of moments: a few rows of
-# each, however long the session and however many moments.
+# By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
+# each, however long the session and however many moments. Materialised, or the stamp would be read for each turn.
 _OPENING_SQL = """
-SELECT s.*,
-    jsonb_build_array(
+WITH opened AS MATERIALIZED (
+    SELECT s.*, jsonb_build_array(
         (SELECT id FROM moments_app_summary WHERE session_id = s.id AND user_id = s.user_id AND status = 'completed'
          ORDER BY end_sequence DESC, id DESC LIMIT 1),
         (SELECT id FROM sessions_app_message WHERE session_id = s.id AND user_id = s.user_id AND kind = 'partition'
          ORDER BY sequence DESC, id DESC LIMIT 1),
         (SELECT active_version_id FROM moments_app_promptresource WHERE uri = %(policy)s),
         (SELECT jsonb_agg(latest) FROM (
-            SELECT id, updated_at FROM moments_app_moment WHERE user_id = s.user_id ORDER BY id DESC LIMIT %(moments)s
+            SELECT id, updated_at FROM moments_app_moment WHERE user_id = s.user_id
+            ORDER BY created_at DESC, id DESC LIMIT %(moments)s
         ) latest)
-    )::text AS stamp,
-    t.*
-FROM sessions_app_session s LEFT JOIN LATERAL (
+    )::text AS stamp
+    FROM sessions_app_session s WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
+)
+SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
     SELECT * FROM sessions_app_message
-    WHERE session_id = s.id AND user_id = s.user_id AND kind = 'turn' AND sequence >= s.live_from_sequence
+    WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
+      AND sequence >= opened.live_from_sequence
     ORDER BY sequence DESC LIMIT %(turns)s
 ) t ON true
-WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
 """
 
 

@@ -21,7 +21,6 @@ HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
 RECENT = 100  # candidates by their last change; older ones have to match the query, or be linked to
 MATCHING = 50
-LINKS = 500
 QUERY_CHARS = 2_000  # of the query that are searched for
 
 
@@ -74,9 +73,9 @@ def _hops(scene: Scene, candidates: Mapping[int, Entity], matches: Mapping[int, 
 
 def _neighbours(scene: Scene, candidates: Mapping[int, Entity]) -> dict[int, set[int]]:
     own = EntityLink.objects.filter(user=scene.user)
-    links = own.filter(Q(from_entity__in=candidates) | Q(to_entity__in=candidates)).order_by("-id")
+    links = own.filter(Q(from_entity__in=candidates) | Q(to_entity__in=candidates))
     neighbours: dict[int, set[int]] = defaultdict(set)
-    for one, other in links.values_list("from_entity_id", "to_entity_id")[:LINKS]:
+    for one, other in links.values_list("from_entity_id", "to_entity_id"):
         neighbours[one].add(other)
         neighbours[other].add(one)
     return neighbours

@@ -14,11 +14,13 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.models import ContextReceipt, Entity, Moment, PromptResource, Summary
+from moments_app.processes.assemble import Wanted, assemble
 from moments_app.recall import receipts
 from moments_app.recall.layers import DEFAULT
 from moments_app.recall.workflow import get_context_for_workflow
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.processes.append import NewMessage, append
+from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.transcript import talk, turns
@@ -310,6 +312,33 @@ class TestCost:
         build(talk(ada, 300, session_id="s2"))
         assert self.queries(service, query="the element", refresh="true") == cold
         assert self.queries(service, query="the element") == cached
+
+    def test_a_person_long_absent_costs_no_walk_over_what_others_made_since(self, remembered: None) -> None:
+        """Each statement is planned with the person's old rows before everybody's newer ones."""
+        others = [UserProfile.objects.ensure(f"person-{number}") for number in range(3)]
+        one = Moment.objects.newest_first()[0]
+        fields = {field.attname: getattr(one, field.attname) for field in Moment._meta.concrete_fields}
+        fields = {name: value for name, value in fields.items() if name not in ("id", "search_vector", "created_at")}
+        Moment.objects.bulk_create(
+            Moment(**fields | {"user_id": other.pk, "key": f"k{n}"}) for other in others for n in range(3_000)
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+        with acting_for("ada") as ada:
+            assert ada is not None
+            with CaptureQueriesContext(connection) as captured:
+                assemble(ada, "s1", Wanted(query="the element", refresh=True))
+            plans = [explained(query["sql"]) for query in captured if "moments_app_moment" in query["sql"]]
+        assert len(plans) >= 2
+        for plan in plans:
+            assert "moment_user_newest" in plan
+            assert "moments_app_moment_pkey" not in plan and "Seq Scan on moments_app_moment" not in plan
+
+
+def explained(sql: str) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN " + sql)
+        return "\n".join(row[0] for row in cursor)
 
 
 class TestReceipts:
