@@ -6,89 +6,118 @@ activity, so that the clock alone changes nothing), how near it is by links to w
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Q
 
-from moments_app.models import Entity, EntityLink
+from moments_app.models import Entity
 from moments_app.recall.item import Item
 from moments_app.recall.scene import Scene
 
 STATIC = False
 HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
-RECENT = 100  # candidates by their last change; older ones have to match the query, or be linked to
+RECENT = 100  # candidates by their last change; older ones have to match the query
 MATCHING = 50
 QUERY_CHARS = 2_000  # of the query that are searched for
+BODY_CHARS = 1_000  # of a body that are told
+
+# The newest by the index of a person's open entities; what matches by a function, for under row security that alone can
+# use the index of words. Neighbours by the two indexes of links.
+_CANDIDATES_SQL = """
+WITH matching AS MATERIALIZED (
+    SELECT found, rank FROM search_moments_app_entity(%(user)s, %(query)s, 'open', %(matching)s)
+), recent AS (
+    SELECT id FROM moments_app_entity WHERE user_id = %(user)s AND status = 'open'
+    ORDER BY updated_at DESC, id DESC LIMIT %(recent)s
+)
+SELECT e.id, e.entity_id, e.kind, e.title, left(e.body, %(body)s), e.due_at, e.updated_at,
+    e.source_session_id IS NOT DISTINCT FROM %(session)s, matching.rank,
+    ARRAY(
+        SELECT to_entity_id FROM moments_app_entitylink WHERE from_entity_id = e.id AND user_id = %(user)s
+        UNION SELECT from_entity_id FROM moments_app_entitylink WHERE to_entity_id = e.id AND user_id = %(user)s
+    )
+FROM moments_app_entity e LEFT JOIN matching ON matching.found = e.id
+WHERE e.user_id = %(user)s AND e.id IN (SELECT id FROM recent UNION SELECT found FROM matching)
+"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An entity with what it is scored by.
+
+    Args:
+        pk, entity_id, kind, title, due_at, updated_at: as in the model.
+        body: its beginning.
+        is_here: it came up in this session.
+        match: rank of its words, 0 to 1; None when it shares none with the query.
+        neighbours: primary keys of the entities it is linked to, either way.
+    """
+
+    pk: int
+    entity_id: UUID
+    kind: str
+    title: str
+    body: str
+    due_at: datetime | None
+    updated_at: datetime
+    is_here: bool
+    match: float | None
+    neighbours: list[int]
+
+    def score(self, activity: datetime, hops: Mapping[int, int]) -> float:
+        """See the module's text; `activity` is the session's last."""
+        days = max((activity - self.updated_at).total_seconds() / 86_400, 0.0)
+        recency: float = 0.5 ** (days / HALF_LIFE_DAYS)
+        proximity = 1 / (1 + hops[self.pk]) if self.pk in hops else 0.0
+        return recency + proximity + (self.match or 0.0)
+
+    def item(self) -> Item:
+        """As it stands in a context."""
+        due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
+        body = f": {self.body}" if self.body else ""
+        uri = Entity(entity_id=self.entity_id).uri
+        return Item(f"[{self.kind}] {self.title}{due}{body}", ref=uri, time=self.updated_at)
 
 
 def items(scene: Scene) -> Sequence[Item]:
     """The best, at most `MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT`."""
     limit = settings.MEMORY_CONTEXT.related_entities_limit
-    if not limit:
-        return []
-    matches = _matches(scene)
-    candidates = _candidates(scene, matches)
-    if not candidates:
-        return []
-    hops = _hops(scene, candidates, matches)
-    scores = {pk: _score(scene, entity, hops, matches) for pk, entity in candidates.items()}
-    best = sorted(candidates, key=lambda pk: (-scores[pk], -pk))[:limit]
-    return [_item(candidates[pk]) for pk in best]
+    candidates = _candidates(scene) if limit else []
+    hops = _hops(candidates)
+    activity = scene.session.last_activity_at
+    best = sorted(candidates, key=lambda candidate: (-candidate.score(activity, hops), -candidate.pk))
+    return [candidate.item() for candidate in best[:limit]]
 
 
-def _matches(scene: Scene) -> dict[int, float]:
-    """Rank, 0 to 1, of open entities that share a word with the query."""
-    if not scene.query:
-        return {}
+def _candidates(scene: Scene) -> list[Candidate]:
+    parameters: dict[str, int | str] = {
+        "user": scene.user.pk,
+        "session": scene.session.pk,
+        "query": scene.query[:QUERY_CHARS],
+        "matching": MATCHING,
+        "recent": RECENT,
+        "body": BODY_CHARS,
+    }
     with connection.cursor() as cursor:
-        # By a function: under row security this alone can use the index of words.
-        cursor.execute(
-            "SELECT found, rank FROM search_moments_app_entity(%s, %s, %s, %s)",
-            [scene.user.pk, scene.query[:QUERY_CHARS], Entity.Status.OPEN, MATCHING],
-        )
-        return dict(cursor.fetchall())
+        cursor.execute(_CANDIDATES_SQL, parameters)
+        return [Candidate(*row) for row in cursor]
 
 
-def _candidates(scene: Scene, matches: Mapping[int, float]) -> dict[int, Entity]:
-    own = Entity.objects.for_user(scene.user).open().defer("search_vector")
-    recent = own.latest_first()[:RECENT]
-    matching = own.filter(pk__in=matches).order_by() if matches else own.none()
-    return {entity.pk: entity for entity in [*recent, *matching]}
-
-
-def _hops(scene: Scene, candidates: Mapping[int, Entity], matches: Mapping[int, float]) -> dict[int, int]:
+def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
     """Links between each candidate and the nearest that the session or the query is about."""
-    about = {pk for pk, entity in candidates.items() if entity.source_session_id == scene.session.pk} | set(matches)
-    hops = dict.fromkeys(about, 0)
-    neighbours = _neighbours(scene, candidates) if about else {}
-    reached: Collection[int] = about
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for one in candidates:
+        for other in one.neighbours:
+            neighbours[one.pk].add(other)
+            neighbours[other].add(one.pk)
+    reached = {one.pk for one in candidates if one.is_here or one.match is not None}
+    hops = dict.fromkeys(reached, 0)
     for distance in range(1, MAX_HOPS + 1):
         reached = {other for pk in reached for other in neighbours.get(pk, ()) if other not in hops}
         hops |= dict.fromkeys(reached, distance)
     return hops
-
-
-def _neighbours(scene: Scene, candidates: Mapping[int, Entity]) -> dict[int, set[int]]:
-    own = EntityLink.objects.filter(user=scene.user)
-    links = own.filter(Q(from_entity__in=candidates) | Q(to_entity__in=candidates))
-    neighbours: dict[int, set[int]] = defaultdict(set)
-    for one, other in links.values_list("from_entity_id", "to_entity_id"):
-        neighbours[one].add(other)
-        neighbours[other].add(one)
-    return neighbours
-
-
-def _score(scene: Scene, entity: Entity, hops: Mapping[int, int], matches: Mapping[int, float]) -> float:
-    days = max((scene.session.last_activity_at - entity.updated_at).total_seconds() / 86_400, 0.0)
-    recency = 0.5 ** (days / HALF_LIFE_DAYS)
-    proximity = 1 / (1 + hops[entity.pk]) if entity.pk in hops else 0.0
-    return float(recency + proximity + matches.get(entity.pk, 0.0))
-
-
-def _item(entity: Entity) -> Item:
-    due = f" (due {entity.due_at:%Y-%m-%d})" if entity.due_at else ""
-    body = f": {entity.body}" if entity.body else ""
-    return Item(f"[{entity.kind}] {entity.title}{due}{body}", ref=entity.uri, time=entity.updated_at)
