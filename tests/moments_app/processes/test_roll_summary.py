@@ -4,7 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
@@ -107,6 +108,23 @@ class TestWhen:
         work_off()
         assert Summary.objects.processing().count() == 0
         assert Job.objects.filter(process="roll_summary").count() == 2
+
+    def test_it_costs_an_append_three_statements_whatever_the_length(self, ada: UserProfile, service: Api) -> None:
+        def statements(role: str) -> int:
+            body = {"user_id": "ada", "messages": [{"role": role, "content": "Hello."}]}
+            with CaptureQueriesContext(connection) as captured:
+                assert service.post("sessions/s1/messages", body).status_code == 201
+            return len(captured)
+
+        append(ada, "s1", turns(20))
+        work_off()
+        statements("user")  # the key's last use is noted once a minute
+        first = statements("user"), statements("assistant")
+        assert first[1] == first[0] + 3
+        work_off()
+        append(ada, "s1", turns(400, first=24))
+        work_off()
+        assert (statements("user"), statements("assistant")) == first
 
 
 class TestContent:
