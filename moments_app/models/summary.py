@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
-from django.db.models import Exists, F, Func, OuterRef, Q
+from django.db.models import Exists, F, Func, IntegerField, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.models.job import Job
@@ -55,8 +55,12 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
 
     def with_source_sequences(self) -> Self:
         """Adds `source_sequences`: those of its source messages that are still there, in order."""
-        named = Func(OuterRef("source_message_ids"), function="ANY", output_field=models.BigIntegerField())
-        sources = Message.objects.filter(session_id=OuterRef("session_id"), pk=named).order_by("sequence")
+        window = (OuterRef("start_sequence"), OuterRef("end_sequence"))
+        turns = Message.objects.turns().filter(
+            session=OuterRef("session"), user=OuterRef("user"), sequence__range=window
+        )
+        place = Func(OuterRef("source_message_ids"), F("pk"), function="array_position", output_field=IntegerField())
+        sources = turns.alias(place=place).filter(place__isnull=False).order_by("sequence")
         return self.annotate(source_sequences=ArraySubquery(sources.values("sequence")))
 
     def latest_completed(self, session: Session) -> "Summary | None":

@@ -293,3 +293,33 @@ def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) 
     work_off()
     assert Summary.objects.latest("id").end_sequence == 4 + 16 * 20 - 1
     assert Summary.objects.count() == 2
+
+
+class TestRest:
+    """Versions over REST."""
+
+    def test_the_chain_is_listed_newest_first_with_the_turns_it_rests_on(self, service: Api, ada: UserProfile) -> None:
+        for number in range(10):
+            post_round(ada, number)
+            work_off()
+        answer = service.get("sessions/s1/summaries", user_id="ada", limit=3)
+        assert answer.status_code == 200, answer.content
+        found = answer.json()
+        assert [
+            (row["start_sequence"], row["end_sequence"], row["base_end_sequence"]) for row in found["summaries"]
+        ] == [
+            (6, 19, 17),
+            (4, 17, 15),
+            (2, 15, 13),
+        ]
+        assert (found["total"], found["has_more"]) == (8, True)
+        newest = found["summaries"][0]
+        assert newest["source_sequences"] == list(range(6, 20))
+        assert newest["status"] == "completed" and newest["text"] and newest["facts"][0]["message_indexes"]
+        first = service.get("sessions/s1/summaries", user_id="ada", limit=1, offset=7).json()["summaries"][0]
+        assert first["base_end_sequence"] is None
+
+    def test_row_9_anothers_are_as_if_they_were_not(self, service: Api, ada: UserProfile, bo: UserProfile) -> None:
+        append(ada, "s1", turns(6))
+        work_off()
+        assert service.get("sessions/s1/summaries", user_id="bo").status_code == 404
