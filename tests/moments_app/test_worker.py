@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from moments_app.models import EngineCall, Job, Moment
+from moments_app.models import EngineCall, Job, Moment, Summary
 from moments_app.processes.recover import recover_jobs
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment
@@ -26,6 +26,7 @@ def wait_until_no_job_is_open(seconds: float) -> None:
         time.sleep(0.3)
 
 
+@pytest.mark.usefixtures("rolling")
 def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: UserProfile, bo: UserProfile) -> None:
     chance = random.Random(7)
     with OpenAIServer() as server:
@@ -56,7 +57,12 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
     for session in Session.objects.all():
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert session.last_moment_message_idx is not None
-        assert session.messages.partitions().count() == session.jobs.filter(status="completed").count()
+        builds = session.jobs.filter(process="build_moments", status="completed")
+        assert session.messages.partitions().count() == builds.count()
+        summary = Summary.objects.latest_completed(session)
+        assert summary and summary.end_sequence == session.last_sequence
+    assert not Summary.objects.processing().exists()
+    assert Summary.objects.completed().count() == Job.objects.filter(process="roll_summary", status="completed").count()
     assert_chain_is_whole(ada)
     assert_chain_is_whole(bo)
     assert Moment.objects.count() > KILLS
