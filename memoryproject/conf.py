@@ -59,6 +59,25 @@ class RollingSummarySettings(Group):
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes summaries.")
 
 
+class MemoryFormationSettings(Group):
+    """When turns are formed into memory streams, and from how much."""
+
+    enabled: bool = Field(True, description="Form memories by themselves.")
+    message_interval: int = Field(45, ge=1, description="Turns since the last formation that make one due.")
+    token_interval: int = Field(1_000, ge=1, description="Weighted tokens since then that make one due.")
+    min_messages: int = Field(4, ge=1, le=1_000, description="Fewer turns are never formed.")
+    cold_after_minutes: int = Field(10, ge=1, description="A session idle for longer is formed with fewer.")
+    user_weight: float = Field(1.0, ge=0, le=10, description="Of a user turn's tokens.")
+    assistant_weight: float = Field(0.2, ge=0, le=10, description="Of an assistant turn's tokens.")
+    other_weight: float = Field(0.5, ge=0, le=10, description="Of all other turns' tokens.")
+    model: str = Field("gpt-4.1-mini", min_length=1, description="Model that extracts and consolidates.")
+
+    def weighted(self, role: str, tokens: int) -> float:
+        """What a turn counts towards `token_interval`."""
+        weights = {"user": self.user_weight, "assistant": self.assistant_weight}
+        return tokens * weights.get(role, self.other_weight)
+
+
 class MemoryContextSettings(Group):
     """What an application gets before it calls its model."""
 
@@ -134,6 +153,7 @@ class Settings(Group):
     message_max_chars: int = Field(200_000, ge=1, description="Most characters in one message.")
     moment_builder: MomentBuilderSettings = MomentBuilderSettings()
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
+    memory_formation: MemoryFormationSettings = MemoryFormationSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
     engine: EngineSettings = EngineSettings()
     jobs: JobSettings = JobSettings()

@@ -17,6 +17,7 @@ CONF = conf.load(os.environ)
 # The groups that processes read; tests replace one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
 MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
+MEMORY_FORMATION = CONF.memory_formation
 MEMORY_CONTEXT = CONF.memory_context
 ENGINE = CONF.engine
 JOBS = CONF.jobs
@@ -218,6 +219,8 @@ _SIDEBAR = {
     "sessions_app.session": ("Sessions", "forum"),
     "moments_app.moment": ("Moments", "bookmark"),
     "moments_app.summary": ("Summaries", "summarize"),
+    "moments_app.memorystream": ("Streams", "water"),
+    "moments_app.memoryatom": ("Facts and observations", "grain"),
     "sessions_app.userprofile": ("Profiles", "person"),
     "moments_app.entity": ("Tasks and goals", "task_alt"),
     "moments_app.contextreceipt": ("Context receipts", "receipt_long"),
@@ -263,6 +266,9 @@ UNFOLD = {
                 "moments_app.moment",
                 "moments_app.summary",
                 "sessions_app.userprofile",
+                "moments_app.memorystream",
+                "moments_app.memoryatom",
+                "moments_app.entity",
             ),
             _section("Prompts", "moments_app.promptresource"),
             _section(

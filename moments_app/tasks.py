@@ -1,6 +1,7 @@
 """What the queue calls. A task only names what to do; the rows decide."""
 
 from moments_app.models import ContextReceipt
+from moments_app.processes import form_memories as formation
 from moments_app.processes import recover, run
 
 
@@ -17,3 +18,8 @@ def recover_jobs() -> None:
 def prune_receipts() -> None:
     """Deletes receipts of contexts that are old."""
     ContextReceipt.objects.expired().delete()
+
+
+def form_memories() -> None:
+    """Asks for the formation of sessions that have gone cold."""
+    formation.sweep()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from moments_app.models import Job
-from moments_app.processes import build_moments, roll_summary
+from moments_app.processes import build_moments, form_memories, roll_summary
 from sessions_app.models import Message, Session
 from sessions_app.signals import messages_appended
 
@@ -19,6 +19,8 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
     jobs = []
     if build_moments.is_due(session):
         jobs.append(Job.objects.request(build_moments.NAME, session, requested_by="append"))
+    if form_memories.is_due(session):
+        jobs.append(Job.objects.request(form_memories.NAME, session, requested_by="append"))
     if summary := roll_summary.begin(session, roll_summary.end_of_round(messages), requested_by="append"):
         jobs.append(summary)
     return jobs

@@ -33,13 +33,22 @@ CREATE_ROLE = RunSQL(
 )
 
 
-def protect(table: str, column: str = "user_id", privileges: str = "SELECT, INSERT, UPDATE, DELETE") -> RunSQL:
-    """A migration operation: requests reach only rows of `table` whose `column` is the acting user's primary key."""
+def protect(
+    table: str, column: str = "user_id", privileges: str = "SELECT, INSERT, UPDATE, DELETE", shared: bool = False
+) -> RunSQL:
+    """A migration operation: requests reach only rows of `table` whose `column` is the acting user's primary key.
+
+    Args:
+        table, column: by their names in the database.
+        privileges: that requests have on such rows.
+        shared: rows without a person are everybody's.
+    """
     acting = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
+    everybodys = f" OR {column} IS NULL" if shared else ""
     return RunSQL(
         sql=f"""
             ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
-            CREATE POLICY acting_user ON {table} TO {ROLE} USING ({column} = {acting});
+            CREATE POLICY acting_user ON {table} TO {ROLE} USING ({column} = {acting}{everybodys});
             GRANT {privileges} ON {table} TO {ROLE};
         """,
         reverse_sql=f"""
@@ -47,6 +56,15 @@ def protect(table: str, column: str = "user_id", privileges: str = "SELECT, INSE
             DROP POLICY acting_user ON {table};
             ALTER TABLE {table} DISABLE ROW LEVEL SECURITY;
         """,
+    )
+
+
+def share(table: str, column: str = "user_id") -> RunSQL:
+    """A migration operation: rows of a protected table without a person become everybody's."""
+    acting = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
+    return RunSQL(
+        sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {acting} OR {column} IS NULL)",
+        reverse_sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {acting})",
     )
 
 

@@ -5,7 +5,7 @@ from django.conf import settings
 from django.core.cache import cache
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import RollingSummarySettings
+from memoryproject.conf import MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
@@ -38,15 +38,24 @@ def _unthrottled(settings: Settings) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _without_summaries(settings: Settings) -> None:
-    """Each round would ask for one; tests that are about them use `rolling`."""
+def _without_work_of_rounds(settings: Settings) -> None:
+    """Each round would ask for one, and many a turn for a formation; tests that are about them use `rolling` and
+    `forming`.
+    """
     settings.ROLLING_SUMMARY = RollingSummarySettings(enabled=False)
+    settings.MEMORY_FORMATION = MemoryFormationSettings(enabled=False)
 
 
 @pytest.fixture
 def rolling(settings: Settings) -> None:
     """Rolling summaries as they are by default."""
     settings.ROLLING_SUMMARY = RollingSummarySettings()
+
+
+@pytest.fixture
+def forming(settings: Settings) -> None:
+    """Memory streams as they are by default."""
+    settings.MEMORY_FORMATION = MemoryFormationSettings()
 
 
 @pytest.fixture

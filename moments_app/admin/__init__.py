@@ -6,6 +6,7 @@ from moments_app.admin.moment import MomentAdmin
 from moments_app.admin.prompt import PromptResourceAdmin
 from moments_app.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
 from moments_app.admin.session import SessionAdmin
+from moments_app.admin.stream import MemoryAtomAdmin, MemoryStreamAdmin
 from moments_app.admin.summary import SummaryAdmin
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "EntityAdmin",
     "FailureAdmin",
     "JobAdmin",
+    "MemoryAtomAdmin",
+    "MemoryStreamAdmin",
     "MomentAdmin",
     "PromptResourceAdmin",
     "QueueAdmin",

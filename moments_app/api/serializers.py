@@ -5,7 +5,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from moments_app.models import Entity, EntityLink, Job, Moment, Summary
+from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Summary
 from moments_app.processes.assemble import Envelope, Wanted
 from moments_app.recall.budget import Line
 from moments_app.recall.layers import DEFAULT, ORDER
@@ -286,6 +286,132 @@ class LinkList(serializers.Serializer[Any]):
     """A page of an entity's links, in both directions."""
 
     links = LinkAnswer(many=True)
+    total = serializers.IntegerField()
+    has_more = serializers.BooleanField()
+
+
+# --- streams ---
+
+STREAM_FIELDS = (
+    "is_active",
+    "extraction_prompt",
+    "extracts_observations",
+    "extracts_facts",
+    "observation_min",
+    "observation_max",
+    "observation_max_words",
+    "fact_min",
+    "fact_max",
+    "fact_max_words",
+    "consolidation_prompt",
+    "consolidation_trigger",
+    "consolidated_max_words",
+    "fact_buffer_max",
+    "consolidated_content",
+)
+
+
+class StreamsQuery(PageQuery):
+    """Which streams."""
+
+    stream_type = serializers.ChoiceField(choices=MemoryStream.Type.choices, required=False)
+    agent_id = PublicIdField(required=False)
+    session_id = PublicIdField(required=False)
+
+
+class Count(serializers.IntegerField):
+    """A number of items or words."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=0, max_value=10_000, required=False, **kwargs)
+
+
+class StreamPatch(PersonQuery):
+    """What can be changed of a stream."""
+
+    is_active = serializers.BooleanField(required=False)
+    extraction_prompt = TextField(max_length=10_000, required=False)
+    extracts_observations = serializers.BooleanField(required=False)
+    extracts_facts = serializers.BooleanField(required=False)
+    observation_min = Count()
+    observation_max = Count()
+    observation_max_words = Count()
+    fact_min = Count()
+    fact_max = Count()
+    fact_max_words = Count()
+    consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
+    consolidation_trigger = Count()
+    consolidated_max_words = Count()
+    fact_buffer_max = Count()
+    consolidated_content = TextField(max_length=50_000, allow_blank=True, required=False)
+
+
+class ShardInput(StreamPatch):
+    """A new shard."""
+
+    name = TextField(max_length=64)
+    agent_id = PublicIdField(required=False, help_text="Left out: every agent's.")
+    extraction_prompt = TextField(max_length=10_000)
+
+
+class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
+    """A memory stream."""
+
+    session_id = serializers.CharField(source="session.session_id", default=None)
+    user_id = serializers.CharField(source="user.user_id", default=None)
+
+    class Meta:
+        model = MemoryStream
+        fields = (
+            "stream_id",
+            "uri",
+            "stream_type",
+            "agent_id",
+            "user_id",
+            "session_id",
+            "name",
+            *STREAM_FIELDS,
+            "last_updated_at",
+        )
+
+
+class StreamList(serializers.Serializer[Any]):
+    """A page of streams."""
+
+    streams = StreamAnswer(many=True)
+    total = serializers.IntegerField()
+    has_more = serializers.BooleanField()
+
+
+class AtomsQuery(PageQuery):
+    """Which atoms of a stream."""
+
+    atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
+    state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
+
+
+class AtomInput(PersonQuery):
+    """An atom written directly."""
+
+    atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
+    content = TextField(max_length=4_000)
+    formed_at = AwareDateTimeField(required=False)
+
+
+class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
+    """One extracted item."""
+
+    session_id = serializers.CharField(source="source_session.session_id", default=None)
+
+    class Meta:
+        model = MemoryAtom
+        fields = ("atom_id", "uri", "atom_type", "content", "state", "formed_at", "session_id", "engine", "created_at")
+
+
+class AtomList(serializers.Serializer[Any]):
+    """A page of atoms."""
+
+    atoms = AtomAnswer(many=True)
     total = serializers.IntegerField()
     has_more = serializers.BooleanField()
 

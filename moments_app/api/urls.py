@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from moments_app.api import context, entities, views
+from moments_app.api import context, entities, streams, views
 
 urlpatterns = [
     path("moments", views.MomentsView.as_view(), name="moments"),
@@ -13,6 +13,11 @@ urlpatterns = [
     path("entities", entities.EntitiesView.as_view(), name="entities"),
     path("entities/<uuid:entity_id>", entities.EntityView.as_view(), name="entity"),
     path("entities/<uuid:entity_id>/links", entities.LinksView.as_view(), name="entity_links"),
+    path("streams", streams.StreamsView.as_view(), name="streams"),
+    path("streams/<uuid:stream_id>", streams.StreamView.as_view(), name="stream"),
+    path("streams/<uuid:stream_id>/atoms", streams.AtomsView.as_view(), name="stream_atoms"),
+    path("streams/<uuid:stream_id>/consolidate", streams.ConsolidateView.as_view(), name="stream_consolidate"),
+    path("streams/<uuid:stream_id>/undo", streams.UndoView.as_view(), name="stream_undo"),
     path("memory/context", context.ContextView.as_view(), name="memory_context"),
     path("jobs", views.JobsView.as_view(), name="jobs"),
     path("jobs/<uuid:job_id>", views.JobView.as_view(), name="job"),

@@ -8,7 +8,13 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from moments_app.engines.base import MomentAnswer, SummaryAnswer
+from moments_app.engines.base import (
+    ConsolidationAnswer,
+    FormationAnswer,
+    FormationShape,
+    MomentAnswer,
+    SummaryAnswer,
+)
 
 PROBLEM_MAX = 2_000  # characters told to the model of what is wrong
 
@@ -53,16 +59,18 @@ class Shape(Generic[Answer]):
         purpose: of the call, as it is recorded.
         model: what the answer has to validate as.
         problem: what else is wrong with an answer, in words that don't quote it; blank when nothing is.
+        asked: what is asked for, where more is taken than that; else the same.
     """
 
     purpose: str
     model: type[Answer]
     problem: Callable[[Answer], str]
+    asked: type[BaseModel] | None = None
 
     @cached_property
     def schema(self) -> dict[str, Any]:
         """As strict structured outputs want it."""
-        return strict_schema(self.model.model_json_schema())
+        return strict_schema((self.asked or self.model).model_json_schema())
 
     @property
     def as_text(self) -> str:
@@ -81,6 +89,13 @@ def _summary_problem(answer: SummaryAnswer) -> str:
 
 MOMENTS = Shape("moment-builder", MomentAnswer, _moments_problem)
 SUMMARY = Shape("rolling-summary", SummaryAnswer, _summary_problem)
+# Whether there is anything in a formation is for each item by itself: see `processes/form_memories.py`.
+FORMATION = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
+CONSOLIDATION = Shape(
+    "stream-consolidation",
+    ConsolidationAnswer,
+    lambda answer: "" if answer.text.strip() else "the text is blank.",
+)
 
 
 def validated(completion: Any, shape: Shape[Answer], allowance: int) -> Answer:

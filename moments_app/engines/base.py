@@ -8,7 +8,7 @@ sessions or of jobs, so they can be called with no transaction open. There are t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -135,6 +135,110 @@ class SummaryAnswer(BaseModel):
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How many items, and of how many words each."""
+
+    least: int
+    most: int
+    words: int
+
+
+@dataclass(frozen=True)
+class StreamSection:
+    """What one stream wants of a formation.
+
+    Args:
+        label: by which the answer names it.
+        prompt: what it takes in.
+        observations, facts: limits; None when it doesn't take such.
+        current: its text and items as they are, so that they are not said again.
+    """
+
+    label: str
+    prompt: str
+    observations: Limits | None
+    facts: Limits | None
+    current: str
+
+
+@dataclass(frozen=True)
+class FormationRequest:
+    """Everything an engine gets to form memories from: one call for all streams.
+
+    Args:
+        turns: since the last formation, oldest first; their indexes are sequences of the session.
+        sections: one a stream.
+        prompt: the text of the prompt version in force.
+    """
+
+    turns: Sequence[Turn]
+    sections: Sequence[StreamSection]
+    prompt: str
+
+
+class DraftAtom(BaseModel):
+    """One item and the turns it comes from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=2_000)
+    message_indexes: list[int] = Field(min_length=1, max_length=100)
+
+
+class DraftAtoms(BaseModel):
+    """What goes into one stream."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    stream: str
+    observations: list[DraftAtom] = Field(default_factory=list)
+    facts: list[DraftAtom] = Field(default_factory=list)
+
+
+class FormationShape(BaseModel):
+    """What a model is asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    streams: list[DraftAtoms]
+
+
+class FormationAnswer(BaseModel):
+    """What is taken: entries of any shape, so that a bad item costs no good one. Each is checked by itself."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    streams: list[Any] = Field(max_length=200)
+
+
+@dataclass(frozen=True)
+class ConsolidationRequest:
+    """Everything an engine gets to fold observations into a stream's text.
+
+    Args:
+        prompt: what the stream's text is made of.
+        current: the text so far.
+        observations: oldest first, each with its date.
+        max_words: of the new text.
+        rules: the text of the prompt version in force.
+    """
+
+    prompt: str
+    current: str
+    observations: Sequence[str]
+    max_words: int
+    rules: str
+
+
+class ConsolidationAnswer(BaseModel):
+    """The new text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=20_000)
+
+
+@dataclass(frozen=True)
 class CallRecord:
     """What one call of a model cost and how it ended; never its text.
 
@@ -189,6 +293,22 @@ class Engine(Protocol):
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
         """Takes new turns into a rolling summary and drops what the window has left behind.
+
+        Raises:
+            EngineError: when no valid answer could be had.
+        """
+        ...
+
+    def form_memories(self, request: FormationRequest) -> FormationAnswer:
+        """Says what of the turns goes into which stream.
+
+        Raises:
+            EngineError: when no valid answer could be had.
+        """
+        ...
+
+    def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
+        """Folds observations into a text.
 
         Raises:
             EngineError: when no valid answer could be had.

@@ -12,11 +12,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from moments_app.engines.base import (
+    ConsolidationAnswer,
+    ConsolidationRequest,
+    DraftAtom,
+    DraftAtoms,
     DraftMoment,
     Fact,
+    FormationAnswer,
+    FormationRequest,
+    Limits,
     MomentAnswer,
     MomentRequest,
     Profile,
+    StreamSection,
     SummaryAnswer,
     SummaryRequest,
     Turn,
@@ -130,6 +138,59 @@ class ExtractiveEngine:
         facts = kept + [Fact(fact=_dated([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
         text = _under_dates(fact.fact for fact in facts) or _fallback(request.turns[0])
         return SummaryAnswer(summary_text=text[:6_000], facts=facts[-100:])
+
+    def form_memories(self, request: FormationRequest) -> FormationAnswer:
+        """What the person says of themselves as observations, the most telling sentences as facts."""
+        language = language_of(turn.content for turn in request.turns)
+        texts = _by_speaker(request.turns)
+        own = [
+            sentence
+            for n, turn in enumerate(request.turns)
+            for sentence in _sentences(turn, *texts[n], language)
+            if turn.role != "tool"
+        ]
+        weights = _weights([content_words(text[:20_000], language) for _, text in texts])
+        entries = [_entry(section, own, weights, language) for section in request.sections]
+        return FormationAnswer(streams=[entry.model_dump() for entry in entries])
+
+    def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
+        """The text so far and the observations as lines, the oldest dropped where there are too many words."""
+        lines = [line for line in request.current.split("\n") if line.strip()]
+        for observation in request.observations:
+            if not any(_says(line, observation) for line in lines):
+                lines.append(f"- {observation}")
+        while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
+            lines.pop(0)
+        return ConsolidationAnswer(text="\n".join(lines) or "-")
+
+
+def _entry(section: StreamSection, own: Sequence[Sentence], weights: dict[str, float], language: str) -> DraftAtoms:
+    """What one stream gets; a shard what shares words with its prompt, never what a person says of themselves."""
+    fitting = own
+    if section.label.startswith("shard "):
+        wanted = set(content_words(section.prompt, language))
+        fitting = [sentence for sentence in own if len(sentence.terms & wanted) >= 2 and not _is_statement(sentence)]
+    observations = [sentence for sentence in fitting if section.label != "user" or _is_statement(sentence)]
+    return DraftAtoms(
+        stream=section.label,
+        observations=_drafts(observations, weights, section.observations, section.current),
+        facts=_drafts(fitting, weights, section.facts, section.current),
+    )
+
+
+def _drafts(own: Sequence[Sentence], weights: dict[str, float], limits: Limits | None, current: str) -> list[DraftAtom]:
+    if limits is None or not limits.most:
+        return []
+    short = [one for one in own if 3 <= len(one.text.split()) <= limits.words and not one.text.rstrip().endswith("?")]
+    new = [one for one in short if not _says(current, one.text)]
+    best = sorted(new, key=lambda one: -_gain(one, set(), weights))[: limits.most]
+    return [DraftAtom(text=one.spoken, message_indexes=[one.turn.index]) for one in new if one in best]
+
+
+def _says(text: str, part: str) -> bool:
+    """Whether a text holds nearly all words of another."""
+    own = set(words(part))
+    return bool(own) and len(own & set(words(text))) >= 0.9 * len(own)
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[str, str]]:

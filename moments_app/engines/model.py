@@ -15,10 +15,23 @@ import httpx2
 import openai
 
 from moments_app.engines import transcript
-from moments_app.engines.answers import MOMENTS, SUMMARY, Answer, InvalidAnswer, Shape, validated
+from moments_app.engines.answers import (
+    CONSOLIDATION,
+    FORMATION,
+    MOMENTS,
+    SUMMARY,
+    Answer,
+    InvalidAnswer,
+    Shape,
+    validated,
+)
 from moments_app.engines.base import (
     CallRecord,
+    ConsolidationAnswer,
+    ConsolidationRequest,
     EngineError,
+    FormationAnswer,
+    FormationRequest,
     MomentAnswer,
     MomentRequest,
     SummaryAnswer,
@@ -81,6 +94,20 @@ class ModelEngine:
         given = sum(len(turn.content) for turn in request.turns) + len(request.base_text)
         return self._answer(
             SUMMARY, request.prompt, transcript.summary_request(request), max(ANSWER_MIN_ALLOWANCE, 2 * given)
+        )
+
+    def form_memories(self, request: FormationRequest) -> FormationAnswer:
+        """Asks what goes into each stream; see `base.Engine`."""
+        given = sum(len(turn.content) for turn in request.turns)
+        return self._answer(
+            FORMATION, request.prompt, transcript.formation_request(request), max(ANSWER_MIN_ALLOWANCE, 2 * given)
+        )
+
+    def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
+        """Asks for the text with the observations in it; see `base.Engine`."""
+        given = len(request.current) + sum(map(len, request.observations))
+        return self._answer(
+            CONSOLIDATION, request.rules, transcript.consolidation_request(request), max(ANSWER_MIN_ALLOWANCE, given)
         )
 
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int) -> Answer:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC
 
-from moments_app.engines.base import MomentRequest, SummaryRequest, Turn
+from moments_app.engines.base import ConsolidationRequest, FormationRequest, Limits, MomentRequest, SummaryRequest, Turn
 
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
 
@@ -57,6 +57,47 @@ def summary_request(request: SummaryRequest) -> str:
             f"The window begins at turn {request.start}: leave out what was said before it.",
             f"New turns in the transcript: indexes {first} to {last}.",
             fenced(request.turns),
+        ]
+    )
+
+
+def formation_request(request: FormationRequest) -> str:
+    """The user message of a request for memories: a section a stream, then the turns."""
+    sections = [
+        {
+            "stream": section.label,
+            "takes_in": section.prompt,
+            "observations": _limits(section.observations),
+            "facts": _limits(section.facts),
+            "has_already": section.current,
+        }
+        for section in request.sections
+    ]
+    first, last = request.turns[0].index, request.turns[-1].index
+    return "\n".join(
+        [
+            *(f"Stream: {as_data(section)}" for section in sections),
+            f"Turns in the transcript: indexes {first} to {last}.",
+            fenced(request.turns),
+        ]
+    )
+
+
+def _limits(limits: Limits | None) -> str:
+    if limits is None:
+        return "none"
+    return f"{limits.least} to {limits.most}, each at most {limits.words} words"
+
+
+def consolidation_request(request: ConsolidationRequest) -> str:
+    """The user message of a request to consolidate."""
+    return "\n".join(
+        [
+            f"What the text is for: {as_data(request.prompt)}",
+            f"At most {request.max_words} words.",
+            f"Text so far: {as_data(request.current)}",
+            "Observations, oldest first, as JSON:",
+            *(as_data(observation) for observation in request.observations),
         ]
     )
 

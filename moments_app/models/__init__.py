@@ -1,11 +1,13 @@
 """The tables of memory, one module a concept."""
 
+from moments_app.models.atom import MemoryAtom, StreamVersion
 from moments_app.models.context_receipt import ContextReceipt
 from moments_app.models.engine_call import EngineCall
 from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
 from moments_app.models.prompt import PromptResource, PromptVersion
+from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
 
 __all__ = [
@@ -14,8 +16,11 @@ __all__ = [
     "Entity",
     "EntityLink",
     "Job",
+    "MemoryAtom",
+    "MemoryStream",
     "Moment",
     "PromptResource",
     "PromptVersion",
+    "StreamVersion",
     "Summary",
 ]

@@ -7,7 +7,7 @@ number of its attempt. Whoever ends it must still hold that claim.
 
 import uuid
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
 from django.db import models, transaction
@@ -17,6 +17,9 @@ from django_q.tasks import async_task
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
+
+if TYPE_CHECKING:
+    from moments_app.models.stream import MemoryStream
 
 RUN_TASK = "moments_app.tasks.run_job"
 LONGEST_BACKOFF = timedelta(hours=1)
@@ -61,9 +64,10 @@ class JobQuerySet(models.QuerySet["Job"]):
     def request(
         self,
         process: str,
-        session: Session,
+        session: Session | None,
         *,
         requested_by: str,
+        stream: "MemoryStream | None" = None,
         force: bool = False,
         params: dict[str, Any] | None = None,
         hasten: bool = False,
@@ -74,6 +78,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
         Args:
             process, session: what is to be run, and on what.
+            stream: where it is about a stream and no session.
             requested_by: who asks: a key, an operator, another job.
             force: run whatever the thresholds say.
             params: of the process.
@@ -82,7 +87,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         job = Job(
             process=process,
             session=session,
-            user_id=session.user_id,
+            stream=stream,
+            user_id=session.user_id if session else stream.user_id if stream else None,
             force=force,
             params=params or {},
             requested_by=requested_by,
@@ -90,9 +96,17 @@ class JobQuerySet(models.QuerySet["Job"]):
         if insert_unless_there(job):
             job.enqueue()
             return job
-        found = self.open().filter(process=process, session=session).first()
+        found = self.open().filter(process=process, session=session, stream=stream).first()
         if found is None:  # it ended between the two statements
-            return self.request(process, session, requested_by=requested_by, force=force, params=params, hasten=hasten)
+            return self.request(
+                process,
+                session,
+                requested_by=requested_by,
+                stream=stream,
+                force=force,
+                params=params,
+                hasten=hasten,
+            )
         if force:
             found.strengthen(params or {})
         if hasten:
@@ -113,7 +127,7 @@ class JobQuerySet(models.QuerySet["Job"]):
                 progress_done=0,
             )
         )
-        return self.select_related("session__user").get(job_id=job_id) if taken else None
+        return self.select_related("session__user", "stream").get(job_id=job_id) if taken else None
 
 
 class Job(models.Model):
@@ -131,6 +145,9 @@ class Job(models.Model):
     job_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     process = models.CharField(max_length=32)
     user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
+    stream = models.ForeignKey(
+        "moments_app.MemoryStream", null=True, blank=True, on_delete=models.CASCADE, related_name="jobs"
+    )
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="jobs")
     status = models.CharField(max_length=16, choices=Status, default=Status.QUEUED)
     force = models.BooleanField(default=False)
@@ -152,7 +169,7 @@ class Job(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["process", "user", "session"],
+                fields=["process", "user", "session", "stream"],
                 condition=Q(status__in=["queued", "processing"]),
                 nulls_distinct=False,
                 name="job_one_open_per_subject",
@@ -230,7 +247,7 @@ class Job(models.Model):
         Raises:
             ValueError: when the job hasn't failed, or another one about the same is open.
         """
-        same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session)
+        same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
             raise ValueError(f"Job {other.job_id} about the same is open; this one is not needed.")
         failed = Job.objects.filter(pk=self.pk, status=Job.Status.FAILED)

@@ -21,7 +21,7 @@ from django.utils import timezone
 from moments_app.engines import engine_for, engine_name
 from moments_app.engines.base import CallRecord, Engine, EngineError
 from moments_app.models import EngineCall, Job
-from moments_app.processes import build_moments, roll_summary
+from moments_app.processes import build_moments, consolidate, form_memories, roll_summary
 from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
 
 logger = structlog.get_logger(__name__)
@@ -51,7 +51,8 @@ class Process(Protocol):
         """Called when an attempt came to nothing, before the job is put back or failed."""
 
 
-PROCESSES: dict[str, Process] = {process.NAME: process for process in (build_moments, roll_summary)}
+_MODULES: tuple[Process, ...] = (build_moments, roll_summary, form_memories, consolidate)
+PROCESSES = {process.NAME: process for process in _MODULES}
 
 
 def run_job(job_id: uuid.UUID | str) -> Job | None:

@@ -11,10 +11,14 @@ from typing import Any
 SHIPPED_BY = "shipped"
 MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
 ROLLING_SUMMARY_URI = "rem://prompts/rolling-summary"
+MEMORY_EXTRACTION_URI = "rem://prompts/memory-extraction"
+STREAM_CONSOLIDATION_URI = "rem://prompts/stream-consolidation"
 
 _SHIPPED = {
     MOMENT_BUILDER_URI: ("Moment builder", "moment-builder"),
     ROLLING_SUMMARY_URI: ("Rolling summary", "rolling-summary"),
+    MEMORY_EXTRACTION_URI: ("Memory extraction", "memory-extraction"),
+    STREAM_CONSOLIDATION_URI: ("Stream consolidation", "stream-consolidation"),
 }
 
 

@@ -13,6 +13,7 @@ class Item:
         ref: a `rem://` address; blank for what is not remembered, such as the query.
         source_sequences: first and last sequence of the turns it rests on, in the session it came from.
         time: when it was said or written, aware.
+        name: of the shard it is in.
         role: of a turn.
         tool: the name of a tool turn.
         calls: the tool calls of an assistant turn, in the OpenAI shape.
@@ -24,6 +25,7 @@ class Item:
     ref: str = ""
     source_sequences: tuple[int, int] | None = None
     time: datetime | None = None
+    name: str = ""
     role: str = ""
     tool: str = ""
     calls: tuple[dict[str, object], ...] = ()

@@ -111,6 +111,8 @@ class Xml(Lines):
 
     def line(self, layer: str, item: Item) -> str:
         text = escape(_NOT_XML.sub("\ufffd", item.text))
+        if layer == "collective":
+            return f"<MemoryShard name={quoteattr(_NOT_XML.sub(chr(0xFFFD), item.name))}>{text}</MemoryShard>"
         if layer != "hot_turns":
             return text if layer in ("policy", "query", "now", "summary") else f"- {text}"
         tool = f" tool={quoteattr(_NOT_XML.sub(chr(0xFFFD), item.tool))}" if item.tool else ""
@@ -132,7 +134,8 @@ class Markdown(Lines):
         text = _LINE_BREAK.sub("\n", text)
         text = _LINE_START.sub(r"\1\\\2", text).replace("\n", "\n  ")
         if layer != "hot_turns":
-            return f"- {text}"
+            name = _MARKDOWN.sub(r"\\\1", _LINE_BREAK.sub(" ", item.name))
+            return f"- **{name}**: {text}" if name else f"- {text}"
         tool = " " + _MARKDOWN.sub(r"\\\1", _LINE_BREAK.sub(" ", item.tool)) if item.tool else ""
         return f"- **{item.role}{tool}** ({item.time:%Y-%m-%d %H:%M}): {text}"
 

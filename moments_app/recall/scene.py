@@ -7,12 +7,15 @@ in force. Parts of a context that were kept under another stamp are made anew.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import JSONField, Model
+from django.db.models import JSONField, Model, Prefetch
 
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.stream import LESSONS
 from sessions_app.models import Message, Session, UserProfile
 
 M = TypeVar("M", bound=Model)
@@ -31,7 +34,14 @@ WITH opened AS MATERIALIZED (
         (SELECT jsonb_agg(latest) FROM (
             SELECT id, updated_at FROM moments_app_moment WHERE user_id = s.user_id
             ORDER BY created_at DESC, id DESC LIMIT %(moments)s
-        ) latest)
+        ) latest),
+        (SELECT jsonb_agg(stream ORDER BY stream.id) FROM (
+            SELECT id, last_updated_at FROM moments_app_memorystream WHERE stream_type = 'session' AND session_id = s.id
+            UNION ALL SELECT id, last_updated_at FROM moments_app_memorystream
+            WHERE stream_type = 'user' AND agent_id = s.agent_id AND user_id = s.user_id
+            UNION ALL SELECT id, last_updated_at FROM moments_app_memorystream
+            WHERE stream_type = 'agent' AND agent_id IN ('', s.agent_id) AND user_id IS NULL AND is_active
+        ) stream)
     )::text AS stamp
     FROM sessions_app_session s WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
 )
@@ -63,6 +73,15 @@ class Scene:
     turns: list[Message]
     stamp: str
     covered_to: int = -1
+
+    @cached_property
+    def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
+        """The active streams that the session feeds, each with its active atoms, oldest first; lessons come first."""
+        streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
+        atoms = MemoryAtom.objects.active().in_order()
+        found = list(streams.prefetch_related(Prefetch("atoms", atoms, to_attr="kept")))
+        found.sort(key=lambda stream: stream.name != LESSONS)
+        return [(stream, stream.kept) for stream in found]  # type: ignore[attr-defined]
 
 
 def read_scene(user: UserProfile, session_id: str, query: str) -> Scene | None:

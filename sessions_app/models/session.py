@@ -1,8 +1,11 @@
 """One conversation of one user."""
 
+from datetime import timedelta
 from typing import Self
 
+from django.conf import settings
 from django.db import models
+from django.db.models import F, Q
 from django.utils import timezone
 
 from sessions_app.models.user_profile import UserProfile
@@ -12,6 +15,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Only this person's sessions."""
         return self.filter(user=user)
+
+    def cold(self) -> Self:
+        """Idle for `MEMORY_FORMATION__COLD_AFTER_MINUTES`, with enough turns that no formation has seen."""
+        conf = settings.MEMORY_FORMATION
+        idle = timezone.now() - timedelta(minutes=conf.cold_after_minutes)
+        waiting = F("message_count") - F("formed_message_count")
+        unformed = self.filter(message_count__gt=F("formed_message_count"), last_activity_at__lt=idle)
+        return unformed.alias(waiting=waiting).filter(waiting__gte=conf.min_messages).order_by("last_activity_at")
 
     def locked(self) -> Self:
         """Locks the rows against other writers; readers and references go on."""
@@ -42,6 +53,12 @@ class Session(models.Model):
         default=0, help_text="Turns there were when moments were last built; the next build counts from here."
     )
     built_total_tokens = models.PositiveBigIntegerField(default=0, help_text="Tokens there were at that time.")
+    weighted_tokens = models.FloatField(default=0, help_text="Tokens of all turns, weighted by who speaks.")
+    last_formation_sequence = models.BigIntegerField(
+        null=True, blank=True, help_text="Sequence of the last turn formed into memory streams."
+    )
+    formed_message_count = models.PositiveBigIntegerField(default=0, help_text="Turns there were at that time.")
+    formed_weighted_tokens = models.FloatField(default=0, help_text="Weighted tokens there were at that time.")
     live_from_sequence = models.BigIntegerField(default=0, help_text="First turn of the live window.")
     live_tokens = models.PositiveBigIntegerField(default=0)
     metadata = models.JSONField(default=dict, blank=True)
@@ -54,6 +71,11 @@ class Session(models.Model):
         indexes = [
             models.Index(fields=["user", "-last_activity_at", "-id"], name="session_user_activity"),
             models.Index(fields=["-last_activity_at", "-id"], name="session_activity"),
+            models.Index(
+                fields=["last_activity_at"],
+                condition=Q(message_count__gt=F("formed_message_count")),
+                name="session_unformed",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, cast
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -131,6 +132,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.last_sequence += len(added)
     session.total_tokens += tokens
     session.live_tokens += tokens
+    session.weighted_tokens += sum(settings.MEMORY_FORMATION.weighted(m.role, m.tokens) for m in added)
     # A client's clock may be ahead; activity in the future would keep a session from ever counting as quiet.
     newest = min(timezone.now(), max(message.created_at for message in added))
     session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
@@ -141,6 +143,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
             "last_sequence",
             "total_tokens",
             "live_tokens",
+            "weighted_tokens",
             "last_activity_at",
             "status",
         ]

@@ -297,7 +297,43 @@ def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def right_answer(body: dict[str, Any]) -> dict[str, Any]:
     """The answer of the shape that is asked for."""
-    return summary_of(body) if "Summary so far: " in body["messages"][1]["content"] else moments_of(body)
+    asked = body["messages"][1]["content"]
+    if "Summary so far: " in asked:
+        return summary_of(body)
+    if asked.startswith("Stream: "):
+        return memories_of(body)
+    return consolidated(body) if asked.startswith("What the text is for: ") else moments_of(body)
+
+
+def memories_of(body: dict[str, Any]) -> dict[str, Any]:
+    """For each stream an item of each kind it wants, made of the last turns."""
+    turns = turns_of(body)
+    sections = [
+        json.loads(line[8:]) for line in body["messages"][1]["content"].splitlines() if line.startswith("Stream: ")
+    ]
+
+    def items(section: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+        if section[kind] == "none":
+            return []
+        return [
+            {"text": f"{section['stream']} {kind}: {turn['text'][:80]}", "message_indexes": [turn["index"]]}
+            for turn in turns[-2:]
+        ]
+
+    return {
+        "streams": [
+            {"stream": section["stream"]} | {kind: items(section, kind) for kind in ("observations", "facts")}
+            for section in sections
+        ]
+    }
+
+
+def consolidated(body: dict[str, Any]) -> dict[str, Any]:
+    """The text so far and the observations, a line each."""
+    lines = body["messages"][1]["content"].splitlines()
+    start = lines.index("Observations, oldest first, as JSON:")
+    current = json.loads(next(line for line in lines if line.startswith("Text so far: "))[13:])
+    return {"text": "\n".join(filter(None, [current, *map(json.loads, lines[start + 1 :])]))}
 
 
 def summary_of(body: dict[str, Any]) -> dict[str, Any]:

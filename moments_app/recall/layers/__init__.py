@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from moments_app.recall.item import Item
-from moments_app.recall.layers import entities, hot_turns, moments, now, policy, query, summary, user
+from moments_app.recall.layers import (
+    collective,
+    conversation,
+    entities,
+    hot_turns,
+    moments,
+    now,
+    policy,
+    query,
+    summary,
+    user,
+)
 from moments_app.recall.scene import Scene
 
 
@@ -35,9 +46,11 @@ ORDER = (
 )
 LAYERS: dict[str, Layer] = {
     "policy": policy,
+    "collective": collective,
     "user": user,
     "moments": moments,
     "summary": summary,
+    "conversation": conversation,
     "entities": entities,
     "hot_turns": hot_turns,
     "now": now,

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.models import ContextReceipt, Entity, Moment, PromptResource, Summary
+from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.processes.assemble import Wanted, assemble
 from moments_app.recall import receipts
 from moments_app.recall.layers import DEFAULT
@@ -23,7 +23,8 @@ from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
-from tests.support.transcript import talk, turns
+from tests.support.streams import form, note, shard
+from tests.support.transcript import START, talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -427,3 +428,47 @@ class TestWorkflow:
         settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
         session = append(ada, "s1", turns(200, first=6)).session
         assert len(get_context_for_workflow(session).messages) == settings.MOMENT_BUILDER.load_max_messages
+
+
+class TestStreams:
+    """Streams in a context."""
+
+    def test_each_stands_in_its_layer_with_its_dates_lessons_first(self, service: Api, ada: UserProfile) -> None:
+        session = talk(ada, 4)
+        MemoryStream.objects.ensure_for(session)
+        own = {stream.stream_type: stream for stream in MemoryStream.objects.all()}
+        note(own["session"], "The element broke.", "fact", formed_at=START)
+        MemoryStream.objects.filter(pk=own["user"].pk).update(consolidated_content="Ada is a potter.")
+        note(own["user"], "Ada likes short answers.", formed_at=START)
+        note(shard("kilns"), "Elements last three years.", "fact", formed_at=START)
+        note(shard("lessons"), "Ask before you order.", formed_at=START)
+        note(shard("other", "another agent"), "Not for this agent.", "fact")
+        found = context(service)
+        assert layer(found, "conversation") == ["The element broke. (2026-03-02)"]
+        assert layer(found, "user") == ["Ada is a potter.", "Ada likes short answers. (2026-03-02)"]
+        assert layer(found, "collective") == [
+            "Ask before you order. (2026-03-02)",
+            "Elements last three years. (2026-03-02)",
+        ]
+        assert '<MemoryShard name="lessons">Ask before you order. (2026-03-02)</MemoryShard>' in found["context"]
+        assert found["sources"]["streams"] == 3
+
+    def test_what_one_session_learns_is_in_anothers_next_context(
+        self, service: Api, ada: UserProfile, forming: None
+    ) -> None:
+        talk(ada, 2, session_id="s2")
+        assert "hazelnuts" not in str(context(service, "s2"))
+        assert context(service, "s2")["cached"]
+        said = [NewMessage("user", "I'm allergic to hazelnuts, badly."), NewMessage("assistant", "Noted.")]
+        form(append(ada, "s1", said).session)
+        found = context(service, "s2")
+        assert "hazelnuts" in str(layer(found, "user")) and not found["cached"]
+
+    def test_row_9_streams_of_another_person_are_not_served(
+        self, service: Api, ada: UserProfile, bo: UserProfile, forming: None
+    ) -> None:
+        for person in (ada, bo):
+            said = [NewMessage("user", f"I'm allergic to nuts, says {person}."), NewMessage("assistant", "Noted.")]
+            form(append(person, "s1", said).session)
+        assert "says bo" not in str(context(service)) and "says ada" in str(context(service))
+        assert "says ada" not in str(context(service, user_id="bo"))

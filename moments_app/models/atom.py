@@ -1,0 +1,114 @@
+"""One thing that was extracted into a stream, and the versions of the text that observations are folded into."""
+
+import hashlib
+import re
+import uuid
+from typing import Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from moments_app.models.job import Job
+from moments_app.models.prompt import PromptVersion
+from moments_app.models.stream import MemoryStream
+from sessions_app.models import Session, UserProfile
+
+
+def content_hash(text: str) -> str:
+    """The same for texts that differ only in case, spaces and marks."""
+    return hashlib.sha256(" ".join(re.findall(r"\w+", text.casefold())).encode()).hexdigest()
+
+
+class StreamVersion(models.Model):
+    """One consolidation: the text before and after."""
+
+    stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="versions")
+    user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    content_before = models.TextField(blank=True)
+    content_after = models.TextField()
+    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    engine = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+    undone_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.stream} at {self.created_at:%Y-%m-%d %H:%M}"
+
+
+class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
+    def active(self) -> Self:
+        return self.filter(state=MemoryAtom.State.ACTIVE)
+
+    def facts(self) -> Self:
+        return self.filter(atom_type=MemoryAtom.Type.FACT)
+
+    def observations(self) -> Self:
+        return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
+
+    def in_order(self) -> Self:
+        """Oldest first, by when it was said."""
+        return self.order_by("formed_at", "id")
+
+
+class MemoryAtom(models.Model):
+    """A fact, kept to be recalled, or an observation, which waits to be consolidated."""
+
+    class Type(models.TextChoices):
+        OBSERVATION = "observation"
+        FACT = "fact"
+
+    class State(models.TextChoices):
+        ACTIVE = "active"
+        ABSORBED = "absorbed"
+        EVICTED = "evicted"
+
+    stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
+    atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(  # blank: a shard's
+        UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="atoms"
+    )
+    atom_type = models.CharField(max_length=16, choices=Type)
+    content = models.TextField()
+    content_hash = models.CharField(max_length=64, editable=False)
+    state = models.CharField(max_length=16, choices=State, default=State.ACTIVE)
+    absorbed_in = models.ForeignKey(
+        StreamVersion, null=True, blank=True, on_delete=models.SET_NULL, related_name="absorbed"
+    )
+    formed_at = models.DateTimeField(default=timezone.now, help_text="When it was said.")
+    created_at = models.DateTimeField(auto_now_add=True)
+    source_session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
+    source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True)
+    job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
+    prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
+    engine = models.CharField(max_length=255, blank=True, help_text="Blank: written by an operator or the application.")
+
+    objects = MemoryAtomQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "memory atom"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["stream", "content_hash"], condition=Q(state="active"), name="atom_unique_while_active"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["stream", "state", "atom_type", "formed_at", "id"], name="atom_stream_order"),
+        ]
+
+    def __str__(self) -> str:
+        return self.content[:80]
+
+    def save(self, *args: object, **kwargs: object) -> None:
+        """Keeps the hash that tells whether the stream has it already."""
+        self.content_hash = content_hash(self.content)
+        super().save(*args, **kwargs)  # type: ignore[arg-type]
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return f"rem://atoms/{self.atom_id}"

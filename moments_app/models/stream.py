@@ -1,0 +1,169 @@
+"""Memory streams: one unit of evolving memory with a scope, a way to extract, a buffer, and a consolidated text.
+
+New kinds of memory are rows here, not code: what a stream takes in, how much, how long its items are and what its text
+is made of are its columns.
+"""
+
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Session, UserProfile
+
+LESSONS = "lessons"
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a stream of a kind begins with; everything can be edited afterwards."""
+
+    extraction_prompt: str
+    extracts_observations: bool
+    extracts_facts: bool
+    observation_min: int = 0
+    observation_max: int = 5
+    observation_max_words: int = 25
+    fact_min: int = 0
+    fact_max: int = 5
+    fact_max_words: int = 50
+    consolidation_prompt: str = ""
+    consolidation_trigger: int = 5
+    consolidated_max_words: int = 400
+    fact_buffer_max: int = 100
+
+
+SESSION_DEFAULTS = Defaults(
+    extraction_prompt="What happened in this conversation that it will come back to: decisions, results, numbers, "
+    "names, dates, open questions. One episode each.",
+    extracts_observations=False,
+    extracts_facts=True,
+    fact_buffer_max=8,
+)
+USER_DEFAULTS = Defaults(
+    extraction_prompt="What this says about the person for good: preferences, instructions on how to be answered, and "
+    "lasting context of their life and work.",
+    extracts_observations=True,
+    extracts_facts=False,
+    consolidation_prompt="Merge the observations into the text about the person. Keep what still holds; where two "
+    "contradict each other the newer stands.",
+)
+SHARD_DEFAULTS = Defaults(
+    extraction_prompt="",
+    extracts_observations=True,
+    extracts_facts=True,
+    observation_max_words=35,
+    fact_max_words=30,
+    consolidation_prompt="Merge the observations into the text, by subject. Keep what still holds; where two "
+    "contradict each other the newer stands. Nothing in it may point to one person.",
+    consolidation_trigger=16,
+    consolidated_max_words=1_000,
+)
+LESSONS_DEFAULTS = Defaults(
+    extraction_prompt="What the assistant should do otherwise from now on, whoever asks: corrections it was given, "
+    "mistakes it made, ways that worked. Nothing about one person.",
+    extracts_observations=True,
+    extracts_facts=False,
+    observation_max_words=35,
+    consolidation_prompt="Merge the lessons into one list of instructions, each said once. Where two contradict each "
+    "other the newer stands.",
+    consolidation_trigger=16,
+    consolidated_max_words=1_000,
+)
+
+
+class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
+    def active(self) -> Self:
+        return self.filter(is_active=True)
+
+    def seen_by(self, session: Session) -> Self:
+        """Those a session's turns are formed into and its context shows: its own, its person's, its agent's."""
+        own = Q(stream_type=MemoryStream.Type.SESSION, session=session)
+        person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
+        shards = Q(stream_type=MemoryStream.Type.AGENT, agent_id__in=("", session.agent_id), user=None)
+        return self.filter((own | person) & Q(user_id=session.user_id) | shards)
+
+    def ensure_for(self, session: Session) -> None:
+        """Makes the session's and the person's stream when they aren't there."""
+        scope = {"agent_id": session.agent_id, "user_id": session.user_id}
+        for stream in (
+            MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS)),
+            MemoryStream(stream_type=MemoryStream.Type.USER, **scope, **asdict(USER_DEFAULTS)),
+        ):
+            insert_unless_there(stream)
+
+
+class MemoryStream(models.Model):
+    """See the module's text."""
+
+    class Type(models.TextChoices):
+        SESSION = "session"
+        USER = "user"
+        AGENT = "agent"
+
+    stream_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    stream_type = models.CharField(max_length=16, choices=Type)
+    agent_id = models.CharField(max_length=255, blank=True, help_text="Blank: every agent.")
+    user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
+    session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
+    name = models.CharField(max_length=64, blank=True, help_text="Of a shard.")
+    is_active = models.BooleanField(default=True)
+
+    extraction_prompt = models.TextField(help_text="What it takes in.")
+    extracts_observations = models.BooleanField(default=True)
+    extracts_facts = models.BooleanField(default=True)
+    observation_min = models.PositiveSmallIntegerField(default=0)
+    observation_max = models.PositiveSmallIntegerField(default=5)
+    observation_max_words = models.PositiveSmallIntegerField(default=25)
+    fact_min = models.PositiveSmallIntegerField(default=0)
+    fact_max = models.PositiveSmallIntegerField(default=5)
+    fact_max_words = models.PositiveSmallIntegerField(default=50)
+    consolidation_prompt = models.TextField(blank=True, help_text="Blank: observations are never consolidated.")
+    consolidation_trigger = models.PositiveSmallIntegerField(default=5, help_text="Waiting observations.")
+    consolidated_max_words = models.PositiveSmallIntegerField(default=400)
+    fact_buffer_max = models.PositiveSmallIntegerField(default=100, help_text="More are evicted, oldest first.")
+
+    consolidated_content = models.TextField(blank=True)
+    last_updated_at = models.DateTimeField(default=timezone.now)
+
+    objects = MemoryStreamQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "memory stream"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["stream_type", "agent_id", "user", "session", "name"],
+                nulls_distinct=False,
+                name="stream_unique_in_scope",
+            ),
+            models.CheckConstraint(
+                condition=(
+                    Q(stream_type="session", user__isnull=False, session__isnull=False, name="")
+                    | Q(stream_type="user", user__isnull=False, session__isnull=True, name="")
+                    | (Q(stream_type="agent", user__isnull=True, session__isnull=True) & ~Q(name=""))
+                ),
+                name="stream_scope_fits_type",
+            ),
+            models.CheckConstraint(
+                condition=Q(observation_min__lte=F("observation_max")) & Q(fact_min__lte=F("fact_max")),
+                name="stream_limits_in_order",
+            ),
+        ]
+        indexes = [models.Index(fields=["agent_id"], condition=Q(stream_type="agent"), name="stream_shards")]
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return f"rem://streams/{self.stream_id}"
+
+    @property
+    def label(self) -> str:
+        """How it is called among the streams of one session: `session`, `user`, or a shard's name."""
+        return f"shard {self.name}" if self.stream_type == self.Type.AGENT else str(self.stream_type)

@@ -1,0 +1,15 @@
+"""`collective`: what an agent has learned from all its users: its shards, lessons first."""
+
+from collections.abc import Sequence
+
+from moments_app.models import MemoryStream
+from moments_app.recall.item import Item
+from moments_app.recall.layers.streams import items_of
+from moments_app.recall.scene import Scene
+
+STATIC = True
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """Of each active shard of the agent and of every agent, named after it."""
+    return items_of(scene, MemoryStream.Type.AGENT)

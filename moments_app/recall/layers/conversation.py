@@ -1,0 +1,15 @@
+"""`conversation`: the facts of this session."""
+
+from collections.abc import Sequence
+
+from moments_app.models import MemoryStream
+from moments_app.recall.item import Item
+from moments_app.recall.layers.streams import items_of
+from moments_app.recall.scene import Scene
+
+STATIC = True
+
+
+def items(scene: Scene) -> Sequence[Item]:
+    """Of the session's stream, oldest first."""
+    return items_of(scene, MemoryStream.Type.SESSION)

@@ -1,0 +1,151 @@
+"""Consolidation: what was in the call is absorbed, what came meanwhile stays, and the last one can be undone."""
+
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
+from moments_app.processes.consolidate import cut_lines, undo
+from sessions_app.models import UserProfile
+from tests.support import openai_server as behave
+from tests.support.jobs import work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import fold, form, note, shard
+from tests.support.transcript import talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+@pytest.fixture
+def stream(ada: UserProfile) -> MemoryStream:
+    """Ada's, with five observations that wait."""
+    MemoryStream.objects.ensure_for(talk(ada, 2))
+    stream = MemoryStream.objects.get(stream_type="user")
+    for number in range(5):
+        note(stream, f"Observation {number}.")
+    return stream
+
+
+def waiting(stream: MemoryStream) -> list[str]:
+    return list(stream.atoms.active().observations().in_order().values_list("content", flat=True))
+
+
+def state(stream: MemoryStream) -> tuple[Any, ...]:
+    stream.refresh_from_db()
+    atoms = stream.atoms.order_by("id").values_list("pk", "content", "state", "absorbed_in")
+    return stream.consolidated_content, list(atoms)
+
+
+def test_a_formation_that_reaches_the_trigger_asks_for_one(ada: UserProfile, stream: MemoryStream) -> None:
+    from moments_app.models.stream import USER_DEFAULTS
+    from moments_app.processes import form_memories
+    from moments_app.processes.run import run_job
+
+    assert USER_DEFAULTS.consolidation_trigger == 5
+    session = talk(ada, 6, text="I love kilns and I live in Turin.")
+    run_job(Job.objects.request(form_memories.NAME, session, requested_by="test", force=True).job_id)
+    work_off()
+    assert waiting(stream) == []
+    stream.refresh_from_db()
+    assert "Observation 3." in stream.consolidated_content
+
+
+@pytest.mark.parametrize("engine", ["extractive", "model"])
+def test_what_was_in_the_call_is_absorbed_into_a_version(
+    stream: MemoryStream, request: pytest.FixtureRequest, engine: str
+) -> None:
+    if engine == "model":
+        request.getfixturevalue("model_server")
+    job = fold(stream)
+    version = StreamVersion.objects.get()
+    stream.refresh_from_db()
+    assert job.status == "completed" and job.result["absorbed"] == 5
+    assert (version.content_before, version.content_after) == ("", stream.consolidated_content)
+    assert {atom.absorbed_in for atom in MemoryAtom.objects.all()} == {version}
+    assert all(f"Observation {number}." in stream.consolidated_content for number in range(5))
+
+
+def test_row_2_what_comes_while_the_engine_thinks_survives(stream: MemoryStream, model_server: OpenAIServer) -> None:
+    def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+        note(stream, "Came meanwhile.")
+        behave.answer_well(handler, body)
+
+    model_server.queue(meanwhile)
+    assert fold(stream).status == "completed"
+    assert waiting(stream) == ["Came meanwhile."]
+
+
+def test_row_2_an_edit_while_the_engine_thinks_is_kept_and_merged_again(
+    stream: MemoryStream, model_server: OpenAIServer
+) -> None:
+    def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="An operator's line.")
+        behave.answer_well(handler, body)
+
+    model_server.queue(meanwhile)
+    assert fold(stream).status == "queued"
+    work_off()
+    stream.refresh_from_db()
+    assert stream.consolidated_content.startswith("An operator's line.\n")
+    assert "Observation 4." in stream.consolidated_content
+
+
+@pytest.mark.parametrize("behaviour", [behave.error(500), behave.content('{"text": " "}'), behave.truncated])
+def test_row_3_a_failed_consolidation_changes_nothing_but_the_job(
+    stream: MemoryStream, model_server: OpenAIServer, behaviour: behave.Behaviour
+) -> None:
+    before = state(stream)
+    model_server.always(behaviour)
+    assert fold(stream).status == "queued"
+    assert state(stream) == before
+    assert not StreamVersion.objects.exists()
+
+
+def test_undoing_restores_text_and_observations_to_the_byte(stream: MemoryStream) -> None:
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="Before: «é»\n  kept  ")
+    before = state(stream)
+    fold(stream)
+    assert state(stream) != before
+    version = undo(stream)
+    assert state(stream) == before
+    assert version.undone_at is not None
+    with pytest.raises(ValueError, match="no consolidation"):
+        undo(stream)
+
+
+def test_undoing_never_loses_an_edit_made_since(stream: MemoryStream) -> None:
+    fold(stream)
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="edited")
+    with pytest.raises(ValueError, match="edited"):
+        undo(stream)
+
+
+def test_what_was_said_again_since_does_not_wait_twice(stream: MemoryStream) -> None:
+    fold(stream)
+    note(stream, "Observation 2!")
+    undo(stream)
+    assert sorted(waiting(stream)) == [
+        "Observation 0.",
+        "Observation 1.",
+        "Observation 2!",
+        "Observation 3.",
+        "Observation 4.",
+    ]
+
+
+def test_the_text_keeps_to_its_limit(stream: MemoryStream, settings: Settings) -> None:
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=6)
+    fold(stream)
+    stream.refresh_from_db()
+    assert 0 < len(stream.consolidated_content.split()) <= 6
+    assert cut_lines("One two three.\nFour five six. Seven eight", 7) == "One two three.\nFour five six."
+
+
+def test_a_stream_without_a_prompt_is_never_consolidated(ada: UserProfile) -> None:
+    stream = shard("kilns", consolidation_prompt="")
+    for number in range(20):
+        note(stream, f"Observation {number}.")
+    assert fold(stream).status == "skipped"
+    assert len(waiting(stream)) == 20
+    assert form(talk(ada, 6)).status == "completed"

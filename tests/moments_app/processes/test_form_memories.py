@@ -1,0 +1,284 @@
+"""Formation: what of a conversation goes into which stream, and that nothing of it is lost or doubled."""
+
+import json
+from contextlib import suppress
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
+from moments_app.processes.form_memories import cut_words, sweep
+from sessions_app.models import Event, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from sessions_app.row_security import acting_for
+from tests.support import openai_server as behave
+from tests.support.concurrency import at_once
+from tests.support.jobs import work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import form, note, shard
+from tests.support.transcript import talk, turns
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+def answer(*entries: dict[str, Any]) -> behave.Behaviour:
+    return behave.content(json.dumps({"streams": list(entries)}))
+
+
+def item(text: str, *indexes: int) -> dict[str, Any]:
+    return {"text": text, "message_indexes": list(indexes)}
+
+
+def contents(**of: Any) -> list[str]:
+    return list(MemoryAtom.objects.active().filter(**of).in_order().values_list("content", flat=True))
+
+
+class TestWhen:
+    """When a formation is asked for."""
+
+    def test_at_the_interval_of_turns(self, ada: UserProfile, settings: Settings) -> None:
+        few = settings.MEMORY_FORMATION.model_copy(update={"token_interval": 10**9})
+        settings.MEMORY_FORMATION = few
+        assert not append(ada, "s1", turns(44)).jobs
+        assert [job.process for job in append(ada, "s1", turns(1, first=44)).jobs] == ["form_memories"]
+        work_off()
+        assert not append(ada, "s1", turns(44, first=45)).jobs
+        assert append(ada, "s1", turns(1, first=89)).jobs
+
+    def test_at_the_interval_of_tokens_weighted_by_who_speaks(self, ada: UserProfile) -> None:
+        text = "word " * 450
+        said = [NewMessage(role, text) for role in ("assistant", "assistant", "user", "assistant")]
+        assert not append(ada, "s1", said).jobs
+        assert append(ada, "s1", [NewMessage("user", text)]).jobs
+        session = Session.objects.get()
+        assert session.weighted_tokens == pytest.approx(
+            sum(message.tokens * (1.0 if message.role == "user" else 0.2) for message in session.messages.all())
+        )
+
+    def test_never_with_fewer_turns_than_the_minimum(self, ada: UserProfile) -> None:
+        assert not append(ada, "s1", [NewMessage("user", "word " * 3000)] * 3).jobs
+
+    def test_a_session_gone_cold_is_formed_with_fewer(self, ada: UserProfile, bo: UserProfile) -> None:
+        talk(ada, 6)
+        talk(bo, 3, session_id="short")
+        assert sweep() == 1  # their turns are of last spring
+        Session.objects.update(last_activity_at=timezone.now())
+        work_off()
+        talk(ada, 6)
+        Session.objects.update(last_activity_at=timezone.now())
+        assert sweep() == 0
+        Session.objects.update(last_activity_at=timezone.now() - timedelta(minutes=11))
+        assert sweep() == 1
+        work_off()
+        assert sweep() == 0
+
+    def test_switched_off_nothing_is_asked_for(self, ada: UserProfile, settings: Settings) -> None:
+        settings.MEMORY_FORMATION = settings.MEMORY_FORMATION.model_copy(update={"enabled": False})
+        assert not append(ada, "s1", turns(60)).jobs
+        assert sweep() == 0
+
+
+class TestStreams:
+    """Which streams there are."""
+
+    def test_session_and_person_get_theirs_on_first_use_and_once(self, ada: UserProfile) -> None:
+        for _ in range(2):
+            form(talk(ada, 6))
+        found = set(MemoryStream.objects.values_list("stream_type", "agent_id", "user__user_id", "session__session_id"))
+        assert found == {("session", "default", "ada", "s1"), ("user", "default", "ada", None)}
+
+    def test_one_call_serves_all_of_them(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        shard("kilns"), shard("glazes", "default"), shard("elsewhere", "other agent"), shard("off", is_active=False)
+        form(talk(ada, 6))
+        [call] = EngineCall.objects.filter(purpose="memory-extraction")
+        assert call.ok
+        asked = model_server.requests[-1]["messages"][1]["content"]
+        sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
+        assert [section["stream"] for section in sections] == ["shard kilns", "shard glazes", "session", "user"]
+        assert {atom.stream.label for atom in MemoryAtom.objects.all()} == {s["stream"] for s in sections}
+
+    def test_the_database_keeps_scopes_apart(self, ada: UserProfile) -> None:
+        shard("kilns")
+        with pytest.raises(IntegrityError, match="stream_unique_in_scope"):
+            shard("kilns")
+        with pytest.raises(IntegrityError, match="stream_scope_fits_type"):
+            MemoryStream.objects.create(stream_type="agent", name="x", user=ada, extraction_prompt="x")
+        with pytest.raises(IntegrityError, match="stream_scope_fits_type"):
+            MemoryStream.objects.create(stream_type="user", extraction_prompt="x")
+
+
+class TestItems:
+    """What is taken of an answer: the good items, each by itself."""
+
+    def test_good_items_are_kept_and_bad_ones_counted_by_reason(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        model_server.queue(
+            answer(
+                {
+                    "stream": "session",
+                    "facts": [
+                        item("The element arrives on Thursday.", 2),
+                        item("No turn says this.", 99),
+                        item("   ", 1),
+                        {"text": 7, "message_indexes": [1]},
+                        "not even an item",
+                        item("The element arrives on THURSDAY", 3),
+                    ],
+                    "observations": [item("This stream takes none.", 1)],
+                },
+                {"stream": "user", "observations": "many", "facts": []},
+                {"stream": "shard nowhere", "facts": [item("x", 1)]},
+            )
+        )
+        job = form(talk(ada, 6))
+        assert contents() == ["The element arrives on Thursday."]
+        assert job.status == "completed"
+        assert job.result["atoms"] == 1
+        assert job.result["dropped"] == {
+            "no source turn": 1,
+            "empty": 1,
+            "wrong shape": 2,
+            "known already": 1,
+            "observations are no list": 1,
+            "unknown stream": 1,
+        }
+
+    def test_an_atom_says_when_it_was_said_and_by_which_turns(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        model_server.queue(answer({"stream": "session", "facts": [item("A fact.", 4, 1, 99)]}))
+        session = talk(ada, 6)
+        job = form(session)
+        atom = MemoryAtom.objects.get()
+        first, last = session.messages.get(sequence=1), session.messages.get(sequence=4)
+        assert atom.source_message_ids == [first.pk, last.pk]
+        assert atom.formed_at == last.created_at
+        assert (atom.source_session, atom.user, atom.job) == (session, ada, job)
+        assert atom.engine.startswith("openai:") and atom.prompt_version is not None
+        event = Event.objects.get(type="memories_formed")
+        assert event.payload["atoms"] == 1
+
+    def test_an_item_over_its_limit_is_cut_at_a_sentence(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        long = "The first sentence is short. " + "word " * 60
+        model_server.queue(answer({"stream": "session", "facts": [item(long, 1)]}))
+        form(talk(ada, 6))
+        assert contents() == ["The first sentence is short."]
+        assert cut_words("one two three", 2) == "one two"
+
+    def test_the_oldest_facts_are_evicted_over_the_buffer_and_not_deleted(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        for number in range(6):
+            session = talk(ada, 4)
+            facts = [item(f"Fact {number}-{n}.", session.last_sequence - n) for n in range(2)]
+            model_server.queue(answer({"stream": "session", "facts": facts}))
+            form(session)
+        kept = contents()
+        assert len(kept) == 8
+        assert "Fact 0-0." not in kept and "Fact 5-0." in kept
+        assert MemoryAtom.objects.filter(state="evicted").count() == 4
+
+    def test_row_23_what_memory_itself_put_there_is_not_remembered_again(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        served = [
+            NewMessage("system", "You are kind."),
+            NewMessage("user", "Hello"),
+            NewMessage("tool", "remembered text", tool_name="search_long_term_memory"),
+            NewMessage("assistant", "<MemoryContext><UserMemory>remembered text</UserMemory></MemoryContext>"),
+            NewMessage("tool", "[TOOL RESULT: session_partition]\nremembered text", tool_name="x"),
+            NewMessage("assistant", "Hello Nora"),
+        ]
+        session = append(ada, "s1", served).session
+        form(session)
+        assert "remembered text" not in str(model_server.requests)
+        assert [turn["index"] for turn in behave.turns_of(model_server.requests[-1])] == [1, 5]
+        session.refresh_from_db()
+        assert session.last_formation_sequence == 5
+
+    def test_without_a_model_what_the_person_says_of_themselves_is_observed(self, ada: UserProfile) -> None:
+        said = ["I'm allergic to hazelnuts, badly.", "Noted.", "The element arrives on Thursday, 5 March.", "Good."]
+        roles = ["user", "assistant"] * 2
+        form(append(ada, "s1", [NewMessage(role, text) for role, text in zip(roles, said, strict=True)]).session)
+        assert contents(stream__stream_type="user") == ["User: I'm allergic to hazelnuts, badly."]
+        assert any("arrives on Thursday" in text for text in contents(stream__stream_type="session"))
+
+
+class TestFailure:
+    """An engine that fails loses nothing."""
+
+    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.content("null"), behave.truncated, behave.refusal])
+    def test_row_3_a_failed_formation_changes_nothing_but_the_job(
+        self, ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour
+    ) -> None:
+        session = talk(ada, 6)
+        model_server.always(behaviour)
+        job = form(session)
+        assert (job.status, job.attempts) == ("queued", 1)
+        session.refresh_from_db()
+        assert session.last_formation_sequence is None and not MemoryAtom.objects.exists()
+        model_server.always(behave.answer_well)
+        work_off()
+        assert MemoryAtom.objects.exists()
+
+    def test_row_4_with_an_engine_that_fails_at_random_no_turn_is_left_and_no_item_doubled(
+        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 50})
+        model_server.always(behave.fails_at_random(0.4, seed=3))
+        for _ in range(20):
+            talk(ada, 20)
+            work_off()
+        session = Session.objects.get()
+        form(session)
+        work_off()
+        session.refresh_from_db()
+        assert session.last_formation_sequence == session.last_sequence
+        assert Job.objects.filter(status="failed").count() == 0
+        ranges = sorted(
+            (job.result["first_sequence"], job.result["last_sequence"])
+            for job in Job.objects.filter(process="form_memories", status="completed")
+        )
+        assert ranges[0][0] == 0
+        assert all(before[1] < after[0] for before, after in pairwise(ranges))
+        active = MemoryAtom.objects.active().values_list("stream_id", "content_hash")
+        assert len(set(active)) == len(active)
+
+    def test_row_1_two_workers_on_the_same_turns_add_each_item_once(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 6)
+        stream = shard("kilns")
+        at_once(lambda n: _try(lambda: note(stream, "The very same.")), 8)
+        assert contents(stream=stream) == ["The very same."]
+        form(session)
+        before = contents()
+        Session.objects.update(last_formation_sequence=None)
+        job = form(session)
+        assert contents() == before
+        assert job.result["atoms"] == 0 and job.result["dropped"]["known already"] > 0
+
+
+def _try(work: Any) -> None:
+    with suppress(IntegrityError):
+        work()
+
+
+def test_row_9_atoms_and_streams_are_seen_by_their_person_and_shards_by_all(ada: UserProfile, bo: UserProfile) -> None:
+    form(talk(ada, 6, text="I live in Turin and I love kilns."))
+    form(talk(bo, 6, text="I live in Turin and I love kilns."))
+    note(shard("kilns"), "A shard's own.", "fact")
+    for person in (ada, bo):
+        with acting_for(person.user_id), connection.cursor() as cursor:
+            for table in ("memoryatom", "memorystream"):
+                cursor.execute(f"SELECT DISTINCT user_id FROM moments_app_{table}")
+                assert {row[0] for row in cursor} == {person.pk, None}
+    with acting_for(None), connection.cursor() as cursor:
+        cursor.execute("SELECT DISTINCT user_id FROM moments_app_memoryatom")
+        assert {row[0] for row in cursor} == {None}

@@ -1,0 +1,189 @@
+"""Memory streams over REST and in the admin."""
+
+import uuid
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from moments_app.models import Job, MemoryAtom, MemoryStream
+from sessions_app.models import ApiKey, UserProfile
+from tests.support.api import Api
+from tests.support.jobs import work_off
+from tests.support.operator import operator
+from tests.support.streams import fold, note, shard
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def mine(ada: UserProfile) -> MemoryStream:
+    """Ada's stream."""
+    MemoryStream.objects.ensure_for(talk(ada, 2))
+    return MemoryStream.objects.get(stream_type="user")
+
+
+def make(api: Api, **fields: Any) -> Any:
+    return api.post("streams", {"user_id": "ada", "name": "kilns", "extraction_prompt": "Ways to repair.", **fields})
+
+
+class TestShards:
+    """What all users of an agent share."""
+
+    def test_one_is_made_changed_and_listed(self, service: Api, mine: MemoryStream) -> None:
+        made = make(service, fact_max=3)
+        assert made.status_code == 201, made.content
+        key = made.json()["stream_id"]
+        assert (made.json()["agent_id"], made.json()["fact_max"], made.json()["observation_max_words"]) == ("", 3, 35)
+        changed = service.patch(f"streams/{key}", user_id="ada", consolidated_content="Elements last three years.")
+        assert changed.status_code == 200
+        read = service.get(f"streams/{key}", user_id="ada").json()
+        assert read["consolidated_content"] == "Elements last three years."
+        listed = service.get("streams", user_id="ada").json()
+        assert listed["streams"][0]["stream_type"] == "agent"
+        assert listed["total"] == 3
+        assert service.get("streams", user_id="ada", stream_type="user").json()["total"] == 1
+
+    def test_a_name_that_exists_is_a_conflict(self, service: Api) -> None:
+        assert [make(service).status_code for _ in range(2)] == [201, 409]
+        assert make(service, agent_id="coach").status_code == 201
+
+    def test_lessons_begin_as_lessons(self, service: Api) -> None:
+        made = make(service, name="lessons").json()
+        assert (made["extracts_facts"], made["extracts_observations"]) == (False, True)
+
+    @pytest.mark.parametrize(
+        ("fields", "attr"),
+        [
+            ({"name": ""}, "name"),
+            ({"extraction_prompt": ""}, "extraction_prompt"),
+            ({"fact_min": 9, "fact_max": 2}, "fact_min"),
+            ({"fact_max": -1}, "fact_max"),
+            ({"fact_max": 10_001}, "fact_max"),
+            ({"colour": "red"}, "colour"),
+        ],
+    )
+    def test_bad_input_is_refused_by_name(self, service: Api, fields: dict[str, Any], attr: str) -> None:
+        answer = make(service, **fields)
+        assert answer.status_code == 400
+        assert [error["attr"] for error in answer.json()["errors"]] == [attr]
+
+    def test_a_persons_key_reads_them_and_changes_nothing(self, as_ada: Api) -> None:
+        stream = shard("kilns")
+        path = f"streams/{stream.stream_id}"
+        assert as_ada.get(path).status_code == 200
+        assert as_ada.patch(path, consolidated_content="x").status_code == 403
+        assert as_ada.post(f"{path}/atoms", {"atom_type": "fact", "content": "x"}).status_code == 403
+        assert as_ada.post(f"{path}/consolidate", {}).status_code == 403
+        assert as_ada.post("streams", {"name": "n", "extraction_prompt": "p"}).status_code == 403
+        assert not MemoryAtom.objects.exists()
+
+    def test_settings_need_a_key_of_scope_admin(self, ada: UserProfile) -> None:
+        writer = Api(ApiKey.objects.issue("writer", scope="write")[1])
+        stream = shard("kilns")
+        assert make(writer, name="other").status_code == 403
+        assert writer.patch(f"streams/{stream.stream_id}", user_id="ada", is_active=False).status_code == 403
+        added = writer.post(
+            f"streams/{stream.stream_id}/atoms", {"user_id": "ada", "atom_type": "fact", "content": "x"}
+        )
+        assert added.status_code == 201
+
+
+class TestAtoms:
+    """What is in a stream."""
+
+    def test_one_is_added_directly_and_once(self, service: Api, mine: MemoryStream) -> None:
+        path, body = f"streams/{mine.stream_id}/atoms", {"user_id": "ada", "atom_type": "fact", "content": "A fact."}
+        first = service.post(path, body)
+        again = service.post(path, body | {"content": "a FACT"})
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert first.json()["atom_id"] == again.json()["atom_id"]
+        assert service.get(path, user_id="ada", atom_type="fact").json()["total"] == 1
+        assert service.get(path, user_id="ada", state="evicted").json()["total"] == 0
+
+    def test_the_list_costs_the_same_however_long(self, service: Api, mine: MemoryStream) -> None:
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                assert service.get(f"streams/{mine.stream_id}/atoms", user_id="ada").status_code == 200
+            return len(captured)
+
+        note(mine, "one")
+        queries()
+        few = queries()
+        for number in range(40):
+            note(mine, f"more {number}")
+        assert queries() == few
+
+    def test_a_consolidation_is_asked_for_and_undone(self, service: Api, mine: MemoryStream) -> None:
+        note(mine, "Ada likes short answers.")
+        path = f"streams/{mine.stream_id}"
+        accepted = service.post(f"{path}/consolidate", {"user_id": "ada"})
+        assert accepted.status_code == 202
+        work_off()
+        job = service.get(f"jobs/{accepted.json()['job_id']}", user_id="ada").json()
+        assert job["status"] == "completed"
+        assert "short answers" in service.get(path, user_id="ada").json()["consolidated_content"]
+        assert service.post(f"{path}/undo", {"user_id": "ada"}).json()["consolidated_content"] == ""
+        assert service.post(f"{path}/undo", {"user_id": "ada"}).status_code == 400
+
+    def test_a_shards_consolidation_can_be_asked_for_by_a_service_key(self, service: Api, ada: UserProfile) -> None:
+        stream = shard("kilns")
+        note(stream, "Elements last three years.")
+        assert service.post(f"streams/{stream.stream_id}/consolidate", {"user_id": "ada"}).status_code == 202
+        work_off()
+        assert Job.objects.get().result["absorbed"] == 1
+
+
+def test_row_9_anothers_streams_are_as_if_they_were_not(service: Api, mine: MemoryStream, bo: UserProfile) -> None:
+    note(mine, "Ada's own.")
+    for path in (f"streams/{mine.stream_id}", f"streams/{mine.stream_id}/atoms"):
+        assert service.get(path, user_id="bo").status_code == 404
+        assert service.get(path.replace(str(mine.stream_id), str(uuid.uuid4())), user_id="bo").status_code == 404
+    assert service.patch(f"streams/{mine.stream_id}", user_id="bo", consolidated_content="x").status_code == 404
+    body = {"user_id": "bo", "atom_type": "fact", "content": "planted"}
+    assert service.post(f"streams/{mine.stream_id}/atoms", body).status_code == 404
+    for verb in ("consolidate", "undo"):
+        assert service.post(f"streams/{mine.stream_id}/{verb}", {"user_id": "bo"}).status_code == 404
+    assert service.get("streams", user_id="bo").json()["total"] == 0
+
+
+class TestAdmin:
+    """The operator's pages of streams."""
+
+    def test_a_shard_is_made_there(self, transactional_db: None) -> None:
+        root = operator()
+        defaults = {"name": "kilns", "agent_id": "", "is_active": "on", "extraction_prompt": "Ways to repair."}
+        limits = dict.fromkeys(("observation_max", "observation_max_words", "fact_max", "fact_max_words"), 5)
+        limits |= {"observation_min": 0, "fact_min": 0, "fact_buffer_max": 100, "consolidation_trigger": 5}
+        forms = {"versions-TOTAL_FORMS": 0, "versions-INITIAL_FORMS": 0, "consolidated_max_words": 400}
+        answer = root.post(reverse("admin:moments_app_memorystream_add"), defaults | limits | forms)
+        assert answer.status_code == 302, answer.content
+        assert MemoryStream.objects.get().stream_type == "agent"
+
+    def test_pages_open_consolidate_and_undo(self, mine: MemoryStream) -> None:
+        root = operator()
+        note(mine, "<script>alert('planted')</script>")
+        listed = reverse("admin:moments_app_memorystream_changelist")
+        for url in (listed, reverse("admin:moments_app_memoryatom_changelist")):
+            assert "<script>alert('planted')" not in root.get(url).content.decode()
+        fold(mine)
+        page = root.get(reverse("admin:moments_app_memorystream_change", args=[mine.pk])).content.decode()
+        assert "planted" in page and "<script>alert('planted')" not in page
+        root.post(listed, {"action": "undo", "_selected_action": [mine.pk]})
+        mine.refresh_from_db()
+        assert mine.consolidated_content == ""
+
+    def test_row_18_a_viewer_changes_nothing(self, mine: MemoryStream) -> None:
+        viewer = operator("view_")
+        note(mine, "An observation.")
+        fold(mine)
+        mine.refresh_from_db()
+        listed = reverse("admin:moments_app_memorystream_changelist")
+        viewer.post(listed, {"action": "undo", "_selected_action": [mine.pk]})
+        assert viewer.post(reverse("admin:moments_app_memorystream_change", args=[mine.pk]), {}).status_code == 403
+        before = mine.consolidated_content
+        mine.refresh_from_db()
+        assert mine.consolidated_content == before != ""

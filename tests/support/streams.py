@@ -1,0 +1,39 @@
+"""Formations and consolidations, run by hand."""
+
+from typing import Any
+
+from django_q.models import OrmQ
+
+from moments_app.models import Job, MemoryAtom, MemoryStream
+from moments_app.models.stream import SHARD_DEFAULTS
+from moments_app.processes import consolidate, form_memories
+from moments_app.processes.run import run_job
+from sessions_app.models import Session
+
+
+def form(session: Session) -> Job:
+    """A forced formation, run at once; what it asks for stays in the queue."""
+    job = run_job(Job.objects.request(form_memories.NAME, session, requested_by="test", force=True).job_id)
+    assert job is not None
+    OrmQ.objects.all().delete()
+    return job
+
+
+def fold(stream: MemoryStream) -> Job:
+    """A forced consolidation, run at once."""
+    asked = Job.objects.request(consolidate.NAME, None, stream=stream, requested_by="test", force=True)
+    job = run_job(asked.job_id)
+    assert job is not None
+    OrmQ.objects.all().delete()
+    return job
+
+
+def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.", **fields: Any) -> MemoryStream:
+    """An agent's shard."""
+    values = vars(SHARD_DEFAULTS) | {"extraction_prompt": prompt} | fields
+    return MemoryStream.objects.create(stream_type="agent", agent_id=agent_id, name=name, **values)
+
+
+def note(stream: MemoryStream, content: str, atom_type: str = "observation", **fields: Any) -> MemoryAtom:
+    """An atom written by hand."""
+    return stream.atoms.create(user_id=stream.user_id, atom_type=atom_type, content=content, **fields)
