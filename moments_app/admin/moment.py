@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
 from moments_app.admin.transcript import entries
 from moments_app.models import Moment
@@ -80,17 +80,9 @@ class MomentAdmin(PageAdmin):
         for moment in queryset:
             moment.delete()  # one by one: each closes the chain over its gap
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        moment = self.get_object(request, object_id) if object_id else None
-        context = (extra_context or {}) | (_surroundings(moment) if moment else {})
-        response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
-        return response
+    def around(self, request: HttpRequest, obj: Moment) -> dict[str, Any]:
+        """The moments before and after it, and its turns."""
+        return _surroundings(obj)
 
     @admin.display(description="Topics")
     def topics(self, moment: Moment) -> str:

@@ -57,21 +57,9 @@ class PromptResourceAdmin(PageAdmin):
             *super().get_urls(),
         ]
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        resource = self.get_object(request, object_id) if object_id else None
-        context = (extra_context or {}) | (self._versions(request, resource) if resource else {})
-        response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
-        return response
-
-    def _versions(self, request: HttpRequest, resource: PromptResource) -> dict[str, Any]:
+    def around(self, request: HttpRequest, obj: PromptResource) -> dict[str, Any]:
         """All versions, and the one in the editor: that asked for, else the active, else the newest."""
-        versions = list(resource.versions.all()[:200])
+        versions = list(obj.versions.all()[:200])
         asked = request.GET.get("version")
         shown = next((version for version in versions if str(version.number) == asked), None)
         return {
@@ -79,11 +67,11 @@ class PromptResourceAdmin(PageAdmin):
             "show_save": False,
             "show_save_and_continue": False,
             "show_save_and_add_another": False,
-            "resource": resource,
+            "resource": obj,
             "versions": versions,
-            "shown": shown or resource.active_version or (versions[0] if versions else None),
-            "may_edit": self.has_change_permission(request, resource),
-            "add_version_url": reverse("admin:moments_app_promptresource_add_version", args=[resource.pk]),
+            "shown": shown or obj.active_version or (versions[0] if versions else None),
+            "may_edit": self.has_change_permission(request, obj),
+            "add_version_url": reverse("admin:moments_app_promptresource_add_version", args=[obj.pk]),
         }
 
     @method_decorator(require_POST)

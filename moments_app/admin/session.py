@@ -86,36 +86,24 @@ class SessionAdmin(PageAdmin):
             *super().get_urls(),
         ]
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        session = self.get_object(request, object_id) if object_id else None
-        context = (extra_context or {}) | (self._transcript(request, session) if session else {})
-        response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
-        return response
-
-    def _transcript(self, request: HttpRequest, session: Session) -> dict[str, Any]:
+    def around(self, request: HttpRequest, obj: Session) -> dict[str, Any]:
         """A page of the transcript: the newest turns, or those before or after the sequence asked for."""
         after, before = _number(request, "after"), _number(request, "before")
         if after is None and before is None:
             before = BIGINT_MAX
-        page = page_of_messages(session, PAGE, after=after, before=before)
+        page = page_of_messages(obj, PAGE, after=after, before=before)
         turns = [message for message in page.messages if message.kind == "turn"]
         first, last = (turns[0].sequence, turns[-1].sequence) if turns else (0, -1)
         return {
-            "session": session,
-            "entries": entries(page.messages, live_from=session.live_from_sequence),
+            "session": obj,
+            "entries": entries(page.messages, live_from=obj.live_from_sequence),
             "first": first,
             "last": last,
             "has_earlier": first > 0,
-            "has_later": last < session.last_sequence,
-            "may_build": self.has_change_permission(request, session),
-            "build_url": reverse("admin:sessions_app_session_build", args=[session.pk]),
-            "context_url": reverse("admin:sessions_app_session_context", args=[session.pk]),
+            "has_later": last < obj.last_sequence,
+            "may_build": self.has_change_permission(request, obj),
+            "build_url": reverse("admin:sessions_app_session_build", args=[obj.pk]),
+            "context_url": reverse("admin:sessions_app_session_context", args=[obj.pk]),
         }
 
     def context(self, request: HttpRequest, pk: str) -> HttpResponse:

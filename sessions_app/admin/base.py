@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminTextInputWidget
 
@@ -17,6 +17,22 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"widget": UnfoldAdminTextInputWidget}}
     warn_unsaved_form = True
+
+    def around(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """What the templates before and after a row's form show; a page that has some says so."""
+        return {}
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        obj = self.get_object(request, object_id) if object_id else None
+        context = (extra_context or {}) | (self.around(request, obj) if obj else {})
+        response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
+        return response
 
 
 class ReadOnlyAdmin(PageAdmin):

@@ -134,7 +134,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='message',
-            constraint=models.UniqueConstraint(condition=models.Q(('external_id__isnull', False)), fields=('session', 'external_id'), name='message_external_id_unique'),
+            constraint=models.UniqueConstraint(fields=('session', 'external_id'), name='message_external_id_unique'),
         ),
         migrations.AddConstraint(
             model_name='message',

@@ -66,11 +66,8 @@ class Message(models.Model):
             models.UniqueConstraint(
                 fields=["session", "user", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
             ),
-            models.UniqueConstraint(
-                fields=["session", "external_id"],
-                condition=Q(external_id__isnull=False),
-                name="message_external_id_unique",
-            ),
+            # Of all messages, with an id or without: what finds the rows of a session that is deleted.
+            models.UniqueConstraint(fields=["session", "external_id"], name="message_external_id_unique"),
             models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
             models.CheckConstraint(condition=Q(kind="turn") | Q(role="tool"), name="message_partition_is_tool"),
         ]

@@ -96,6 +96,16 @@ def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfi
         assert "Filter: (user_id" not in plan and "Filter: (sequence" not in plan
 
 
+def test_deleting_a_session_finds_its_messages_by_index(ada: UserProfile, bo: UserProfile) -> None:
+    """Those of one session among many: what the request and the database's own check of references ask for."""
+    session, other = talk(ada, 3), talk(bo, 50, session_id="other")
+    with connection.cursor() as cursor:
+        cursor.execute(MORE_TURNS, [20_000, other.pk])
+        cursor.execute("ANALYZE sessions_app_message")
+    plan = explained(f"SELECT 1 FROM ONLY sessions_app_message WHERE session_id = {session.pk} FOR KEY SHARE")
+    assert "message_external_id_unique" in plan
+
+
 def explained(sql: str) -> str:
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN " + sql)
