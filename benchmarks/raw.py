@@ -41,7 +41,7 @@ RETURNING id
 COUNT = """
 UPDATE sessions_app_session SET status = 'active', message_count = message_count + %(count)s,
     total_tokens = total_tokens + %(tokens)s, last_sequence = last_sequence + %(count)s, last_activity_at = now(),
-    live_tokens = live_tokens + %(tokens)s
+    live_tokens = live_tokens + %(tokens)s, weighted_tokens = weighted_tokens + %(tokens)s
 WHERE id = %(session)s
 """
 CLAIM = """

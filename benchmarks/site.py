@@ -27,6 +27,7 @@ SETTINGS = {
     # No worker runs here: a build that came due would be asked for again with each further append.
     "MOMENT_BUILDER__MESSAGE_THRESHOLD": "1000000000",
     "MOMENT_BUILDER__TOKEN_THRESHOLD": "1000000000",
+    "MEMORY_FORMATION__ENABLED": "false",
 }
 
 
