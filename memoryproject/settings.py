@@ -179,7 +179,13 @@ Q_CLUSTER = {
     "log_level": CONF.log_level,
 }
 
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+# Contexts of as many sessions as one web process is likely to serve within a few minutes; a full cache drops a third.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "OPTIONS": {"MAX_ENTRIES": 10_000},
+    }
+}
 
 _log_fields: list[structlog.typing.Processor] = [
     structlog.stdlib.add_log_level,

@@ -84,7 +84,7 @@ def test_it_stops_at_once_with_requests_open() -> None:
             while len(server.requests) < 10:
                 time.sleep(0.01)
             started = time.monotonic()
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 1.9  # before the answers it is in the middle of
 
 
 @pytest.mark.parametrize(("share", "statuses"), [("0", {200}), ("0.6", {200, 429, 500})])

@@ -159,7 +159,7 @@ def test_a_call_ends_at_its_deadline_however_it_is_kept_waiting(
     started = time.monotonic()
     with pytest.raises(EngineError, match=r"within 0\.5 s"):
         impatient.build_moments(request())
-    assert 0.4 < time.monotonic() - started < 0.8
+    assert 0.4 < time.monotonic() - started < 3  # each would go on for 6 s
 
 
 def test_an_answer_is_bounded_in_what_is_received_and_nothing_is_unpacked(
