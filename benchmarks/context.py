@@ -1,7 +1,6 @@
 """The context of sessions of very different lengths, and of people with very different amounts of memory."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from statistics import median
 from urllib.parse import urlencode
@@ -11,7 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.build import SEED_MOMENTS
-from benchmarks.clients import WORDS, Http, timed
+from benchmarks.cases import Case, Times, measured
+from benchmarks.clients import WORDS, Http
 from benchmarks.figures import Figure
 from benchmarks.load import seeded
 from benchmarks.seed import settle
@@ -45,23 +45,13 @@ SELECT user_id, id, lead(id) OVER (ORDER BY id), 'blocks' FROM moments_app_entit
 ORDER BY id LIMIT %s
 """
 
-Times = dict[tuple[str, str], list[list[float]]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One session, and the ways to ask for its context."""
-
-    what: str
-    ways: dict[str, Callable[[], object]]
-
 
 def figures(site: Site) -> list[Figure]:
     by_length = [_session(f"{length:,} turns", length, MEMORIES[1]) for length in LENGTHS]
     by_memory = [_session(f"{size:,} moments and entities", LENGTHS[0], size) for size in MEMORIES]
     settle()
     groups = [[_case(site, *named) for named in group] for group in (by_length, by_memory)]
-    times = _measured([case for group in groups for case in group])
+    times = measured([case for group in groups for case in group], rounds=ROUNDS, repeats=REPEATS)
     return [figure for group in groups for way in ("cold", "cached") for figure in _compared(group, way, times)]
 
 
@@ -115,18 +105,6 @@ def _replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[s
         cursor.execute(statement.encode())
         if cursor.description:
             cursor.fetchall()
-
-
-def _measured(cases: Sequence[Case]) -> Times:
-    """Asks for all in turn, so that what disturbs one disturbs each."""
-    times: Times = {(case.what, way): [] for case in cases for way in case.ways}
-    for number in range(ROUNDS + 1):
-        for case in cases:
-            for way, ask in case.ways.items():
-                taken = [timed(ask) for _ in range(REPEATS)]
-                if number:  # the first round is to warm up
-                    times[case.what, way].append(taken)
-    return times
 
 
 def _compared(cases: Sequence[Case], way: str, times: Times) -> Iterator[Figure]:

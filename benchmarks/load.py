@@ -1,14 +1,14 @@
 """What a client replays, from sessions of very different lengths."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from statistics import median
 
 from django.conf import settings
 from django.db import connection
 
-from benchmarks.clients import WORDS, Http, timed
+from benchmarks.cases import Case, Times, measured
+from benchmarks.clients import WORDS, Http
 from benchmarks.figures import Figure
 from benchmarks.raw import Raw
 from benchmarks.seed import SEED_TURNS, settle
@@ -36,36 +36,13 @@ FROM sessions_app_message WHERE session_id = %s AND sequence %% %s = %s AND sequ
 """
 
 
-Times = dict[tuple[str, str], list[list[float]]]  # of a session and a way to read it, seconds, a list each round
-
-
-@dataclass(frozen=True)
-class Case:
-    """One session, and the four ways to read it."""
-
-    what: str
-    ways: dict[str, Callable[[], object]]
-
-
 def figures(site: Site) -> list[Figure]:
     cases = {events: [_case(site, length, events) for length in LENGTHS] for events in (False, True)}
     settle()
-    times = _measured([case for group in cases.values() for case in group])
+    times = measured([case for group in cases.values() for case in group], rounds=ROUNDS, repeats=REPEATS)
     return [
         figure for way in ("HTTP", "function") for group in cases.values() for figure in _compared(group, way, times)
     ]
-
-
-def _measured(cases: Sequence[Case]) -> Times:
-    """Reads all sessions in turn, so that what disturbs one disturbs each."""
-    times: Times = {(case.what, way): [] for case in cases for way in case.ways}
-    for number in range(ROUNDS + 1):
-        for case in cases:
-            for way, read in case.ways.items():
-                taken = [timed(read) for _ in range(REPEATS)]
-                if number:  # the first round is to warm up
-                    times[case.what, way].append(taken)
-    return times
 
 
 def _compared(cases: Sequence[Case], way: str, times: Times) -> Iterator[Figure]:

@@ -17,6 +17,8 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models.user_profile import UserProfile
 
 ROLE = "memory_request"
+# The acting user's primary key, in SQL.
+_ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
 
 CREATE_ROLE = RunSQL(
     # Roles belong to the whole server: another database on it, a migration running beside this, or an administrator
@@ -43,12 +45,11 @@ def protect(
         privileges: that requests have on such rows.
         shared: rows without a person are everybody's.
     """
-    acting = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
     everybodys = f" OR {column} IS NULL" if shared else ""
     return RunSQL(
         sql=f"""
             ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
-            CREATE POLICY acting_user ON {table} TO {ROLE} USING ({column} = {acting}{everybodys});
+            CREATE POLICY acting_user ON {table} TO {ROLE} USING ({column} = {_ACTING}{everybodys});
             GRANT {privileges} ON {table} TO {ROLE};
         """,
         reverse_sql=f"""
@@ -61,10 +62,9 @@ def protect(
 
 def share(table: str, column: str = "user_id") -> RunSQL:
     """A migration operation: rows of a protected table without a person become everybody's."""
-    acting = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
     return RunSQL(
-        sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {acting} OR {column} IS NULL)",
-        reverse_sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {acting})",
+        sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {_ACTING} OR {column} IS NULL)",
+        reverse_sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {_ACTING})",
     )
 
 
@@ -78,10 +78,7 @@ def text_search(table: str) -> RunSQL:
     more than rare ones: planned with its values, the statement walks the newest rows for the one and the words' index
     for the other.
     """
-    person = (
-        f"CASE WHEN current_setting('role') = '{ROLE}' "
-        "THEN NULLIF(current_setting('memory.user_pk', true), '')::bigint ELSE person END"
-    )
+    person = f"CASE WHEN current_setting('role') = '{ROLE}' THEN {_ACTING} ELSE person END"
     return RunSQL(
         sql=f"""
             CREATE FUNCTION search_{table}(person bigint, words text, wanted_status text, most integer)

@@ -1,8 +1,10 @@
 """What the processes with an engine share: how a claim or a commit says that there is nothing to write."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from moments_app.models import PromptResource, PromptVersion
+from moments_app.models import Job, PromptResource, PromptVersion
+from sessions_app.models import Event, Session
 
 
 @dataclass(frozen=True)
@@ -34,3 +36,24 @@ def prompt_in_force(uri: str) -> PromptVersion:
         return PromptResource.objects.version_in_force(uri)
     except PromptResource.DoesNotExist as error:
         raise CannotRun(str(error)) from error
+
+
+def locked_session(job: Job) -> Session:
+    """The session a job is about, locked for its commit.
+
+    Raises:
+        ClaimLost: the job was taken over, or the session is gone.
+    """
+    assert job.session_id is not None  # it is about one
+    session = Session.objects.locked().filter(pk=job.session_id).first()
+    if session is None or not job.is_claimed():
+        raise ClaimLost
+    return session
+
+
+def complete(job: Job, event: str, result: dict[str, Any]) -> None:
+    """Ends a job that did its work, and says so in the event log."""
+    job.complete(result)
+    Event.objects.create(
+        type=event, actor=f"job:{job.job_id}", user_pk=job.user_id, session_pk=job.session_id, payload=result
+    )

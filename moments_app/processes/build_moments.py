@@ -15,10 +15,10 @@ from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.moment import PREDECESSORS, moment_key
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
-from moments_app.processes.base import ClaimLost, Moved, Skipped, prompt_in_force
+from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MOMENT_BUILDER_URI
-from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.user_profile import united
 
 NAME = "build_moments"
@@ -234,9 +234,7 @@ def commit(job: Job, work: Work, built: Built) -> None:
         ClaimLost: the job was taken over, or the session is gone.
         Moved: the session's boundary or the profile's text changed while the engine was thinking.
     """
-    session = Session.objects.locked().filter(pk=work.session.pk).first()
-    if session is None or not job.is_claimed():
-        raise ClaimLost
+    session = locked_session(job)
     user = UserProfile.objects.locked().get(pk=session.user_id)
     if session.last_moment_message_idx != work.session.last_moment_message_idx:
         raise Moved("The session's moments changed while the engine was thinking.")
@@ -257,10 +255,7 @@ def commit(job: Job, work: Work, built: Built) -> None:
         "engine": built.engine,
         "engine_calls": len(work.chunks),
     }
-    job.complete(result)
-    Event.objects.create(
-        type="moments_built", actor=f"job:{job.job_id}", user_pk=user.pk, session_pk=session.pk, payload=result
-    )
+    complete(job, "moments_built", result)
     _follow_up(job, session, work)
 
 

@@ -13,9 +13,8 @@ from django.utils import timezone
 
 from moments_app.engines.base import ConsolidationRequest, Engine
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion, StreamVersion
-from moments_app.processes.base import ClaimLost, Moved, Skipped, prompt_in_force
+from moments_app.processes.base import ClaimLost, Moved, Skipped, complete, prompt_in_force
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
-from sessions_app.models import Event
 
 NAME = "consolidate"
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
@@ -113,8 +112,7 @@ def commit(job: Job, work: Work, made: Consolidated) -> None:
     stream.consolidated_content, stream.last_updated_at = text, timezone.now()
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     result = {"stream": stream.label, "absorbed": absorbed, "words": len(text.split()), "engine": made.engine}
-    job.complete(result)
-    Event.objects.create(type="stream_consolidated", actor=f"job:{job.job_id}", user_pk=stream.user_id, payload=result)
+    complete(job, "stream_consolidated", result)
 
 
 def cut_lines(text: str, most: int) -> str:

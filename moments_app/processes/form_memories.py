@@ -19,11 +19,11 @@ from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.processes import consolidate
-from moments_app.processes.base import ClaimLost, Moved, Skipped, prompt_in_force
+from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from sessions_app.insert import insert_unless_there
-from sessions_app.models import Event, Message, Session
+from sessions_app.models import Message, Session
 
 NAME = "form_memories"
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
@@ -245,9 +245,7 @@ def commit(job: Job, work: Work, formed: Formed) -> None:
         ClaimLost: the job was taken over, or the session is gone.
         Moved: another formation has taken these turns.
     """
-    session = Session.objects.locked().filter(pk=work.session.pk).first()
-    if session is None or not job.is_claimed():
-        raise ClaimLost
+    session = locked_session(job)
     if session.last_formation_sequence != work.session.last_formation_sequence:
         raise Moved("These turns were formed meanwhile.")
     added: Counter[int] = Counter()
@@ -269,14 +267,7 @@ def commit(job: Job, work: Work, formed: Formed) -> None:
         "last_sequence": work.last_sequence,
         "engine": formed.engine,
     }
-    job.complete(result)
-    Event.objects.create(
-        type="memories_formed",
-        actor=f"job:{job.job_id}",
-        user_pk=session.user_id,
-        session_pk=session.pk,
-        payload=result,
-    )
+    complete(job, "memories_formed", result)
     if work.is_cut or is_due(session):
         Job.objects.request(NAME, session, requested_by=f"job:{job.job_id}", force=work.is_cut)
 

@@ -16,10 +16,10 @@ from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
 from moments_app.models import Job, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
 from moments_app.processes import window
-from moments_app.processes.base import ClaimLost, Moved, Skipped, prompt_in_force
+from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import ROLLING_SUMMARY_URI
-from sessions_app.models import Event, Message, Session
+from sessions_app.models import Message, Session
 
 NAME = PROCESS
 LOOK_BACK = 50  # turns searched for the end of the last round
@@ -179,9 +179,7 @@ def commit(job: Job, work: Work, rolled: Rolled) -> None:
         ClaimLost: the job was taken over, or the session is gone.
         Moved: the version was given up meanwhile.
     """
-    session = Session.objects.locked().filter(pk=work.summary.session_id).first()
-    if session is None or not job.is_claimed():
-        raise ClaimLost
+    session = locked_session(job)
     summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=work.summary.pk).first()
     if summary is None:
         raise Moved("The version that was to be written has been given up.")
@@ -215,14 +213,7 @@ def _tell(job: Job, session: Session, summary: Summary, work: Work) -> None:
         "end_sequence": summary.end_sequence,
         "engine": summary.engine,
     }
-    job.complete(result)
-    Event.objects.create(
-        type="memory_summary_created",
-        actor=f"job:{job.job_id}",
-        user_pk=session.user_id,
-        session_pk=session.pk,
-        payload=result,
-    )
+    complete(job, "memory_summary_created", result)
     before = work.summary.base.start_sequence if work.summary.base else summary.start_sequence
     logger.info(
         "summary rolled",

@@ -4,6 +4,7 @@ Stored text is data in all of them: it is escaped so that it can't close a tag, 
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
@@ -66,18 +67,18 @@ class Format(Protocol):
         """The whole."""
 
 
-class Lines:
+class Lines(ABC):
     """A format of lines: each layer a head, its items, a tail."""
 
     head = tail = ""
 
+    @abstractmethod
     def line(self, layer: str, item: Item) -> str:
         """An item as it is written; may have line breaks."""
-        raise NotImplementedError
 
+    @abstractmethod
     def around(self, layer: str) -> tuple[str, str]:
         """Head and tail of a layer."""
-        raise NotImplementedError
 
     def tokens(self, layer: str, item: Item) -> int:
         return estimate_tokens(f"{self.line(layer, item)}\n")
@@ -88,11 +89,7 @@ class Lines:
     def overhead_tokens(self) -> int:
         return sum(estimate_tokens(f"{part}\n") for part in (self.head, self.tail) if part)
 
-    def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
-        return self.text(layers)
-
-    def text(self, layers: Mapping[str, Sequence[Item]]) -> str:
-        """The whole as text."""
+    def render(self, layers: Mapping[str, Sequence[Item]]) -> str:
         lines = [self.head]
         for layer, items in layers.items():
             if items:
@@ -110,13 +107,18 @@ class Xml(Lines):
         return f"<{_TAGS[layer]}>", f"</{_TAGS[layer]}>"
 
     def line(self, layer: str, item: Item) -> str:
-        text = escape(_NOT_XML.sub("\ufffd", item.text))
+        text = escape(_in_xml(item.text))
         if layer == "collective":
-            return f"<MemoryShard name={quoteattr(_NOT_XML.sub(chr(0xFFFD), item.name))}>{text}</MemoryShard>"
+            return f"<MemoryShard name={quoteattr(_in_xml(item.name))}>{text}</MemoryShard>"
         if layer != "hot_turns":
             return text if layer in ("policy", "query", "now", "summary") else f"- {text}"
-        tool = f" tool={quoteattr(_NOT_XML.sub(chr(0xFFFD), item.tool))}" if item.tool else ""
+        tool = f" tool={quoteattr(_in_xml(item.tool))}" if item.tool else ""
         return f"<Turn role={quoteattr(item.role)}{tool}{_dated(item)}>{text}</Turn>"
+
+
+def _in_xml(text: str) -> str:
+    """The text without characters that XML doesn't have; still to be escaped."""
+    return _NOT_XML.sub("\ufffd", text)
 
 
 def _dated(item: Item) -> str:
@@ -134,10 +136,14 @@ class Markdown(Lines):
         text = _LINE_BREAK.sub("\n", text)
         text = _LINE_START.sub(r"\1\\\2", text).replace("\n", "\n  ")
         if layer != "hot_turns":
-            name = _MARKDOWN.sub(r"\\\1", _LINE_BREAK.sub(" ", item.name))
+            name = _on_one_line(item.name)
             return f"- **{name}**: {text}" if name else f"- {text}"
-        tool = " " + _MARKDOWN.sub(r"\\\1", _LINE_BREAK.sub(" ", item.tool)) if item.tool else ""
+        tool = f" {_on_one_line(item.tool)}" if item.tool else ""
         return f"- **{item.role}{tool}** ({item.time:%Y-%m-%d %H:%M}): {text}"
+
+
+def _on_one_line(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", _LINE_BREAK.sub(" ", text))
 
 
 class Messages:
@@ -165,7 +171,7 @@ class Messages:
     def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
         memory = {name: items for name, items in layers.items() if name not in ("hot_turns", "query")}
         said = [_message(item) for name in ("hot_turns", "query") for item in layers.get(name, ())]
-        return [{"role": "system", "content": self._memory.text(memory)}, *(message for message in said if message)]
+        return [{"role": "system", "content": self._memory.render(memory)}, *(message for message in said if message)]
 
 
 def _message(item: Item) -> dict[str, Any] | None:
