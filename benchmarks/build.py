@@ -9,6 +9,7 @@ from benchmarks.figures import Figure
 from benchmarks.raw import Raw
 from benchmarks.seed import settle
 from benchmarks.site import Site
+from moments_app import engines
 from moments_app.engines.base import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.models import Job
 from moments_app.processes import build_moments, run
@@ -70,7 +71,7 @@ def _measured(site: Site, what: str, *, moments: int) -> Figure:
     theirs: list[list[float]] = []
     for number in range(ROUNDS):
         job, other = (_job(f"{who}-{moments}-{number}", moments) for who in ("build", "raw-build"))
-        with patch.object(run, "engine_for", return_value=InstantEngine()):
+        with patch.object(engines, "engine_for", return_value=InstantEngine()):
             ours.append([timed(lambda job=job: run.run_job(job.job_id))])  # type: ignore[misc]
         theirs.append([timed(lambda job=other: _build_raw(raw, job))])  # type: ignore[misc]
         _check(job)

@@ -97,6 +97,14 @@ class MemoryContextSettings(Group):
     )
 
 
+class RecallSettings(Group):
+    """How memory is searched."""
+
+    match_count: int = Field(5, ge=1, le=100, description="Results of a search that doesn't say how many.")
+    candidates: int = Field(100, ge=10, le=1_000, description="Best of each search that are put in order.")
+    rrf_k: int = Field(60, ge=1, le=1_000, description="The larger, the less the first places count.")
+
+
 class EngineSettings(Group):
     """What writes memory text."""
 
@@ -155,6 +163,7 @@ class Settings(Group):
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
+    recall: RecallSettings = RecallSettings()
     engine: EngineSettings = EngineSettings()
     jobs: JobSettings = JobSettings()
 

@@ -19,6 +19,7 @@ MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
 MEMORY_CONTEXT = CONF.memory_context
+RECALL = CONF.recall
 ENGINE = CONF.engine
 JOBS = CONF.jobs
 API_RATE = CONF.api_rate
@@ -157,6 +158,7 @@ SPECTACULAR_SETTINGS = {
         "EntityStatusEnum": "moments_app.models.entity.Entity.Status",
         "JobStatusEnum": "moments_app.models.job.Job.Status",
         "SummaryStatusEnum": "moments_app.models.summary.Summary.Status",
+        "MemoryKindEnum": "moments_app.recall.search.KINDS",
         "MessageKindEnum": "sessions_app.models.message.Message.Kind",
         "ValidationErrorEnum": "drf_standardized_errors.openapi_serializers.ValidationErrorEnum.choices",
     },

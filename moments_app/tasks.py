@@ -1,6 +1,7 @@
 """What the queue calls. A task only names what to do; the rows decide."""
 
 from moments_app.models import ContextReceipt
+from moments_app.processes import count_words as counting
 from moments_app.processes import form_memories as formation
 from moments_app.processes import recover, run
 
@@ -23,3 +24,8 @@ def prune_receipts() -> None:
 def form_memories() -> None:
     """Asks for the formation of sessions that have gone cold."""
     formation.sweep()
+
+
+def count_words() -> None:
+    """Asks for a count of the words of those whose sessions have grown."""
+    counting.sweep()

@@ -18,7 +18,7 @@ from sessions_app.models.user_profile import UserProfile
 
 ROLE = "memory_request"
 # The acting user's primary key, in SQL.
-_ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
+ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
 
 CREATE_ROLE = RunSQL(
     # Roles belong to the whole server: another database on it, a migration running beside this, or an administrator
@@ -49,7 +49,7 @@ def protect(
     return RunSQL(
         sql=f"""
             ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
-            CREATE POLICY acting_user ON {table} TO {ROLE} USING ({column} = {_ACTING}{everybodys});
+            CREATE POLICY acting_user ON {table} TO {ROLE} USING ({column} = {ACTING}{everybodys});
             GRANT {privileges} ON {table} TO {ROLE};
         """,
         reverse_sql=f"""
@@ -63,8 +63,8 @@ def protect(
 def share(table: str, column: str = "user_id") -> RunSQL:
     """A migration operation: rows of a protected table without a person become everybody's."""
     return RunSQL(
-        sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {_ACTING} OR {column} IS NULL)",
-        reverse_sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {_ACTING})",
+        sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {ACTING} OR {column} IS NULL)",
+        reverse_sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {ACTING})",
     )
 
 
@@ -78,7 +78,7 @@ def text_search(table: str) -> RunSQL:
     more than rare ones: planned with its values, the statement walks the newest rows for the one and the words' index
     for the other.
     """
-    person = f"CASE WHEN current_setting('role') = '{ROLE}' THEN {_ACTING} ELSE person END"
+    person = f"CASE WHEN current_setting('role') = '{ROLE}' THEN {ACTING} ELSE person END"
     return RunSQL(
         sql=f"""
             CREATE FUNCTION search_{table}(person bigint, words text, wanted_status text, most integer)

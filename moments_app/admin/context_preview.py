@@ -14,6 +14,7 @@ from moments_app.models import Entity, Moment
 from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.recall.budget import Line
 from moments_app.recall.render import FORMATS
+from moments_app.recall.search import Question
 from sessions_app.models import Session
 
 BAR = 1000  # width of the bar, in its own units
@@ -54,7 +55,12 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     if not form.is_valid():
         return {"form": form}
     asked = form.cleaned_data
-    wanted = Wanted(query=asked["query"], max_tokens=asked["max_tokens"], format=asked["format"] or "xml")
+    wanted = Wanted(
+        query=asked["query"],
+        max_tokens=asked["max_tokens"],
+        format=asked["format"] or "xml",
+        question=Question(asked["query"]) if asked["query"] else None,
+    )
     try:
         envelope = preview(session.user, session.session_id, wanted)
     except BudgetTooSmall as error:

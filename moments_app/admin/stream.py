@@ -91,7 +91,7 @@ class MemoryStreamAdmin(PageAdmin):
         """Asks for it, however few observations wait."""
         by = f"operator:{request.user}"
         for stream in queryset:
-            job = Job.objects.request(consolidate.NAME, None, stream=stream, requested_by=by, force=True)
+            job = Job.objects.request(consolidate.NAME, stream=stream, requested_by=by, force=True)
             messages.success(request, f"{stream}: asked for, job {job.job_id}.")
 
     @admin.action(description="Undo the last consolidation of the selected streams", permissions=["fold"])

@@ -10,8 +10,11 @@ from moments_app.processes.assemble import Envelope, Wanted
 from moments_app.recall.budget import Line
 from moments_app.recall.layers import DEFAULT, ORDER
 from moments_app.recall.render import FORMATS
+from moments_app.recall.search import KINDS, Question
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.serializers import PAGE_MAX, PageQuery, PersonQuery
+
+MATCH_COUNT_MAX = 100
 
 
 class TagList(serializers.ListField):
@@ -416,9 +419,63 @@ class AtomList(serializers.Serializer[Any]):
     has_more = serializers.BooleanField()
 
 
-# --- context ---
+# --- search ---
 
 QUERY_MAX_CHARS = 20_000
+
+
+class SearchInput(PersonQuery):
+    """What is looked for."""
+
+    agent_id = PublicIdField(required=False, help_text="Whose shards are searched too; left out: every agent's.")
+    query = TextField(max_length=QUERY_MAX_CHARS)
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), allow_empty=False, help_text="Left out: all."
+    )
+    match_count = serializers.IntegerField(
+        min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: RECALL__MATCH_COUNT."
+    )
+    since = AwareDateTimeField(required=False, help_text="What was said at this time or later.")
+
+    def validate_query(self, query: str) -> str:
+        if not query.strip():
+            raise serializers.ValidationError("A query has at least one word.", code="blank")
+        return query
+
+
+class SearchRanks(serializers.Serializer[Any]):
+    """The place in each search, from 1; null where that search didn't find it."""
+
+    semantic = serializers.IntegerField(default=None, allow_null=True)
+    text = serializers.IntegerField(default=None, allow_null=True)
+
+
+class SearchResult(serializers.Serializer[Any]):
+    """One thing that was found."""
+
+    kind = serializers.ChoiceField(choices=KINDS)
+    ref = serializers.CharField()
+    content = serializers.CharField(help_text="Its text, or the beginning of a long one.")
+    session_id = serializers.CharField(allow_null=True)
+    sequence = serializers.IntegerField(allow_null=True, help_text="Of a turn; of a moment the first it covers.")
+    role = serializers.CharField(help_text="Whose turn it is; blank for what is no turn.")
+    time = serializers.DateTimeField()
+    score = serializers.FloatField()
+    ranks = SearchRanks()
+
+
+class SearchAnswer(serializers.Serializer[Any]):
+    """What was found, best first."""
+
+    results = SearchResult(many=True)
+    mode = serializers.CharField(help_text="What was searched by.")
+    degraded = serializers.BooleanField(help_text="By words alone, though meaning was asked for.")
+
+
+# --- context ---
+
+
+RETRIEVAL = ("query", "off")
 
 
 class ContextInput(PersonQuery):
@@ -435,6 +492,9 @@ class ContextInput(PersonQuery):
         child=serializers.ChoiceField(choices=ORDER), required=False, help_text="Wanted ones; in a query by comma."
     )
     refresh = serializers.BooleanField(default=False, help_text="Make the kept parts anew.")
+    retrieval = serializers.ChoiceField(
+        choices=RETRIEVAL, default="query", help_text="`query`: memory is searched for the query; `off`: it isn't."
+    )
 
     def to_internal_value(self, data: Any) -> Any:
         """In a query string layers are one value, by comma."""
@@ -458,6 +518,7 @@ def wanted(asked: dict[str, Any]) -> Wanted:
         format=asked["format"],
         layers=asked.get("layers", DEFAULT),
         refresh=asked["refresh"],
+        question=Question(asked["query"]) if asked["query"] and asked["retrieval"] != "off" else None,
     )
 
 

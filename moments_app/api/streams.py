@@ -143,7 +143,7 @@ class AtomsView(APIView):
             created = insert_unless_there(atom)
             if not created:
                 atom = stream.atoms.active().get(content_hash=digest)
-            MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
+            stream.added_to(facts=atom.atom_type == MemoryAtom.Type.FACT, requested_by=key_of(request).actor)
         code = status.HTTP_201_CREATED if created else status.HTTP_200_OK
         return Response(shapes.AtomAnswer(atom).data, status=code)
 

@@ -1,10 +1,30 @@
 """Who writes memory text. Which engine is at work is a setting; processes don't know."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 
 from moments_app.engines.base import CallRecord, Engine
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Something that is called for an answer and may fail.
+
+    Args:
+        name: under which its calls are recorded.
+        open: makes it, given what is to be called with the record of each call.
+    """
+
+    name: str
+    open: Callable[[Callable[[CallRecord], None]], Any]
+
+
+def language_model(model: str) -> Caller:
+    """The engine in use, with the model set for a process."""
+    return Caller(engine_name(model), lambda record: engine_for(model, record=record))
 
 
 def engine_name(model: str) -> str:

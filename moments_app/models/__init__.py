@@ -9,6 +9,7 @@ from moments_app.models.moment import Moment
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
+from moments_app.models.vocabulary import Vocabulary, Word
 
 __all__ = [
     "ContextReceipt",
@@ -23,4 +24,6 @@ __all__ = [
     "PromptVersion",
     "StreamVersion",
     "Summary",
+    "Vocabulary",
+    "Word",
 ]

@@ -56,7 +56,10 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
 
 
 class MemoryAtom(models.Model):
-    """A fact, kept to be recalled, or an observation, which waits to be consolidated."""
+    """A fact, kept to be recalled, or an observation, which waits to be consolidated.
+
+    The table has one column more, `search_vector`, for searches alone: see `word_search.py`.
+    """
 
     class Type(models.TextChoices):
         OBSERVATION = "observation"
@@ -70,7 +73,7 @@ class MemoryAtom(models.Model):
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
     atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(  # blank: a shard's
-        UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="atoms"
+        UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="atoms", db_index=False
     )
     atom_type = models.CharField(max_length=16, choices=Type)
     content = models.TextField()
@@ -98,6 +101,7 @@ class MemoryAtom(models.Model):
         ]
         indexes = [
             models.Index(fields=["stream", "state", "atom_type", "formed_at", "id"], name="atom_stream_order"),
+            models.Index(fields=["user", "-formed_at", "-id"], name="atom_user_newest"),
         ]
 
     def __str__(self) -> str:

@@ -64,21 +64,23 @@ class JobQuerySet(models.QuerySet["Job"]):
     def request(
         self,
         process: str,
-        session: Session | None,
+        session: Session | None = None,
         *,
         requested_by: str,
         stream: "MemoryStream | None" = None,
+        user_id: int | None = None,
         force: bool = False,
         params: dict[str, Any] | None = None,
         hasten: bool = False,
     ) -> "Job":
-        """Asks for a run of `process` on a session; while one is open, that one is returned.
+        """Asks for a run of `process` on a session, a stream or a person; while one is open, that one is returned.
 
         Call it inside the transaction that makes the run due: job and queue entry are committed with it or not at all.
 
         Args:
             process, session: what is to be run, and on what.
             stream: where it is about a stream and no session.
+            user_id: primary key, where it is about all of a person's memory.
             requested_by: who asks: a key, an operator, another job.
             force: run whatever the thresholds say.
             params: of the process.
@@ -88,7 +90,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             process=process,
             session=session,
             stream=stream,
-            user_id=session.user_id if session else stream.user_id if stream else None,
+            user_id=session.user_id if session else stream.user_id if stream else user_id,
             force=force,
             params=params or {},
             requested_by=requested_by,
@@ -96,13 +98,14 @@ class JobQuerySet(models.QuerySet["Job"]):
         if insert_unless_there(job):
             job.enqueue()
             return job
-        found = self.open().filter(process=process, session=session, stream=stream).first()
+        found = self.open().filter(process=process, session=session, stream=stream, user_id=job.user_id).first()
         if found is None:  # it ended between the two statements
             return self.request(
                 process,
                 session,
                 requested_by=requested_by,
                 stream=stream,
+                user_id=user_id,
                 force=force,
                 params=params,
                 hasten=hasten,

@@ -7,7 +7,7 @@ a few minutes and made anew as soon as the scene's stamp says that something did
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
@@ -20,6 +20,7 @@ from moments_app.recall.item import Item
 from moments_app.recall.layers import ALWAYS, DEFAULT, LAYERS, ORDER
 from moments_app.recall.render import FORMATS, Rendered
 from moments_app.recall.scene import Scene, read_scene
+from moments_app.recall.search import Question
 from sessions_app.models import UserProfile
 
 __all__ = ["BudgetTooSmall", "Envelope", "Wanted", "assemble", "preview"]
@@ -35,6 +36,7 @@ class Wanted:
         format: a key of `FORMATS`.
         layers: names of those wanted, any order; policy and query are always there.
         refresh: make everything anew.
+        question: what is looked for in memory; None: nothing.
     """
 
     query: str = ""
@@ -42,6 +44,7 @@ class Wanted:
     format: str = "xml"
     layers: Sequence[str] = DEFAULT
     refresh: bool = False
+    question: Question | None = None
 
     @property
     def applied(self) -> int:
@@ -97,19 +100,25 @@ def preview(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | No
     scene = read_scene(user, session_id, wanted.query)
     if scene is None:
         return None
+    scene = replace(scene, question=wanted.question)
     static, cached = _static_layers(scene, wanted.refresh)
     names = [name for name in ORDER if name in {*wanted.layers, *ALWAYS}]
     if "summary" in names and static["summary"] and static["summary"][0].source_sequences:
         scene = replace(scene, covered_to=static["summary"][0].source_sequences[1])
-    layers = {name: static[name] if name in static else _dynamic(name, scene) for name in names}
+    layers = {name: static[name] if name in static else LAYERS[name].items(scene) for name in names}
+    if "retrieved" in layers:
+        layers["retrieved"] = _said_nowhere_else(layers)
     form = FORMATS[wanted.format]
     fitted = fit(layers, form, wanted.applied)
     context = form.render({name: [line.item for line in lines] for name, lines in fitted.layers.items()})
     return Envelope(uuid.uuid4(), scene, wanted, fitted, context, scene.session.live_from_sequence > 0, cached)
 
 
-def _dynamic(name: str, scene: Scene) -> Sequence[Item]:
-    return LAYERS[name].items(scene) if name in LAYERS else ()
+def _said_nowhere_else(layers: Mapping[str, Sequence[Item]]) -> list[Item]:
+    """The best of what was retrieved that no other layer has."""
+    said = {item.ref for name, items in layers.items() if name != "retrieved" for item in items}
+    unsaid = [item for item in layers["retrieved"] if item.ref not in said]
+    return unsaid[: settings.MEMORY_CONTEXT.retrieved_limit]
 
 
 def _static_layers(scene: Scene, refresh: bool) -> tuple[dict[str, Sequence[Item]], bool]:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from django.conf import settings
 from django.db.models import QuerySet, Sum
 
+from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.moment import PREDECESSORS, moment_key
@@ -77,9 +78,9 @@ class Built:
     engine: str
 
 
-def model() -> str:
-    """The model set for this process."""
-    return settings.MOMENT_BUILDER.model
+def caller() -> Caller:
+    """Who writes for this process."""
+    return language_model(settings.MOMENT_BUILDER.model)
 
 
 def is_due(session: Session) -> bool:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from moments_app.engines import Caller, language_model
 from moments_app.engines.base import ConsolidationRequest, Engine
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion, StreamVersion
 from moments_app.processes.base import ClaimLost, Moved, Skipped, complete, prompt_in_force
@@ -38,9 +39,9 @@ class Consolidated:
     engine: str
 
 
-def model() -> str:
-    """The model set for this process."""
-    return settings.MEMORY_FORMATION.model
+def caller() -> Caller:
+    """Who writes for this process."""
+    return language_model(settings.MEMORY_FORMATION.model)
 
 
 def is_due(stream: MemoryStream) -> bool:

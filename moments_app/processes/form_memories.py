@@ -12,12 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.utils import timezone
 from pydantic import ValidationError
 
+from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits, StreamSection
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
+from moments_app.own_text import is_own
 from moments_app.processes import consolidate
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
@@ -29,9 +30,6 @@ NAME = "form_memories"
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are not said again
 CURRENT_CHARS = 6_000
-# Memory doesn't feed on itself: what these bring into a conversation was remembered already.
-OWN_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
-OWN_FENCES = ("<MemoryContext>", "[TOOL RESULT: session_partition]")
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,9 @@ class Formed:
     engine: str
 
 
-def model() -> str:
-    """The model set for this process."""
-    return settings.MEMORY_FORMATION.model
+def caller() -> Caller:
+    """Who writes for this process."""
+    return language_model(settings.MEMORY_FORMATION.model)
 
 
 def is_due(session: Session) -> bool:
@@ -106,7 +104,7 @@ def claim(job: Job) -> Work | Skipped:
         return Skipped("not due: neither interval is reached")
     waiting = list(_unformed(session)[: MAX_TURNS + 1])
     turns = waiting[:MAX_TURNS]
-    shown = [turn for turn in turns if not _is_own(turn)]
+    shown = [turn for turn in turns if not is_own(turn.tool_name, turn.content)]
     if not turns or not shown:
         if turns:
             _count_from(session, turns[-1].sequence)
@@ -137,11 +135,6 @@ def _unformed(session: Session) -> Any:
     done = -1 if session.last_formation_sequence is None else session.last_formation_sequence
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gt=done)
     return turns.exclude(role=Message.Role.SYSTEM).order_by("sequence")
-
-
-def _is_own(turn: Message) -> bool:
-    """Whether the platform itself put this text into the conversation."""
-    return turn.tool_name in OWN_TOOLS or any(fence in turn.content for fence in OWN_FENCES)
 
 
 def _section(stream: MemoryStream, turns: int) -> StreamSection:
@@ -299,9 +292,9 @@ def _tidy(stream: MemoryStream, job: Job) -> None:
     facts = stream.atoms.active().facts().order_by("-formed_at", "-id")
     over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
     MemoryAtom.objects.filter(pk__in=over).update(state=MemoryAtom.State.EVICTED)
-    MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
+    stream.added_to(facts=stream.extracts_facts, requested_by=f"job:{job.job_id}")
     if consolidate.is_due(stream):
-        Job.objects.request(consolidate.NAME, None, stream=stream, requested_by=f"job:{job.job_id}")
+        Job.objects.request(consolidate.NAME, stream=stream, requested_by=f"job:{job.job_id}")
 
 
 def _count_from(session: Session, last_sequence: int) -> None:

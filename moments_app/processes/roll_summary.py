@@ -12,6 +12,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
+from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
 from moments_app.models import Job, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
@@ -52,9 +53,9 @@ class Rolled:
     milliseconds: int
 
 
-def model() -> str:
-    """The model set for this process."""
-    return settings.ROLLING_SUMMARY.model
+def caller() -> Caller:
+    """Who writes for this process."""
+    return language_model(settings.ROLLING_SUMMARY.model)
 
 
 def ends_round(turn: Message) -> bool:

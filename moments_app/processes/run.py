@@ -18,10 +18,10 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from moments_app.engines import engine_for, engine_name
-from moments_app.engines.base import CallRecord, Engine, EngineError
+from moments_app.engines import Caller
+from moments_app.engines.base import CallRecord, EngineError
 from moments_app.models import EngineCall, Job
-from moments_app.processes import build_moments, consolidate, form_memories, roll_summary
+from moments_app.processes import build_moments, consolidate, count_words, form_memories, roll_summary
 from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
 
 logger = structlog.get_logger(__name__)
@@ -30,19 +30,19 @@ Progress = Callable[[int, int], None]
 
 
 class Process(Protocol):
-    """What the module of a process with an engine offers."""
+    """What the module of a process that is run as a job offers."""
 
     @property
     def NAME(self) -> str: ...  # noqa: N802
 
-    def model(self) -> str:
-        """The model set for this process."""
+    def caller(self) -> Caller | None:
+        """Who is called, if anybody."""
 
     def claim(self, job: Job) -> Any:
         """Reads the input, inside a transaction; `Skipped` when there is nothing to do."""
 
-    def think(self, work: Any, engine: Engine, progress: Progress) -> Any:
-        """Calls the engine, outside any transaction."""
+    def think(self, work: Any, engine: Any, progress: Progress) -> Any:
+        """Calls it, outside any transaction."""
 
     def commit(self, job: Job, work: Any, answer: Any) -> None:
         """Writes everything and completes the job, inside a transaction."""
@@ -51,7 +51,7 @@ class Process(Protocol):
         """Called when an attempt came to nothing, before the job is put back or failed."""
 
 
-_MODULES: tuple[Process, ...] = (build_moments, roll_summary, form_memories, consolidate)
+_MODULES: tuple[Process, ...] = (build_moments, roll_summary, form_memories, consolidate, count_words)
 PROCESSES = {process.NAME: process for process in _MODULES}
 
 
@@ -102,7 +102,8 @@ def _claim_think_commit(job: Job, process: Process) -> None:
     # No connection is held while the engine thinks: a slow model must not use up the database's.
     connection.close()
     with _heartbeat(job) as progress:
-        engine = engine_for(process.model(), record=_recorder(job, work))
+        caller = process.caller()
+        engine = caller.open(_recorder(job, work)) if caller else None
         answer = process.think(work, engine, progress)
     with transaction.atomic():
         process.commit(job, work, answer)
@@ -110,11 +111,11 @@ def _claim_think_commit(job: Job, process: Process) -> None:
 
 def _postponed(job: Job, process: Process) -> bool:
     """Puts the job back when the engine's circuit is open: it would be tried in vain."""
-    name = engine_name(process.model())
-    until = EngineCall.objects.closed_until(name)
-    if until is None or until <= timezone.now():
+    caller = process.caller()
+    until = EngineCall.objects.closed_until(caller.name) if caller else None
+    if caller is None or until is None or until <= timezone.now():
         return False
-    job.postpone(until, f"Waiting: the last calls of {name} failed; it is tried again at {until:%H:%M:%S} UTC.")
+    job.postpone(until, f"Waiting: the last calls of {caller.name} failed; it is tried again at {until:%H:%M:%S} UTC.")
     return True
 
 

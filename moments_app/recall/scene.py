@@ -16,6 +16,7 @@ from django.db.models import JSONField, Model, Prefetch
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
+from moments_app.recall.search import Question
 from sessions_app.models import Message, Session, UserProfile
 
 M = TypeVar("M", bound=Model)
@@ -23,7 +24,7 @@ M = TypeVar("M", bound=Model)
 POLICY_URI = "rem://prompts/memory-policy"
 # By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
 # each, however long the session and however many moments. Materialised, or the stamp would be read for each turn.
-_OPENING_SQL = """
+_OPENING_SQL = f"""
 WITH opened AS MATERIALIZED (
     SELECT s.*, jsonb_build_array(
         (SELECT id FROM moments_app_summary WHERE session_id = s.id AND user_id = s.user_id AND status = 'completed'
@@ -46,12 +47,12 @@ WITH opened AS MATERIALIZED (
     FROM sessions_app_session s WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
 )
 SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
-    SELECT * FROM sessions_app_message
+    SELECT {Message.columns("message")} FROM sessions_app_message message
     WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
       AND sequence >= opened.live_from_sequence
     ORDER BY sequence DESC LIMIT %(turns)s
 ) t ON true
-"""
+"""  # noqa: S608 (columns of our own)
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Scene:
         query: the current message; may be blank.
         turns: the newest of the live window, oldest first.
         stamp: of memory as it is now.
+        question: what is looked for in memory; None: nothing.
         covered_to: last sequence that the summary in the same context covers; -1 for none.
     """
 
@@ -72,6 +74,7 @@ class Scene:
     query: str
     turns: list[Message]
     stamp: str
+    question: Question | None = None
     covered_to: int = -1
 
     @cached_property

@@ -27,7 +27,10 @@ class MessageQuerySet(models.QuerySet["Message"]):
 
 
 class Message(models.Model):
-    """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it."""
+    """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it.
+
+    The table has one column more, `search_vector`, for searches alone: see `word_search.py`.
+    """
 
     class Kind(models.TextChoices):
         TURN = "turn"
@@ -40,7 +43,7 @@ class Message(models.Model):
         SYSTEM = "system"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="messages", db_index=False)
-    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="messages")
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="messages", db_index=False)
     sequence = models.BigIntegerField()
     kind = models.CharField(max_length=16, choices=Kind, default=Kind.TURN)
     role = models.CharField(max_length=16, choices=Role)
@@ -72,6 +75,7 @@ class Message(models.Model):
             models.CheckConstraint(condition=Q(kind="turn") | Q(role="tool"), name="message_partition_is_tool"),
         ]
         indexes = [
+            models.Index(fields=["user", "-created_at", "-id"], name="message_user_newest"),
             models.Index(
                 fields=["session", "user", "sequence", "id"], condition=Q(kind="partition"), name="message_partitions"
             ),
@@ -80,3 +84,8 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.sequence}"
+
+    @classmethod
+    def columns(cls, table: str) -> str:
+        """What statements by hand select to make messages of, as SQL: `*` would bring `search_vector` along."""
+        return ", ".join(f"{table}.{field.column}" for field in cls._meta.concrete_fields)

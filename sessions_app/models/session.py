@@ -24,6 +24,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         unformed = self.filter(message_count__gt=F("formed_message_count"), last_activity_at__lt=idle)
         return unformed.alias(waiting=waiting).filter(waiting__gte=conf.min_messages).order_by("last_activity_at")
 
+    def grown(self) -> Self:
+        """Grown by a quarter since their words were last counted."""
+        return self.filter(message_count__gt=F("counted_message_count") * 1.25)
+
     def locked(self) -> Self:
         """Locks the rows against other writers; readers and references go on."""
         return self.select_for_update(no_key=True, of=("self",))
@@ -59,6 +63,9 @@ class Session(models.Model):
     )
     formed_message_count = models.PositiveBigIntegerField(default=0, help_text="Turns there were at that time.")
     formed_weighted_tokens = models.FloatField(default=0, help_text="Weighted tokens there were at that time.")
+    counted_message_count = models.PositiveBigIntegerField(
+        default=0, help_text="Turns there were when its person's words were last counted."
+    )
     live_from_sequence = models.BigIntegerField(default=0, help_text="First turn of the live window.")
     live_tokens = models.PositiveBigIntegerField(default=0)
     metadata = models.JSONField(default=dict, blank=True)
@@ -75,6 +82,9 @@ class Session(models.Model):
                 fields=["last_activity_at"],
                 condition=Q(message_count__gt=F("formed_message_count")),
                 name="session_unformed",
+            ),
+            models.Index(
+                fields=["user"], condition=Q(message_count__gt=F("counted_message_count") * 1.25), name="session_grown"
             ),
         ]
 

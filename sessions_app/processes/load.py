@@ -6,24 +6,25 @@ from django.db.models import F
 
 from sessions_app.models import Message, Session
 
+_COLUMNS = Message.columns("message")
 # Two index reads of at most one and N rows, whatever the length of the session: the latest boundary from
 # `message_partitions`, the newest turns after it from `message_turn_sequence_unique`, both read backwards.
 # COALESCE stands within the subquery: beside the column it would be no leakproof condition, and under row security only
 # such ones bound the stretch of an index that is read.
-LIVE_SQL = """
+LIVE_SQL = f"""
 WITH boundary AS (
-    SELECT * FROM sessions_app_message
+    SELECT {_COLUMNS} FROM sessions_app_message message
     WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'partition'
     ORDER BY sequence DESC, id DESC LIMIT 1
 ), newest AS (
-    SELECT * FROM sessions_app_message
+    SELECT {_COLUMNS} FROM sessions_app_message message
     WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'turn'
       AND sequence > (SELECT COALESCE(max(sequence), -1) FROM boundary)
     ORDER BY sequence DESC LIMIT %(limit)s
 ), live AS (SELECT * FROM boundary UNION ALL SELECT * FROM newest)
 SELECT live.*, moment.key AS moment_key FROM live LEFT JOIN moments_app_moment moment ON moment.id = live.moment_id
 ORDER BY sequence, kind
-"""
+"""  # noqa: S608 (columns of our own)
 
 
 class Loaded(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any
 from django_q.models import OrmQ
 
 from moments_app.models import Job, Moment
+from moments_app.processes import count_words
 from moments_app.processes.build_moments import NAME
 from moments_app.processes.recover import recover_jobs
 from moments_app.processes.run import run_job
@@ -32,6 +33,14 @@ def build(session: Session, **asked: Any) -> Job:
     """A forced build, run at once."""
     params = {"lag": asked["lag"]} if "lag" in asked else {}
     job = run_job(Job.objects.request(NAME, session, requested_by="test", force=True, params=params).job_id)
+    assert job is not None
+    OrmQ.objects.all().delete()
+    return job
+
+
+def count(user: UserProfile) -> Job:
+    """The words of a person, counted at once."""
+    job = run_job(Job.objects.request(count_words.NAME, user_id=user.pk, requested_by="test", force=True).job_id)
     assert job is not None
     OrmQ.objects.all().delete()
     return job

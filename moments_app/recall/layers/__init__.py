@@ -16,6 +16,7 @@ from moments_app.recall.layers import (
     now,
     policy,
     query,
+    retrieved,
     summary,
     user,
 )
@@ -51,6 +52,7 @@ LAYERS: dict[str, Layer] = {
     "moments": moments,
     "summary": summary,
     "conversation": conversation,
+    "retrieved": retrieved,
     "entities": entities,
     "hot_turns": hot_turns,
     "now": now,

@@ -1,0 +1,27 @@
+"""Searching memory over REST."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from moments_app.api import serializers as shapes
+from moments_app.recall.search import Question, recall
+from sessions_app.api.person import acting_as
+from sessions_app.api.requests import parsed
+
+
+class SearchView(APIView):
+    """What of a person's memory answers a query."""
+
+    scopes = {"POST": "read"}
+
+    @extend_schema(request=shapes.SearchInput, responses=shapes.SearchAnswer)
+    def post(self, request: Request) -> Response:
+        """Facts, moments and turns, best first, each with its address."""
+        asked = parsed(shapes.SearchInput, request.data).validated_data
+        question = Question(asked["query"], asked["kinds"], asked.get("since"))
+        with acting_as(request, asked.get("user_id")) as user:
+            most = asked.get("match_count")
+            found = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
+        return Response(shapes.SearchAnswer({"results": found, "mode": "text", "degraded": True}).data)

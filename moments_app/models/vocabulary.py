@@ -1,0 +1,70 @@
+"""How often each word stands in one person's memory: what makes a word of a query rare or common, and known or a typo.
+
+Counted anew by `count_words` when memory has grown by a tenth, so the counts may be a little behind; the texts
+themselves are found as soon as they are written.
+"""
+
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from moments_app.models.stream import MemoryStream
+from sessions_app.models import UserProfile
+
+
+class VocabularyQuerySet(models.QuerySet["Vocabulary"]):
+    def seen_by(self, user: UserProfile, agent_id: str) -> Self:
+        """The person's own, and those of the shards of an agent and of every agent."""
+        shards = Q(stream__is_active=True, stream__agent_id__in={"", agent_id})
+        return self.filter(Q(user=user) | Q(user=None) & shards)
+
+
+class Vocabulary(models.Model):
+    """The words of one person's memory, or of one agent's stream; with the number and length of its texts."""
+
+    user = models.OneToOneField(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="vocabulary")
+    stream = models.OneToOneField(
+        MemoryStream, null=True, blank=True, on_delete=models.CASCADE, related_name="vocabulary"
+    )
+    fact_count = models.PositiveBigIntegerField(default=0)
+    moment_count = models.PositiveBigIntegerField(default=0)
+    turn_count = models.PositiveBigIntegerField(default=0)
+    fact_words = models.PositiveBigIntegerField(default=0, help_text="Different words of each fact, added up.")
+    moment_words = models.PositiveBigIntegerField(default=0)
+    turn_words = models.PositiveBigIntegerField(default=0)
+    counted_at = models.DateTimeField(default=timezone.now)
+
+    objects = VocabularyQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "vocabularies"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=True) ^ Q(stream__isnull=True), name="vocabulary_of_person_or_shard"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"Words of {self.user or self.stream}"
+
+
+class Word(models.Model):
+    """One stem, and how many texts of each kind it stands in."""
+
+    vocabulary = models.ForeignKey(Vocabulary, on_delete=models.CASCADE, related_name="words", db_index=False)
+    # For row security alone; a person's words go with their vocabulary.
+    user = models.ForeignKey(
+        UserProfile, null=True, on_delete=models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False
+    )
+    stem = models.TextField()
+    facts = models.PositiveIntegerField(default=0)
+    moments = models.PositiveIntegerField(default=0)
+    turns = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["vocabulary", "stem"], name="word_unique_in_vocabulary")]
+
+    def __str__(self) -> str:
+        return self.stem

@@ -1,0 +1,129 @@
+"""`count_words`: how often each word stands in a person's memory, or in a shard's, is counted anew.
+
+Recall weighs the words of a query by these counts, and finds in them what a mistyped word may have meant. A sweep asks
+for it where a session has grown by a quarter, and so does whoever adds facts; it does its work only when all of that
+memory has grown by a tenth since the last count. So each text is read some ten times in all, however
+much there is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import connection
+from django.db.models import F
+
+from moments_app.engines import Caller
+from moments_app.models import Job, Vocabulary
+from moments_app.processes.base import Skipped
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Session
+
+NAME = "count_words"
+GROWTH = 0.1  # of all memory: less is not counted anew
+SWEEP = 500  # people a run
+
+# What recall can find, as it finds it: see the conditions in the migrations.
+_TEXTS_SQL = """
+WITH texts AS MATERIALIZED (
+    SELECT 'fact' AS kind, search_vector AS words FROM moments_app_memoryatom
+    WHERE user_id IS NOT DISTINCT FROM %(user)s AND (%(user)s IS NOT NULL OR stream_id = %(stream)s)
+      AND state = 'active' AND atom_type = 'fact'
+    UNION ALL SELECT 'moment', search_vector FROM moments_app_moment WHERE user_id = %(user)s
+    UNION ALL SELECT 'turn', search_vector FROM sessions_app_message
+    WHERE user_id = %(user)s AND kind = 'turn' AND role <> 'system'
+)"""
+_SIZE_SQL = f"{_TEXTS_SQL} SELECT count(*) FROM texts"  # noqa: S608
+_COUNT_SQL = f"""{_TEXTS_SQL}, counted AS MATERIALIZED (
+    SELECT stem, count(*) FILTER (WHERE kind = 'fact') AS facts, count(*) FILTER (WHERE kind = 'moment') AS moments,
+        count(*) FILTER (WHERE kind = 'turn') AS turns
+    FROM texts, unnest(tsvector_to_array(words)) stem GROUP BY stem
+), gone AS (
+    DELETE FROM moments_app_word word WHERE vocabulary_id = %(vocabulary)s
+    AND NOT EXISTS (SELECT FROM counted WHERE counted.stem = word.stem)
+)
+INSERT INTO moments_app_word AS word (vocabulary_id, user_id, stem, facts, moments, turns)
+SELECT %(vocabulary)s, %(user)s, stem, facts, moments, turns FROM counted
+ON CONFLICT (vocabulary_id, stem) DO UPDATE
+SET facts = excluded.facts, moments = excluded.moments, turns = excluded.turns
+WHERE (word.facts, word.moments, word.turns) IS DISTINCT FROM (excluded.facts, excluded.moments, excluded.turns)
+"""  # noqa: S608
+_SIZES_SQL = f"""{_TEXTS_SQL}
+UPDATE moments_app_vocabulary SET counted_at = now(),
+    (fact_count, fact_words, moment_count, moment_words, turn_count, turn_words) = (
+        SELECT count(*) FILTER (WHERE kind = 'fact'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'fact'), 0),
+            count(*) FILTER (WHERE kind = 'moment'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'moment'), 0),
+            count(*) FILTER (WHERE kind = 'turn'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'turn'), 0)
+        FROM texts
+    )
+WHERE id = %(vocabulary)s
+"""  # noqa: S608
+
+
+@dataclass(frozen=True)
+class Work:
+    """Whose words are counted, by primary key: a person's, or a shard's."""
+
+    user: int | None
+    stream: int | None
+    prompt_version: None = None
+
+
+def caller() -> Caller | None:
+    """Nobody is called."""
+    return None
+
+
+def claim(job: Job) -> Work | Skipped:
+    """Says whether there is enough that is new."""
+    stream = job.stream_id if job.user_id is None else None
+    known = Vocabulary.objects.filter(user_id=job.user_id, stream_id=stream).first()
+    before = known.fact_count + known.moment_count + known.turn_count if known else 0
+    with connection.cursor() as cursor:
+        cursor.execute(_SIZE_SQL, {"user": job.user_id, "stream": stream})
+        [after] = cursor.fetchone() or [0]
+    if not job.force and abs(after - before) < max(GROWTH * before, 1):
+        _count_from_now(job.user_id)
+        return Skipped("memory has hardly changed since the last count")
+    return Work(job.user_id, stream)
+
+
+def think(work: Work, engine: None, progress: Callable[[int, int], None]) -> None:
+    """There is nothing to ask."""
+
+
+def commit(job: Job, work: Work, answer: None) -> None:
+    """Counts, and completes the job."""
+    vocabulary = Vocabulary(user_id=work.user, stream_id=work.stream)
+    insert_unless_there(vocabulary)
+    vocabulary = Vocabulary.objects.select_for_update().get(user_id=work.user, stream_id=work.stream)
+    _count_from_now(work.user)
+    parameters = {"user": work.user, "stream": work.stream, "vocabulary": vocabulary.pk}
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT_SQL, parameters)
+        cursor.execute(_SIZES_SQL, parameters)
+    job.complete({"words": vocabulary.words.count()})
+
+
+def _count_from_now(user_id: int | None) -> None:
+    """A session has to grow anew before its person's words are counted again."""
+    grown = Session.objects.filter(user_id=user_id, message_count__gt=F("counted_message_count"))
+    grown.update(counted_message_count=F("message_count"))
+
+
+def failed(job: Job, error: str) -> None:
+    """Nothing is to be undone: the counts stay as they were."""
+
+
+# --- sessions that have grown ---
+
+
+def sweep() -> int:
+    """Asks for a count of the words of those whose sessions have grown.
+
+    Returns:
+        How many were asked for.
+    """
+    people = list(Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()[:SWEEP])
+    for user_id in people:
+        Job.objects.request(NAME, user_id=user_id, requested_by=NAME)
+    return len(people)

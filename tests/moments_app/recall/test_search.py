@@ -1,0 +1,361 @@
+"""Finding memory again by its words: facts, moments and turns."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from moments_app.models import MemoryStream, Moment, Vocabulary, Word
+from moments_app.models.stream import USER_DEFAULTS
+from moments_app.recall.search import Question, Result, recall
+from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from sessions_app.row_security import acting_for
+from tests.support.api import Api
+from tests.support.jobs import count, work_off
+from tests.support.streams import note, shard
+from tests.support.transcript import START
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def say(user: UserProfile, *texts: str, session_id: str = "s1", **fields: Any) -> None:
+    """Turns of a user and an assistant, a minute apart."""
+    roles = ("user", "assistant")
+    batch = [
+        NewMessage(role=fields.get("role", roles[n % 2]), content=text, created_at=START + timedelta(minutes=n))
+        for n, text in enumerate(texts)
+    ]
+    append(user, session_id, batch, agent_id=fields.get("agent_id", ""))
+
+
+def own_stream(user: UserProfile) -> MemoryStream:
+    return MemoryStream.objects.create(stream_type="user", agent_id="default", user=user, **vars(USER_DEFAULTS))
+
+
+def moment(user: UserProfile, key: str, summary: str) -> Moment:
+    fields = {"starts_at": START, "ends_at": START, "first_sequence": 0, "last_sequence": 1, "engine": "test"}
+    return Moment.objects.create(user=user, key=key, name=key, summary=summary, **fields)
+
+
+def found(user: UserProfile, query: str, *kinds: str, agent_id: str = "", **asked: Any) -> list[Result]:
+    question = Question(query, kinds or ("fact", "moment", "turn"), asked.pop("since", None))
+    return recall(user, agent_id, question, **asked)
+
+
+def contents(*asked: Any, **more: Any) -> list[str]:
+    return [result.content for result in found(*asked, **more)]
+
+
+class TestWhatIsFound:
+    """Which texts answer a query."""
+
+    def test_any_word_of_a_question_finds_and_the_rarest_counts_most(self, ada: UserProfile) -> None:
+        say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
+        count(ada)
+        assert contents(ada, "Why did the glaze in my kiln crack?", "turn")[0] == "The glaze cracked in the kiln."
+
+    def test_words_are_found_in_other_forms(self, ada: UserProfile) -> None:
+        say(ada, "She was painting three sunsets.")
+        assert contents(ada, "Who paints a sunset?") == ["She was painting three sunsets."]
+
+    def test_what_was_just_written_is_found_at_once(self, ada: UserProfile) -> None:
+        count(ada)
+        say(ada, "A brand-new harpsichord arrived.")
+        assert contents(ada, "harpsichord") == ["A brand-new harpsichord arrived."]
+
+    def test_an_answer_is_found_by_the_question_before_it(self, ada: UserProfile) -> None:
+        say(ada, "Where did you buy the harpsichord?", "In Lyon, from an old man.", "I see.", "Good night.")
+        [question, answer, *_] = found(ada, "Where is the harpsichord from?", "turn")
+        assert [question.sequence, answer.sequence] == [0, 1]
+        assert answer.ranks == {} and question.ranks == {"text": 1}
+
+    def test_a_turn_gets_nothing_from_another_session(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came.", session_id="s1")
+        say(ada, "Something else.", session_id="s2")
+        assert {result.session_id for result in found(ada, "harpsichord", "turn")} == {"s1"}
+
+    def test_a_typo_finds_what_was_meant(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came from Lyon.", "A kiln is an oven.", "Nothing more to say.")
+        count(ada)
+        for mistyped in ("harpsicord", "harpischord", "harpsichhord", "garpsichord"):
+            assert contents(ada, mistyped, "turn")[0] == "The harpsichord came from Lyon."
+        assert contents(ada, "kln", "turn") == []  # too short to say what was meant
+
+    def test_a_word_that_is_there_is_never_taken_for_a_typo(self, ada: UserProfile) -> None:
+        say(ada, "We went hiking.", session_id="s1")
+        say(ada, "We went biking.", session_id="s2")
+        count(ada)
+        assert {result.session_id for result in found(ada, "hiking", "turn")} == {"s1"}
+
+    def test_words_that_say_nothing_find_nothing(self, ada: UserProfile) -> None:
+        say(ada, "Who are you and what is it?")
+        assert contents(ada, "Who are you?") == []
+
+    def test_punctuation_and_operators_are_only_text(self, ada: UserProfile) -> None:
+        say(ada, "The o'clock & the back\\slash: a|b !c 'quoted'.")
+        for query in ("o'clock", "back\\slash", "a|b", "!c", "'quoted'", "\\'", "); DROP TABLE x; --", "%s %(user)s"):
+            found(ada, query)
+        assert contents(ada, "'quoted' & !c", "turn") == ["The o'clock & the back\\slash: a|b !c 'quoted'."]
+
+    def test_a_query_as_long_as_they_may_be_is_answered(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came.")
+        count(ada)
+        assert contents(ada, "harpsichord " + " ".join(f"word{n}" for n in range(2_000)))
+
+    def test_a_huge_message_of_different_words_is_stored_and_found(self, ada: UserProfile) -> None:
+        say(ada, "harpsichord " + " ".join(f"{n:x}é漢字" for n in range(20_000)))
+        [result] = found(ada, "harpsichord", "turn")
+        assert len(result.content) == 2_000
+
+    def test_system_turns_and_the_platforms_own_text_are_not_found(self, ada: UserProfile) -> None:
+        say(ada, "harpsichord rules", role="system")
+        say(ada, "<MemoryContext> harpsichord </MemoryContext>")
+        append(ada, "s1", [NewMessage(role="tool", tool_name="search_long_term_memory", content="harpsichord")])
+        assert contents(ada, "harpsichord") == []
+
+    def test_only_active_facts_are_found(self, ada: UserProfile) -> None:
+        stream = own_stream(ada)
+        note(stream, "Plays the harpsichord.", "fact")
+        note(stream, "Sold a harpsichord.", "fact", state="evicted")
+        note(stream, "May buy a harpsichord.", "observation")
+        assert contents(ada, "harpsichord") == ["Plays the harpsichord."]
+
+    def test_since_leaves_out_what_was_said_before(self, ada: UserProfile) -> None:
+        say(ada, "Old harpsichord.", "Middle harpsichord.", "New harpsichord.")
+        later = START + timedelta(minutes=1)
+        assert set(contents(ada, "harpsichord", since=later)) == {"Middle harpsichord.", "New harpsichord."}
+        assert contents(ada, "harpsichord", since=timezone.now()) == []
+
+    def test_edited_and_deleted_texts_are_found_as_they_are_now(self, ada: UserProfile) -> None:
+        atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
+        atom.content = "Plays the oboe."
+        atom.save()
+        assert contents(ada, "harpsichord") == []
+        assert contents(ada, "oboe") == ["Plays the oboe."]
+        atom.delete()
+        assert contents(ada, "oboe") == []
+
+    def test_common_words_alone_find_the_newest_and_those_that_have_all(
+        self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("moments_app.recall.words.MOST_READ", 3)
+        stream = own_stream(ada)
+        for number, text in enumerate(["clay and glaze", *["clay only"] * 10, *["glaze only"] * 10]):
+            note(stream, f"{text} {number}", "fact", formed_at=START + timedelta(days=number))
+        count(ada)
+        assert contents(ada, "clay glaze", "fact")[0] == "clay and glaze 0"
+        assert contents(ada, "clay", "fact", most=1) == ["clay only 10"]
+
+
+class TestOrder:
+    """How results stand."""
+
+    def test_kinds_are_merged_by_their_places(self, ada: UserProfile) -> None:
+        say(ada, "A harpsichord came.", "So it did.")
+        moment(ada, "harpsichord", "The harpsichord was bought.")
+        note(own_stream(ada), "Plays the harpsichord.", "fact")
+        results = found(ada, "harpsichord")
+        assert {result.kind for result in results[:3]} == {"fact", "moment", "turn"}
+        assert [round(result.score, 6) for result in results] == [round(1 / 61, 6)] * 3 + [round(1 / 62, 6)]
+
+    def test_of_equal_ones_the_newer_comes_first(self, ada: UserProfile) -> None:
+        stream = own_stream(ada)
+        for day in (2, 1, 3):
+            note(stream, f"Plays {day} harpsichord.", "fact", formed_at=START + timedelta(days=day))
+        assert contents(ada, "harpsichord", "fact") == [f"Plays {day} harpsichord." for day in (3, 2, 1)]
+
+    def test_the_same_question_has_the_same_answer(self, ada: UserProfile) -> None:
+        say(ada, *(f"harpsichord {n % 3}" for n in range(30)))
+        count(ada)
+        assert found(ada, "harpsichord 1") == found(ada, "harpsichord 1")
+
+    def test_as_many_are_found_as_are_asked_for(self, ada: UserProfile) -> None:
+        say(ada, *(f"harpsichord {n}" for n in range(30)))
+        assert [len(found(ada, "harpsichord", most=most)) for most in (1, 7, 30)] == [1, 7, 30]
+        assert len(found(ada, "harpsichord")) == 5
+
+
+class TestCounts:
+    """The counts of words behind it."""
+
+    def test_they_equal_the_texts(self, ada: UserProfile) -> None:
+        say(ada, "A kiln and a kiln.", "A glaze.")
+        moment(ada, "kiln", "The kiln.")
+        note(own_stream(ada), "Owns a kiln.", "fact")
+        count(ada)
+        word = Word.objects.get(stem="kiln")
+        assert (word.facts, word.moments, word.turns) == (1, 1, 1)
+        words = Vocabulary.objects.get(user=ada)
+        assert (words.fact_count, words.moment_count, words.turn_count, words.turn_words) == (1, 1, 2, 2)
+
+    def test_words_that_are_gone_are_forgotten(self, ada: UserProfile) -> None:
+        atom = note(own_stream(ada), "Owns a kiln.", "fact")
+        count(ada)
+        atom.delete()
+        count(ada)
+        assert not Word.objects.exists()
+
+    def test_the_sweep_asks_for_those_whose_sessions_have_grown(self, ada: UserProfile, bo: UserProfile) -> None:
+        say(bo, "Silent since.")
+        count(bo)
+        for number in range(100):
+            say(ada, f"Turn {number} of kiln{number}.")
+            if number % 10 == 9:
+                call_command("count_words")
+                work_off()
+        assert Vocabulary.objects.get(user=ada).turn_count >= 80
+        assert 5 <= ada.jobs.filter(process="count_words").count() < 10
+        assert bo.jobs.filter(process="count_words").count() == 1
+
+    def test_new_facts_ask_for_a_count_of_their_person_or_shard(self, service: Api, ada: UserProfile) -> None:
+        for stream in (own_stream(ada), shard("music")):
+            body = {"user_id": "ada", "atom_type": "fact", "content": "A harpsichord has jacks."}
+            assert service.post(f"streams/{stream.stream_id}/atoms", **body).status_code == 201
+        work_off()
+        assert {word.vocabulary.user for word in Word.objects.filter(stem="harpsichord")} == {ada, None}
+
+    def test_memory_that_has_hardly_changed_is_not_counted_anew(self, ada: UserProfile) -> None:
+        say(ada, *("A kiln." for _ in range(30)))
+        count(ada)
+        say(ada, "A glaze.", session_id="s2")
+        call_command("count_words")
+        work_off()
+        assert not Session.objects.grown().exists()
+        assert not Word.objects.filter(stem="glaze").exists()
+
+
+class TestIsolation:
+    """Row 9 for searches."""
+
+    @pytest.fixture(autouse=True)
+    def _both_have_the_like(self, ada: UserProfile, bo: UserProfile) -> None:
+        for person in (ada, bo):
+            say(person, f"The harpsichord of {person.user_id}.", f"It is {person.user_id}'s own.")
+            moment(person, "harpsichord", f"{person.user_id} bought a harpsichord.")
+            note(own_stream(person), f"{person.user_id} plays the harpsichord.", "fact")
+            count(person)
+
+    def test_row_9_a_search_finds_ones_own_memory_only(self, ada: UserProfile) -> None:
+        texts = contents(ada, "harpsichord", most=100)
+        assert len(texts) == 4
+        assert not any("bo" in text.split("'")[0].split() or text.endswith("bo.") for text in texts)
+
+    def test_row_9_a_service_key_searches_for_whom_it_names_and_a_persons_key_for_its_own(
+        self, service: Api, as_ada: Api
+    ) -> None:
+        mine = service.post("memory/search", user_id="ada", query="harpsichord").json()["results"]
+        assert mine and as_ada.post("memory/search", query="harpsichord").json()["results"] == mine
+        assert as_ada.post("memory/search", query="harpsichord", user_id="bo").json()["results"] == []
+        assert service.post("memory/search", user_id="nobody", query="harpsichord").json()["results"] == []
+
+    @pytest.mark.parametrize("table", ["moments_app_memoryatom", "moments_app_moment", "sessions_app_message"])
+    def test_row_9_the_search_functions_hold_the_line_themselves(
+        self, ada: UserProfile, bo: UserProfile, table: str
+    ) -> None:
+        call = f"SELECT found FROM recall_{table}(%s, %s, %s, '{{}}', %s, %s, %s, 5, NULL, 100)"
+        for with_newest in (False, True):
+            asked: list[Any] = [bo.pk, [f"u{bo.pk}"], ["harpsichord"], with_newest, ["'harpsichord'"], [1.0]]
+            with connection.cursor() as cursor:
+                cursor.execute(call, asked)
+                of_bo = {pk for (pk,) in cursor.fetchall()}
+            assert of_bo
+            with acting_for("ada"), connection.cursor() as cursor:
+                cursor.execute(call, asked)
+                assert not of_bo & {pk for (pk,) in cursor.fetchall()}
+
+    def test_row_9_anothers_words_and_counts_are_not_seen(self, ada: UserProfile) -> None:
+        with acting_for("ada"):
+            assert set(Word.objects.values_list("user_id", flat=True)) == {ada.pk}
+            assert set(Vocabulary.objects.values_list("user_id", flat=True)) == {ada.pk}
+
+    def test_facts_of_a_shard_are_found_by_everybody_who_talks_to_its_agent(
+        self, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        note(shard("repairs", "smith"), "A harpsichord jack needs felt.", "fact")
+        note(shard("everywhere"), "A harpsichord has jacks.", "fact")
+        note(shard("off", "smith", is_active=False), "A harpsichord is off.", "fact")
+        for person in (ada, bo):
+            of_agent = contents(person, "jack felt harpsichord", "fact", agent_id="smith", most=10)
+            assert {"A harpsichord jack needs felt.", "A harpsichord has jacks."} < set(of_agent)
+            assert "A harpsichord is off." not in of_agent
+            elsewhere = contents(person, "jack felt harpsichord", "fact", agent_id="other", most=10)
+            assert "A harpsichord jack needs felt." not in elsewhere and "A harpsichord has jacks." in elsewhere
+
+    def test_a_shards_fact_does_not_tell_whose_session_it_came_from(self, ada: UserProfile, bo: UserProfile) -> None:
+        session = bo.sessions.get()
+        note(shard("repairs"), "Felt for the lute.", "fact", source_session=session)
+        with acting_for("ada"):
+            assert [result.session_id for result in found(ada, "lute felt", "fact")] == [None]
+        assert [result.session_id for result in found(ada, "lute felt", "fact")] == [None]
+
+
+class TestEndpoint:
+    """`POST memory/search`."""
+
+    def test_a_result_says_what_and_where(self, service: Api, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came.")
+        answer = service.post("memory/search", user_id="ada", query="harpsichord", kinds=["turn"], match_count=1)
+        assert answer.status_code == 200
+        assert answer.json() == {
+            "results": [
+                {
+                    "kind": "turn",
+                    "ref": "rem://sessions/s1/messages/0",
+                    "content": "The harpsichord came.",
+                    "session_id": "s1",
+                    "sequence": 0,
+                    "role": "user",
+                    "time": START.isoformat().replace("+00:00", "Z"),
+                    "score": 1 / 61,
+                    "ranks": {"semantic": None, "text": 1},
+                }
+            ],
+            "mode": "text",
+            "degraded": True,
+        }
+
+    @pytest.mark.parametrize(
+        ("asked", "field"),
+        [
+            ({"query": ""}, "query"),
+            ({"query": "   "}, "query"),
+            ({"query": "x" * 200_000}, "query"),
+            ({}, "query"),
+            ({"query": "x", "kinds": ["song"]}, "kinds.0"),
+            ({"query": "x", "kinds": []}, "kinds"),
+            ({"query": "x", "match_count": 0}, "match_count"),
+            ({"query": "x", "match_count": 101}, "match_count"),
+            ({"query": "x", "since": "yesterday"}, "since"),
+            ({"query": "x", "since": "2026-01-01T00:00:00"}, "since"),
+            ({"query": "x", "mode": "guess"}, "mode"),
+            ({"query": "x", "nonsense": 1}, "nonsense"),
+            ({"query": "a\0b"}, "query"),
+        ],
+    )
+    def test_bad_input_is_refused_naming_the_field(self, service: Api, asked: dict[str, Any], field: str) -> None:
+        answer = service.post("memory/search", user_id="ada", **asked)
+        assert answer.status_code == 400
+        assert [error["attr"] for error in answer.json()["errors"]] == [field]
+
+    def test_a_read_key_may_search(self, ada: UserProfile) -> None:
+        reader = Api(ApiKey.objects.issue("r", user=ada, scope="read")[1])
+        assert reader.post("memory/search", query="kiln").status_code == 200
+
+    def test_a_search_makes_the_same_few_queries_however_much_there_is(self, service: Api, ada: UserProfile) -> None:
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                assert service.post("memory/search", user_id="ada", query="harpsichord kiln").status_code == 200
+            return len([q for q in captured if q["sql"] not in ("BEGIN", "COMMIT")])
+
+        say(ada, "harpsichord", "kiln")
+        count(ada)
+        few = queries()
+        for number in range(20):
+            say(ada, *(f"harpsichord kiln {n}" for n in range(20)), session_id=f"s{number}")
+        count(ada)
+        assert queries() <= few <= 6
