@@ -127,6 +127,32 @@ class EngineSettings(Group):
         return self.provider == "openai"
 
 
+class EmbeddingSettings(Group):
+    """What turns texts into vectors."""
+
+    provider: Literal["auto", "openai", "none"] = Field(
+        "auto", description="`openai`: any OpenAI-compatible endpoint; `auto`: that when a key or URL is set."
+    )
+    base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
+    api_key: SecretStr = Field(SecretStr(""), description="Key of the endpoint.")
+    model: str = Field("text-embedding-3-small", min_length=1, description="Model that embeds.")
+    # An index over half-precision vectors takes no wider ones.
+    dimensions: int = Field(1536, ge=1, le=4000, description="Numbers of a vector.")
+    batch_size: int = Field(100, ge=1, le=2048, description="Most texts in one call.")
+    turns: bool = Field(True, description="Embed turns too, beside facts and moments.")
+    timeout_seconds: float = Field(60, gt=0, le=600, description="Most seconds one call may take in all.")
+    query_timeout_seconds: float = Field(
+        2.0, gt=0, le=60, description="Most seconds the embedding of a query may take; then recall is text only."
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """True when texts are embedded."""
+        if self.provider == "auto":
+            return bool(self.base_url or self.api_key.get_secret_value())
+        return self.provider == "openai"
+
+
 class JobSettings(Group):
     """How background work is run and recovered."""
 
@@ -165,6 +191,7 @@ class Settings(Group):
     memory_context: MemoryContextSettings = MemoryContextSettings()
     recall: RecallSettings = RecallSettings()
     engine: EngineSettings = EngineSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
     jobs: JobSettings = JobSettings()
 
 

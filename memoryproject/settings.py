@@ -21,6 +21,7 @@ MEMORY_FORMATION = CONF.memory_formation
 MEMORY_CONTEXT = CONF.memory_context
 RECALL = CONF.recall
 ENGINE = CONF.engine
+EMBEDDING = CONF.embedding
 JOBS = CONF.jobs
 API_RATE = CONF.api_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes

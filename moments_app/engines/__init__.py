@@ -1,12 +1,16 @@
-"""Who writes memory text. Which engine is at work is a setting; processes don't know."""
+"""Who writes memory text and who embeds it. Which engine is at work is a setting; processes don't know."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
 from moments_app.engines.base import CallRecord, Engine
+
+if TYPE_CHECKING:
+    from moments_app.engines.embeddings import Embedder
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,12 @@ class Caller:
 def language_model(model: str) -> Caller:
     """The engine in use, with the model set for a process."""
     return Caller(engine_name(model), lambda record: engine_for(model, record=record))
+
+
+def embedding_model(model: str, dimensions: int, *, timeout: float) -> Caller:
+    """The embeddings endpoint of the settings, with a model; see `embedder_for`."""
+    opened = partial(embedder_for, model, dimensions, timeout=timeout)
+    return Caller(f"openai:{model}", lambda record: opened(record=record))
 
 
 def engine_name(model: str) -> str:
@@ -52,5 +62,28 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None]) -> Engine:
         model=model,
         timeout=settings.ENGINE.timeout_seconds,
         max_response_bytes=settings.ENGINE.max_response_bytes,
+        record=record,
+    )
+
+
+def embedder_for(model: str, dimensions: int, *, timeout: float, record: Callable[[CallRecord], None]) -> "Embedder":
+    """What embeds texts, at the endpoint of the settings.
+
+    Args:
+        model: its name there.
+        dimensions: numbers of a vector.
+        timeout: seconds for one batch in all.
+        record: called once for each call.
+    """
+    from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder
+
+    numbers_of_a_batch = settings.EMBEDDING.batch_size * dimensions
+    return Embedder(
+        base_url=settings.EMBEDDING.base_url or None,
+        api_key=settings.EMBEDDING.api_key.get_secret_value(),
+        model=model,
+        dimensions=dimensions,
+        timeout=timeout,
+        max_response_bytes=settings.ENGINE.max_response_bytes + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
         record=record,
     )

@@ -20,6 +20,9 @@ WRONG = [
     ("MOMENT_BUILDER__MESAGE_THRESHOLD", "5"),
     ("ENGINE__BASE_URL", "localhost:11434"),
     ("ENGINE__PROVIDER", "magic"),
+    ("EMBEDDING__BASE_URL", "localhost:11434"),
+    ("EMBEDDING__DIMENSIONS", "4001"),
+    ("EMBEDDING__BATCH_SIZE", "0"),
     ("JOBS__MAX_ATTEMPTS", "-1"),
     ("API_RATE", "many"),
     ("DEBUG", "perhaps"),
@@ -68,6 +71,21 @@ def test_row_20_a_wrong_secret_is_not_printed() -> None:
 )
 def test_a_model_is_used_when_a_key_or_url_is_set(environment: dict[str, str], expected: bool) -> None:
     assert conf.load(environment).engine.uses_model is expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"ENGINE__API_KEY": "sk"}, False),
+        ({"EMBEDDING__API_KEY": "sk"}, True),
+        ({"EMBEDDING__BASE_URL": "http://localhost:1/v1"}, True),
+        ({"EMBEDDING__API_KEY": "sk", "EMBEDDING__PROVIDER": "none"}, False),
+        ({"EMBEDDING__PROVIDER": "openai"}, True),
+    ],
+)
+def test_texts_are_embedded_when_a_key_or_url_of_embeddings_is_set(environment: dict[str, str], expected: bool) -> None:
+    assert conf.load(environment).embedding.is_on is expected
 
 
 def test_lists_are_given_by_comma() -> None:

@@ -5,15 +5,20 @@
         server.always(stall(5))                          # every answer without one of its own
 
 Unless told otherwise it answers as a model would: it reads the numbered turns out of the request and makes a moment of
-every twenty, or carries a rolling summary on. `python -m tests.support.openai_server` serves by itself.
+every twenty, or carries a rolling summary on; texts to embed become vectors that are near where words are shared.
+`python -m tests.support.openai_server` serves by itself.
 """
 
 import argparse
+import base64
 import contextlib
 import gzip
+import hashlib
 import json
+import math
 import random
 import re
+import struct
 import sys
 import threading
 import time
@@ -24,6 +29,8 @@ from types import TracebackType
 from typing import Any, Self
 
 TURNS_PER_MOMENT = 20
+NATIVE_WIDTH = 1536  # of vectors, where no other is asked for
+STEM_LETTERS = 5
 
 Behaviour = Callable[["Handler", dict[str, Any]], None]
 
@@ -36,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path != "/v1/chat/completions":
+        if self.path not in ("/v1/chat/completions", "/v1/embeddings"):
             return self.refuse(404, "unknown path")
         try:
             body = json.loads(data)
@@ -166,7 +173,11 @@ class OpenAIServer:
 
 def answer_well(handler: Handler, body: dict[str, Any]) -> None:
     """What the request asks for, as a well-behaved model gives it."""
-    handler.complete(json.dumps(right_answer(body), ensure_ascii=False))
+    answer = json.dumps(right_answer(body), ensure_ascii=False)
+    if "input" in body:
+        handler.send(200, answer)
+    else:
+        handler.complete(answer)
 
 
 def content(text: str | None, **choice: Any) -> Behaviour:
@@ -269,6 +280,52 @@ def only_formats(*known: str, then: Behaviour = answer_well) -> Behaviour:
     return behave
 
 
+def embedding(change: Callable[[list[dict[str, Any]]], object]) -> Behaviour:
+    """The right vectors after `change`, which is given the answer's entries."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        answer = embeddings_of(body)
+        change(answer["data"])
+        handler.send(200, json.dumps(answer))
+
+    return behave
+
+
+def out_of_order(handler: Handler, body: dict[str, Any]) -> None:
+    """The right vectors, the last first."""
+    embedding(lambda entries: entries.reverse())(handler, body)
+
+
+def fewer_vectors(handler: Handler, body: dict[str, Any]) -> None:
+    """The right vectors but for the last."""
+    embedding(lambda entries: entries.pop())(handler, body)
+
+
+def of_width(width: int) -> Behaviour:
+    """Vectors of this width, whatever was asked."""
+    return lambda handler, body: answer_well(handler, body | {"dimensions": width})
+
+
+def holding(value: Any) -> Behaviour:
+    """The right vectors, with this in the middle of the last: NaN, too large a number, none at all."""
+
+    def change(entries: list[dict[str, Any]]) -> None:
+        vector = entries[-1]["embedding"]
+        vector[len(vector) // 2] = value
+
+    return embedding(change)
+
+
+def of_fixed_width(width: int, status: int = 400) -> Behaviour:
+    """Refuses to be told a width; its own is this."""
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        way = error(status, detail="unknown parameter: dimensions") if "dimensions" in body else of_width(width)
+        way(handler, body)
+
+    return behave
+
+
 def fails_at_random(share: float, seed: int = 1, then: Behaviour = answer_well) -> Behaviour:
     """Misbehaves in some way in this share of the requests; the same ones each time with the same seed."""
     chance = random.Random(seed)
@@ -297,6 +354,8 @@ def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def right_answer(body: dict[str, Any]) -> dict[str, Any]:
     """The answer of the shape that is asked for."""
+    if "input" in body:
+        return embeddings_of(body)
     asked = body["messages"][1]["content"]
     if "Summary so far: " in asked:
         return summary_of(body)
@@ -375,6 +434,39 @@ def _moment(turns: list[dict[str, Any]]) -> dict[str, Any]:
         "starts_at_message_idx": turns[0]["index"],
         "ends_at_message_idx": turns[-1]["index"],
     }
+
+
+def embeddings_of(body: dict[str, Any]) -> dict[str, Any]:
+    """A vector for each text."""
+    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+    vectors = [vector_of(text, body.get("dimensions", NATIVE_WIDTH)) for text in texts]
+    packed = body.get("encoding_format") == "base64"
+    tokens = sum(len(text.split()) for text in texts)
+    return {
+        "object": "list",
+        "model": "test-model",
+        "data": [
+            {"object": "embedding", "index": index, "embedding": _as_base64(vector) if packed else vector}
+            for index, vector in enumerate(vectors)
+        ],
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+    }
+
+
+def vector_of(text: str, width: int) -> list[float]:
+    """Where the text's words put it, of length 1: each stem, long ones more, counts for or against one dimension."""
+    vector = [0.0] * width
+    for stem in {word[:STEM_LETTERS] for word in re.findall(r"\w+", text.lower())}:
+        number = int.from_bytes(hashlib.blake2b(stem.encode(), digest_size=8).digest())
+        vector[number // 2 % width] += len(stem) if number % 2 else -len(stem)
+    if not any(vector):
+        vector[0] = 1.0
+    length = math.hypot(*vector)
+    return [value / length for value in vector]
+
+
+def _as_base64(vector: list[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
 """The test server itself: that what the tests rely on is so."""
 
+import base64
 import json
+import struct
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.openai_server import OpenAIServer, answer_well, error, fails_at_random, stall, turns_of
+from tests.support.openai_server import OpenAIServer, answer_well, error, fails_at_random, stall, turns_of, vector_of
 
 TURN = json.dumps({"index": 0, "role": "user", "time": "2026-03-02 08:00", "text": "kilns and glazes"})
 BODY = {"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": TURN}]}
@@ -41,6 +43,29 @@ def test_it_lists_models_and_knows_no_other_path() -> None:
             assert json.load(response)["data"][0]["id"] == "test-model"
         assert post(server.base_url, path="/completions")[0] == 404
         assert server.requests == []
+
+
+def test_it_embeds_texts_as_wide_as_asked_and_as_packed() -> None:
+    with OpenAIServer() as server:
+        asked = {"model": "m", "input": ["kilns and glazes", "a bicycle"], "dimensions": 64}
+        status, answer = post(server.base_url, asked, "/embeddings")
+        vectors = [entry["embedding"] for entry in answer["data"]]
+        assert (status, [entry["index"] for entry in answer["data"]]) == (200, [0, 1])
+        assert [len(vector) for vector in vectors] == [64, 64]
+        assert answer["usage"] == {"prompt_tokens": 5, "total_tokens": 5}
+        packed = post(server.base_url, asked | {"encoding_format": "base64"}, "/embeddings")[1]["data"][0]["embedding"]
+        assert struct.unpack("<64f", base64.b64decode(packed)) == pytest.approx(vectors[0])
+        [native] = post(server.base_url, {"model": "m", "input": "kilns"}, "/embeddings")[1]["data"]
+        assert len(native["embedding"]) == 1536
+
+
+def test_texts_that_share_words_are_near_to_each_other() -> None:
+    def nearness(one: str, other: str) -> float:
+        return sum(a * b for a, b in zip(vector_of(one, 1536), vector_of(other, 1536), strict=True))
+
+    asked = "Which glazes did the potter use?"
+    assert nearness(asked, "The potters glazed it blue.") > 0.5 > 0.2 > nearness(asked, "The bicycle has a flat tyre.")
+    assert [nearness(asked, asked.upper()), nearness("?!", "…")] == pytest.approx([1, 1])
 
 
 def test_queued_behaviours_come_first_and_once_then_the_usual_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moments_app.engines import model, transcript
+from moments_app.engines import endpoint, model, transcript
 from moments_app.engines.answers import MOMENTS
 from moments_app.engines.base import CallRecord, EngineError, MomentAnswer, MomentRequest, Profile, Turn
 from moments_app.engines.model import ModelEngine
@@ -185,7 +185,7 @@ def test_row_20_a_redirect_is_not_followed(engine: ModelEngine, server: OpenAISe
 def test_row_20_the_environment_does_not_say_where_texts_are_sent(
     server: OpenAIServer, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "OPENAI_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setattr(endpoint, "OPENAI_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
     engine = ModelEngine(base_url=None, api_key=KEY, model="m", timeout=2, record=calls.append)
     with pytest.raises(EngineError):

@@ -1,0 +1,138 @@
+"""Turns texts into vectors, through any endpoint that speaks the OpenAI protocol.
+
+A vector is stored and compared for years, so an answer is taken whole or not at all: as many vectors as texts, each of
+the width asked for and of numbers that the column holds. The call itself is `endpoint.py`; trying again is left to the
+caller.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from moments_app.engines.answers import InvalidAnswer
+from moments_app.engines.base import CallRecord
+from moments_app.engines.endpoint import Endpoint, Refused
+
+PURPOSE = "embedding"
+# The usual models refuse a text of over some 8,000 tokens, and with it all others of the request. Few texts have more
+# tokens than characters.
+TEXT_MAX_CHARS = 8_000
+# Endpoints write a number in up to 20 characters, some on an indented line of its own.
+ANSWER_BYTES_A_NUMBER = 40
+# What the 16 bits of a stored number hold. Smaller than the least is stored as 0.
+HALF_PRECISION_MAX = 65_504
+HALF_PRECISION_LEAST = 2**-24
+
+# Endpoints and models that refuse to be told a width and have the right one by themselves; not told from then on.
+_of_fixed_width: set[tuple[str, str]] = set()
+
+
+class Embedder:
+    """Embeds texts with one model.
+
+    Args:
+        base_url: of the endpoint; None is OpenAI's own.
+        api_key: may be blank where the endpoint needs none.
+        model: its name there.
+        dimensions: numbers of a vector.
+        timeout: seconds for one `embed` in all, however slowly its answer drips.
+        max_response_bytes: larger answers are refused.
+        record: called once for each HTTP call, however it ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None,
+        api_key: str,
+        model: str,
+        dimensions: int,
+        timeout: float,
+        max_response_bytes: int,
+        record: Callable[[CallRecord], None],
+    ) -> None:
+        self._endpoint = Endpoint(
+            base_url=base_url,
+            path="/embeddings",
+            api_key=api_key,
+            model=model,
+            max_response_bytes=max_response_bytes,
+            record=record,
+        )
+        self.name = self._endpoint.name
+        self._dimensions = dimensions
+        self._timeout = timeout
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of the texts, in their order, by one request; of a long text its first 8,000 characters count.
+
+        Raises:
+            ValueError: there is no text, or one is blank.
+            EngineError: no valid answer could be had.
+        """
+        sent = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
+        if not sent or not all(sent):
+            raise ValueError("There is no text to embed, or one is blank.")
+        try:
+            return self._vectors(sent)
+        except InvalidAnswer as error:
+            raise self._endpoint.invalid(error) from None
+
+    def _vectors(self, texts: list[str]) -> list[list[float]]:
+        """Asks for the width wanted, and without naming it where the endpoint doesn't take that."""
+        deadline = time.monotonic() + self._timeout
+        body = {"input": texts, "encoding_format": "float"}
+        if self._endpoint.address not in _of_fixed_width:
+            try:
+                return self._call(body | {"dimensions": self._dimensions}, self._timeout)
+            except Refused:
+                pass
+        vectors = self._call(body, deadline - time.monotonic())
+        _of_fixed_width.add(self._endpoint.address)
+        return vectors
+
+    def _call(self, body: dict[str, Any], seconds: float) -> list[list[float]]:
+        """One HTTP call."""
+        return self._endpoint.call(
+            PURPOSE,
+            body,
+            seconds=seconds,
+            read=lambda answer: _read(answer, len(body["input"]), self._dimensions),
+            refuses=lambda error: "dimensions" in body and error.status_code in (400, 422),
+        )
+
+
+def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
+    """The vectors of an answer by their index: endpoints may give them in any order.
+
+    Raises:
+        InvalidAnswer: in words that quote nothing of it.
+    """
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InvalidAnswer("", "it has no list of vectors.")
+    if len(entries) != count:
+        raise InvalidAnswer("", f"it has {len(entries):,} vectors, not {count:,}.")
+    vectors = {entry.get("index"): entry.get("embedding") for entry in entries if type(entry.get("index")) is int}
+    if vectors.keys() != set(range(count)):
+        raise InvalidAnswer("", f"its vectors are not numbered from 0 to {count - 1:,}.")
+    for index, vector in vectors.items():
+        if problem := _problem(vector, dimensions):
+            raise InvalidAnswer("", f"the vector numbered {index:,} {problem}.")
+    return [[float(number) for number in vectors[index]] for index in range(count)]
+
+
+def _problem(vector: Any, dimensions: int) -> str:
+    """What is wrong with a vector; blank when nothing is."""
+    if not isinstance(vector, list):
+        return "is no list of numbers"
+    if len(vector) != dimensions:
+        return f"has {len(vector):,} numbers, not {dimensions:,}"
+    if not {*map(type, vector)} <= {int, float}:
+        return "holds something else than numbers"
+    # Said so that NaN, which no comparison is true of, fails it too.
+    if not all(abs(number) <= HALF_PRECISION_MAX for number in vector):
+        return f"holds a number that is not finite or is over {HALF_PRECISION_MAX:,}"
+    if max(map(abs, vector)) < HALF_PRECISION_LEAST:
+        return "is all zeros"
+    return ""

@@ -1,0 +1,182 @@
+"""One call of a model behind an endpoint that speaks the OpenAI protocol.
+
+The endpoint is not trusted: a call is bounded in time and size, and of an error only its kind and status are told,
+since a body may quote the request or the key. What an answer has to be, its reader says. Trying again is left to the
+caller.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import httpx2
+import openai
+
+from moments_app.engines.answers import InvalidAnswer
+from moments_app.engines.base import CallRecord, EngineError
+from moments_app.engines.bounded import BoundedTransport, TooLarge
+
+# Named here, or the client would read the environment: where texts and key are sent is a matter of settings alone.
+OPENAI_URL = "https://api.openai.com/v1"
+
+# Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
+_CALL_ERRORS = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
+
+Read = TypeVar("Read")
+
+
+class Refused(EngineError):
+    """The endpoint doesn't take a part of the request that can be left out."""
+
+
+class Endpoint:
+    """A model and where it is asked.
+
+    Args:
+        base_url: of the endpoint; None is OpenAI's own.
+        path: what is called there, e.g. `/chat/completions`.
+        api_key: may be blank where the endpoint needs none.
+        model: its name there.
+        max_response_bytes: larger answers are refused.
+        record: called once for each HTTP call, however it ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None,
+        path: str,
+        api_key: str,
+        model: str,
+        max_response_bytes: int,
+        record: Callable[[CallRecord], None],
+    ) -> None:
+        self.name = f"openai:{model}"
+        self.address = (base_url or OPENAI_URL, model)
+        self._path = path
+        self._api_key = api_key.strip()  # keys read from files end in a line break
+        self._max_response_bytes = max_response_bytes
+        self._record = record
+
+    def call(
+        self,
+        purpose: str,
+        body: dict[str, Any],
+        *,
+        seconds: float,
+        read: Callable[[Any], Read],
+        refuses: Callable[[openai.APIStatusError], bool],
+    ) -> Read:
+        """One HTTP call, recorded however it ends.
+
+        Args:
+            purpose: as it is recorded.
+            body: of the request, without the model.
+            seconds: for all of it, however slowly its answer drips.
+            read: takes the endpoint's JSON, whatever it is, and gives what it says or raises `InvalidAnswer`.
+            refuses: whether an error is about a part of `body` that can be left out.
+
+        Raises:
+            Refused: `refuses` says so.
+            InvalidAnswer: the answer is not JSON, or `read` says so.
+            EngineError: no answer could be had.
+        """
+        self._check_key()
+        started = time.monotonic()
+        usage: dict[str, int] = {}
+        failure: EngineError | None = EngineError("unavailable", f"The call of {self.name} was broken off.")
+        try:
+            answer = self._posted(body, seconds)
+            usage = _usage(answer)
+            result = read(answer)
+            failure = None
+            return result
+        except InvalidAnswer as error:
+            failure = self.invalid(error)
+            raise
+        except _CALL_ERRORS as error:
+            failure = self._translated(error, seconds)
+            if isinstance(error, openai.APIStatusError) and refuses(error):
+                raise Refused(failure.kind, str(failure)) from None
+            raise failure from None
+        finally:
+            self._record(self._recorded(purpose, started, usage, failure))
+
+    def invalid(self, error: InvalidAnswer) -> EngineError:
+        """An unusable answer as an error for operators, without a word of it."""
+        return EngineError("invalid_answer", f"{self.name} gave no valid answer: {error.summary}")
+
+    def _check_key(self) -> None:
+        # Refused before anything else sees it: the client's errors and logs would quote it.
+        if not (self._api_key.isascii() and self._api_key.isprintable()):
+            raise EngineError("rejected", f"{self.name} can't be asked: the API key has characters no header takes.")
+
+    def _posted(self, body: dict[str, Any], seconds: float) -> Any:
+        """The endpoint's JSON, whatever it is."""
+        base_url, model = self.address
+        transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
+        # A client for each call: nothing of it is shared by threads or outlives a fork.
+        with (
+            httpx2.Client(transport=transport, timeout=seconds) as http_client,
+            openai.OpenAI(
+                base_url=base_url,
+                api_key=self._api_key or "none",
+                max_retries=0,
+                timeout=seconds,
+                http_client=http_client,
+            ) as client,
+        ):
+            response = client.post(self._path, cast_to=httpx2.Response, body={"model": model} | body)
+        try:
+            return json.loads(response.content)
+        except (ValueError, RecursionError):
+            raise InvalidAnswer("", "it is not JSON.") from None
+
+    def _translated(self, error: Exception, seconds: float) -> EngineError:
+        """A call's error as ours: kind and status, never its text."""
+        if isinstance(error, TooLarge):
+            return EngineError("too_large", f"{self.name} gave an answer of over {self._max_response_bytes:,} bytes.")
+        if isinstance(error, openai.APITimeoutError):
+            return EngineError("timeout", f"{self.name} did not answer within {round(seconds, 2):g} s.")
+        if not isinstance(error, openai.APIStatusError):
+            return EngineError("unavailable", f"{self.name} can't be reached ({type(error).__name__}).")
+        wait = _retry_after(error)
+        if error.status_code == 429:
+            return EngineError("rate_limited", f"{self.name} is rate limited.", retry_after=wait)
+        kind = "server_error" if error.status_code >= 500 else "rejected"
+        return EngineError(kind, f"{self.name} answered with status {error.status_code}.", retry_after=wait)
+
+    def _recorded(self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
+        return CallRecord(
+            purpose=purpose,
+            engine=self.name,
+            latency_ms=round((time.monotonic() - started) * 1000),
+            input_tokens=usage.get("prompt_tokens"),
+            output_tokens=usage.get("completion_tokens"),
+            error_kind=failure.kind if failure else "",
+            error=str(failure or ""),
+            retry_after=failure.retry_after if failure else None,
+        )
+
+
+def _usage(answer: Any) -> dict[str, int]:
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    if not isinstance(usage, dict):
+        return {}
+    return {name: value for name, value in usage.items() if type(value) is int and 0 <= value < 2**31}
+
+
+def _retry_after(error: openai.APIStatusError) -> float | None:
+    """Seconds of the Retry-After header, given as a number or a date (RFC 9110, 10.2.3); at most an hour."""
+    header = error.response.headers.get("Retry-After", "")
+    try:
+        seconds = float(header)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(seconds, 0.0), 3600.0) if seconds == seconds else None

@@ -1,0 +1,304 @@
+"""The client for embeddings against a real server that speaks the OpenAI protocol, well and badly."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+from pytest_django.fixtures import Settings
+
+from moments_app.engines import embedder_for, embeddings, endpoint
+from moments_app.engines.base import CallRecord, EngineError
+from moments_app.engines.embeddings import Embedder
+from tests.support import openai_server as behave
+from tests.support.openai_server import OpenAIServer, vector_of
+
+KEY = "sk-marked-key"
+MARK = "marked-text"
+WIDTH = 64
+TEXTS = [f"{MARK} of kilns", f"{MARK} of glazes", f"{MARK} of bicycles"]
+VECTORS = [vector_of(text, WIDTH) for text in TEXTS]
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    embeddings._of_fixed_width.clear()
+    with OpenAIServer() as running:
+        yield running
+
+
+@pytest.fixture
+def calls() -> list[CallRecord]:
+    return []
+
+
+@pytest.fixture
+def embedder(server: OpenAIServer, calls: list[CallRecord]) -> Embedder:
+    return embedder_at(server.base_url, calls)
+
+
+def embedder_at(base_url: str | None, calls: list[CallRecord], *, key: str = KEY, timeout: float = 2) -> Embedder:
+    return Embedder(
+        base_url=base_url,
+        api_key=key,
+        model="test-model",
+        dimensions=WIDTH,
+        timeout=timeout,
+        max_response_bytes=100_000,
+        record=calls.append,
+    )
+
+
+def test_texts_become_vectors_in_their_order_and_the_call_is_recorded(
+    embedder: Embedder, calls: list[CallRecord]
+) -> None:
+    assert embedder.embed(TEXTS) == VECTORS
+    [call] = calls
+    assert (call.purpose, call.engine, call.error_kind) == ("embedding", "openai:test-model", "")
+    assert (call.input_tokens, call.output_tokens) == (9, None)
+
+
+def test_one_request_asks_for_all_of_them_as_floats_of_the_width(embedder: Embedder, server: OpenAIServer) -> None:
+    embedder.embed(TEXTS)
+    assert server.requests == [{"model": "test-model", "input": TEXTS, "dimensions": WIDTH, "encoding_format": "float"}]
+
+
+def test_vectors_that_come_out_of_order_are_put_in_order(embedder: Embedder, server: OpenAIServer) -> None:
+    server.queue(behave.out_of_order)
+    assert embedder.embed(TEXTS) == VECTORS
+
+
+def test_whole_numbers_are_taken_and_those_at_the_bounds_of_half_precision(
+    embedder: Embedder, server: OpenAIServer
+) -> None:
+    for number in (1, -65_504, 65_504.0, 0):
+        server.queue(behave.holding(number))
+        vector = embedder.embed(TEXTS)[-1]
+        assert vector[WIDTH // 2] == number
+        assert {type(value) for value in vector} == {float}
+
+
+def test_a_long_text_is_cut_and_space_around_it_left_out(embedder: Embedder, server: OpenAIServer) -> None:
+    embedder.embed([" \n" * 8_000 + "kilns ", "x" * 7_999 + "yz"])
+    assert server.requests[0]["input"] == ["kilns", "x" * 7_999 + "y"]
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["kilns", " \n\t"]])
+def test_a_blank_text_is_refused_before_anything_is_sent(
+    embedder: Embedder, server: OpenAIServer, calls: list[CallRecord], texts: list[str]
+) -> None:
+    with pytest.raises(ValueError, match="blank"):
+        embedder.embed(texts)
+    assert (server.requests, calls) == ([], [])
+
+
+def index_of_last(index: object) -> behave.Behaviour:
+    """The right vectors, the last numbered so."""
+    return behave.embedding(lambda entries: entries[-1].update(index=index))
+
+
+def vector_of_last(vector: object) -> behave.Behaviour:
+    """The right vectors, this in place of the last."""
+    return behave.embedding(lambda entries: entries[-1].update(embedding=vector))
+
+
+NOT_JSON = "it is not JSON."
+NO_LIST = "it has no list of vectors."
+NOT_NUMBERED = "its vectors are not numbered from 0 to 2."
+NO_NUMBERS = "the vector numbered 2 holds something else than numbers."
+TOO_LARGE = "the vector numbered 2 holds a number that is not finite or is over 65,504."
+ALL_ZEROS = "the vector numbered 2 is all zeros."
+INVALID_ANSWERS = [
+    (behave.raw(""), NOT_JSON),
+    (behave.raw("garbage"), NOT_JSON),
+    (behave.raw("[" * 50_000), NOT_JSON),
+    (behave.raw("[" + "9" * 5_000 + "]"), NOT_JSON),
+    (behave.raw("null"), NO_LIST),
+    (behave.raw("{}"), NO_LIST),
+    (behave.raw("[]"), NO_LIST),
+    (behave.raw('{"data": {}}'), NO_LIST),
+    (behave.raw('{"data": [null, 1, "x"]}'), NO_LIST),
+    (behave.content(MARK), NO_LIST),
+    (behave.raw('{"data": []}'), "it has 0 vectors, not 3."),
+    (behave.fewer_vectors, "it has 2 vectors, not 3."),
+    (behave.embedding(lambda entries: entries.append(entries[0])), "it has 4 vectors, not 3."),
+    (index_of_last(1), NOT_NUMBERED),
+    (index_of_last(3), NOT_NUMBERED),
+    (index_of_last(-1), NOT_NUMBERED),
+    (index_of_last(None), NOT_NUMBERED),
+    (index_of_last("2"), NOT_NUMBERED),
+    (index_of_last(2.0), NOT_NUMBERED),
+    (index_of_last([2]), NOT_NUMBERED),
+    (behave.embedding(lambda entries: entries[1].update(index=True)), NOT_NUMBERED),
+    (behave.of_width(WIDTH - 1), "the vector numbered 0 has 63 numbers, not 64."),
+    (behave.of_width(2 * WIDTH), "the vector numbered 0 has 128 numbers, not 64."),
+    (vector_of_last([]), "the vector numbered 2 has 0 numbers, not 64."),
+    (vector_of_last(None), "the vector numbered 2 is no list of numbers."),
+    (vector_of_last(MARK), "the vector numbered 2 is no list of numbers."),
+    (behave.holding(MARK), NO_NUMBERS),
+    (behave.holding("0.5"), NO_NUMBERS),
+    (behave.holding(None), NO_NUMBERS),
+    (behave.holding(True), NO_NUMBERS),
+    (behave.holding([0.5]), NO_NUMBERS),
+    (behave.holding(float("nan")), TOO_LARGE),
+    (behave.holding(float("inf")), TOO_LARGE),
+    (behave.holding(float("-inf")), TOO_LARGE),
+    (behave.holding(-65_504.1), TOO_LARGE),
+    (behave.holding(10**400), TOO_LARGE),
+    (vector_of_last([0] * WIDTH), ALL_ZEROS),
+    (vector_of_last([0.0, -0.0] * (WIDTH // 2)), ALL_ZEROS),
+    (vector_of_last([1e-9] * WIDTH), ALL_ZEROS),
+    (behave.packed(json.dumps(behave.embeddings_of({"input": TEXTS, "dimensions": WIDTH}))), NOT_JSON),
+]
+
+
+@pytest.mark.parametrize(("behaviour", "problem"), INVALID_ANSWERS)
+def test_an_invalid_answer_is_refused_whole_and_the_error_says_what_is_wrong(
+    embedder: Embedder, server: OpenAIServer, calls: list[CallRecord], behaviour: behave.Behaviour, problem: str
+) -> None:
+    server.always(behaviour)
+    with pytest.raises(EngineError) as raised:
+        embedder.embed(TEXTS)
+    assert raised.value.kind == "invalid_answer"
+    assert str(raised.value) == f"openai:test-model gave no valid answer: {problem}"
+    assert [(call.error_kind, call.error) for call in calls] == [("invalid_answer", str(raised.value))]
+
+
+FAILED_CALLS = [
+    (behave.error(500), "server_error"),
+    (behave.error(401, detail=f"bad key {KEY}"), "rejected"),
+    (behave.error(404, detail=f"no such model for {MARK}"), "rejected"),
+    (behave.error(429, {"Retry-After": "7"}), "rate_limited"),
+    (behave.hang_up, "unavailable"),
+    (behave.stall(6), "timeout"),
+    (behave.drip(6), "timeout"),
+    (behave.slow_headers(6), "timeout"),
+    (behave.raw("x" * 200_000), "too_large"),
+    (behave.of_width(200 * WIDTH), "too_large"),
+]
+
+
+@pytest.mark.parametrize(("behaviour", "kind"), FAILED_CALLS)
+def test_row_20_a_failed_call_is_of_its_kind_and_tells_neither_key_nor_text(
+    server: OpenAIServer,
+    calls: list[CallRecord],
+    caplog: pytest.LogCaptureFixture,
+    behaviour: behave.Behaviour,
+    kind: str,
+) -> None:
+    caplog.set_level("DEBUG")
+    server.always(behaviour)
+    embedder = embedder_at(server.base_url, calls, timeout=1)
+    started = time.monotonic()
+    with pytest.raises(EngineError) as raised:
+        embedder.embed(TEXTS)
+    assert time.monotonic() - started < 4  # some would go on for 6 s
+    assert raised.value.kind == kind
+    assert raised.value.retry_after == (7 if kind == "rate_limited" else None)
+    assert [call.error_kind for call in calls] == [kind]
+    assert len(server.requests) == 1
+    told = f"{raised.value!r} {calls} {embedder!r} {vars(raised.value)} {caplog.text}"
+    assert KEY not in told
+    assert MARK not in told
+
+
+def test_a_text_that_cannot_be_sent_is_an_error_that_does_not_quote_it(
+    embedder: Embedder, calls: list[CallRecord]
+) -> None:
+    with pytest.raises(EngineError) as raised:
+        embedder.embed([f"{MARK} \ud800"])
+    assert MARK not in f"{raised.value!r} {calls}"
+    assert [call.error_kind for call in calls] == ["unavailable"]
+
+
+def test_row_20_the_environment_does_not_say_where_texts_to_embed_are_sent(
+    server: OpenAIServer, calls: list[CallRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "OPENAI_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    with pytest.raises(EngineError, match="can't be reached"):
+        embedder_at(None, calls).embed(TEXTS)
+    assert server.requests == []
+
+
+def test_row_20_a_key_that_no_header_takes_is_not_told_when_it_is_refused(
+    server: OpenAIServer, calls: list[CallRecord]
+) -> None:
+    with pytest.raises(EngineError) as raised:
+        embedder_at(server.base_url, calls, key=f"{KEY}\nX-Other: 1").embed(TEXTS)
+    assert raised.value.kind == "rejected"
+    assert KEY not in repr(raised.value)
+    assert (server.requests, calls) == ([], [])
+
+
+class TestAnEndpointThatRefusesToBeToldAWidth:
+    @pytest.mark.parametrize("status", [400, 422])
+    def test_it_is_asked_without_from_then_on(
+        self, embedder: Embedder, server: OpenAIServer, calls: list[CallRecord], status: int
+    ) -> None:
+        server.always(behave.of_fixed_width(WIDTH, status))
+        assert embedder.embed(TEXTS) == embedder.embed(TEXTS) == VECTORS
+        assert ["dimensions" in body for body in server.requests] == [True, False, False]
+        assert [call.error_kind for call in calls] == ["rejected", "", ""]
+
+    def test_another_model_there_is_still_told(self, embedder: Embedder, server: OpenAIServer) -> None:
+        server.queue(behave.of_fixed_width(WIDTH), behave.of_fixed_width(WIDTH))
+        embedder.embed(TEXTS)
+        other = Embedder(
+            base_url=server.base_url,
+            api_key=KEY,
+            model="other",
+            dimensions=WIDTH,
+            timeout=2,
+            max_response_bytes=100_000,
+            record=lambda call: None,
+        )
+        other.embed(TEXTS)
+        assert "dimensions" in server.requests[-1]
+
+    def test_its_own_width_has_to_be_the_right_one_or_it_is_told_again(
+        self, embedder: Embedder, server: OpenAIServer, calls: list[CallRecord]
+    ) -> None:
+        server.always(behave.of_fixed_width(32))
+        with pytest.raises(EngineError, match="has 32 numbers, not 64"):
+            embedder.embed(TEXTS)
+        assert [call.error_kind for call in calls] == ["rejected", "invalid_answer"]
+        server.always(behave.answer_well)
+        embedder.embed(TEXTS)
+        assert "dimensions" in server.requests[-1]
+
+    def test_one_that_refuses_everything_is_asked_twice_and_no_more(
+        self, embedder: Embedder, server: OpenAIServer, calls: list[CallRecord]
+    ) -> None:
+        server.always(behave.error(400))
+        with pytest.raises(EngineError, match="status 400"):
+            embedder.embed(TEXTS)
+        assert [call.error_kind for call in calls] == ["rejected", "rejected"]
+
+    def test_both_calls_together_end_by_the_deadline(self, server: OpenAIServer, calls: list[CallRecord]) -> None:
+        server.queue(behave.stall(0.8, behave.error(400)), behave.stall(6))
+        started = time.monotonic()
+        with pytest.raises(EngineError) as raised:
+            embedder_at(server.base_url, calls, timeout=1).embed(TEXTS)
+        assert raised.value.kind == "timeout"
+        assert time.monotonic() - started < 1.7  # with a second for each it would take 1.8 s
+
+
+def test_the_embedder_of_the_settings_asks_there_and_takes_a_full_batch_of_verbose_numbers(
+    server: OpenAIServer, calls: list[CallRecord], settings: Settings
+) -> None:
+    settings.EMBEDDING = settings.EMBEDDING.model_copy(
+        update={"base_url": server.base_url, "api_key": SecretStr(KEY), "batch_size": 20}
+    )
+
+    def indented(handler: behave.Handler, body: dict[str, object]) -> None:
+        handler.send(
+            200, json.dumps(behave.embeddings_of(body), indent=2).replace(" 0.0,", " -0.00012345678901234567,")
+        )
+
+    server.always(indented)
+    embedder = embedder_for("wide-model", 4_000, timeout=20, record=calls.append)
+    vectors = embedder.embed([f"text {number}" for number in range(20)])
+    assert {len(vector) for vector in vectors} == {4_000}
+    assert (embedder.name, server.requests[0]["model"]) == ("openai:wide-model", "wide-model")
