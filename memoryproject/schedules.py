@@ -23,6 +23,7 @@ SCHEDULES = [
     Scheduled("recover_jobs", "moments_app.tasks.recover_jobs", minutes=1),
     Scheduled("count_words", "moments_app.tasks.count_words", minutes=1),
     Scheduled("form_memories", "moments_app.tasks.form_memories", minutes=10),
+    Scheduled("embed", "moments_app.tasks.embed", minutes=10),
     Scheduled("prune_receipts", "moments_app.tasks.prune_receipts", minutes=60),
 ]
 

@@ -2,6 +2,7 @@
 
 from moments_app.models import ContextReceipt
 from moments_app.processes import count_words as counting
+from moments_app.processes import embed as embedding
 from moments_app.processes import form_memories as formation
 from moments_app.processes import recover, run
 
@@ -29,3 +30,8 @@ def form_memories() -> None:
 def count_words() -> None:
     """Asks for a count of the words of those whose sessions have grown."""
     counting.sweep()
+
+
+def embed() -> None:
+    """Tries again to embed what failed."""
+    embedding.sweep()

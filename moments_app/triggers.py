@@ -1,9 +1,13 @@
-"""Listens to the transcript: an append that makes work due asks for it, in the append's own transaction."""
+"""What is asked for by itself, in the transaction that makes it due: an append's work, new vectors for edited texts."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from moments_app.models import Job
+from django.conf import settings
+from django.db.models.signals import post_save
+
+from moments_app.models import Job, MemoryAtom, Moment
+from moments_app.models.embedding import KINDS, ask_to_embed
 from moments_app.processes import build_moments, form_memories, roll_summary
 from sessions_app.models import Message, Session
 from sessions_app.signals import messages_appended
@@ -12,6 +16,8 @@ from sessions_app.signals import messages_appended
 def connect() -> None:
     """Starts to listen; called once when the app is ready."""
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
+    for edited in (Moment, MemoryAtom):
+        post_save.connect(embed_anew, sender=edited, dispatch_uid="moments_app.triggers")
 
 
 def request_due_work(session: Session, messages: Sequence[Message], **_: Any) -> Sequence[Job]:
@@ -23,4 +29,20 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
         jobs.append(Job.objects.request(form_memories.NAME, session, requested_by="append"))
     if summary := roll_summary.begin(session, roll_summary.end_of_round(messages), requested_by="append"):
         jobs.append(summary)
+    if settings.EMBEDDING.turns and roll_summary.end_of_round(messages) is not None:
+        jobs += filter(None, [ask_to_embed("append", session=session)])
     return jobs
+
+
+def embed_anew(
+    instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
+) -> None:
+    """A fact or moment that was edited has no vector until its text is embedded again."""
+    if created or (update_fields is not None and not {"summary", "detail", "content"} & set(update_fields)):
+        return
+    kind = "moment" if isinstance(instance, Moment) else "fact"
+    KINDS[kind].objects.filter(source_id=instance.pk).delete()  # type: ignore[attr-defined]
+    if isinstance(instance, MemoryAtom) and instance.user_id is None:
+        ask_to_embed("edit", stream=instance.stream)
+    else:
+        ask_to_embed("edit", user_id=instance.user_id)

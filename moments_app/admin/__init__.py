@@ -1,5 +1,6 @@
 """The operator's pages."""
 
+from moments_app.admin.embedding_model import EmbeddingModelAdmin
 from moments_app.admin.entity import ContextReceiptAdmin, EntityAdmin
 from moments_app.admin.job import EngineCallAdmin, JobAdmin
 from moments_app.admin.moment import MomentAdmin
@@ -11,6 +12,7 @@ from moments_app.admin.summary import SummaryAdmin
 
 __all__ = [
     "ContextReceiptAdmin",
+    "EmbeddingModelAdmin",
     "EngineCallAdmin",
     "EntityAdmin",
     "FailureAdmin",

@@ -13,6 +13,7 @@ from moments_app.api.serializers import QUERY_MAX_CHARS
 from moments_app.models import Entity, Moment
 from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.recall.budget import Line
+from moments_app.recall.meaning import with_vector
 from moments_app.recall.render import FORMATS
 from moments_app.recall.search import Question
 from sessions_app.models import Session
@@ -59,7 +60,7 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
         query=asked["query"],
         max_tokens=asked["max_tokens"],
         format=asked["format"] or "xml",
-        question=Question(asked["query"]) if asked["query"] else None,
+        question=with_vector(Question(asked["query"])) if asked["query"] else None,
     )
     try:
         envelope = preview(session.user, session.session_id, wanted)

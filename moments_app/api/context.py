@@ -1,5 +1,6 @@
 """The context over REST."""
 
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -11,6 +12,7 @@ from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
 from moments_app.processes.assemble import BudgetTooSmall, assemble
+from moments_app.recall.meaning import with_vector
 from sessions_app.api.person import acting_as
 from sessions_app.api.requests import parsed, query
 
@@ -38,9 +40,12 @@ class ContextView(APIView):
         return self._answer(request, parsed(shapes.ContextInput, request.data).validated_data)
 
     def _answer(self, request: Request, asked: dict[str, Any]) -> Response:
+        wanted = shapes.wanted(asked)
+        if wanted.question:
+            wanted = replace(wanted, question=with_vector(wanted.question))
         with acting_as(request, asked.get("user_id")) as user:
             try:
-                envelope = assemble(user, asked["session_id"], shapes.wanted(asked)) if user else None
+                envelope = assemble(user, asked["session_id"], wanted) if user else None
             except BudgetTooSmall as error:
                 raise BudgetTooSmallError(str(error)) from error
         if envelope is None:

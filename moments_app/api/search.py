@@ -6,6 +6,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
+from moments_app.recall.meaning import with_vector
 from moments_app.recall.search import Question, recall
 from sessions_app.api.person import acting_as
 from sessions_app.api.requests import parsed
@@ -20,8 +21,9 @@ class SearchView(APIView):
     def post(self, request: Request) -> Response:
         """Facts, moments and turns, best first, each with its address."""
         asked = parsed(shapes.SearchInput, request.data).validated_data
-        question = Question(asked["query"], asked["kinds"], asked.get("since"))
+        question = with_vector(Question(asked["query"], asked["kinds"], asked.get("since"), asked["mode"]))
         with acting_as(request, asked.get("user_id")) as user:
             most = asked.get("match_count")
             found = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
-        return Response(shapes.SearchAnswer({"results": found, "mode": "text", "degraded": True}).data)
+        answer = {"results": found, "mode": question.used_mode, "degraded": question.degraded}
+        return Response(shapes.SearchAnswer(answer).data)

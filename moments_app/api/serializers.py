@@ -10,7 +10,7 @@ from moments_app.processes.assemble import Envelope, Wanted
 from moments_app.recall.budget import Line
 from moments_app.recall.layers import DEFAULT, ORDER
 from moments_app.recall.render import FORMATS
-from moments_app.recall.search import KINDS, Question
+from moments_app.recall.search import KINDS, MODES, Question
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.serializers import PAGE_MAX, PageQuery, PersonQuery
 
@@ -435,6 +435,9 @@ class SearchInput(PersonQuery):
     match_count = serializers.IntegerField(
         min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: RECALL__MATCH_COUNT."
     )
+    mode = serializers.ChoiceField(
+        choices=MODES, default="hybrid", help_text="By words (`text`), by meaning (`semantic`), or by both."
+    )
     since = AwareDateTimeField(required=False, help_text="What was said at this time or later.")
 
     def validate_query(self, query: str) -> str:
@@ -468,7 +471,7 @@ class SearchAnswer(serializers.Serializer[Any]):
     """What was found, best first."""
 
     results = SearchResult(many=True)
-    mode = serializers.CharField(help_text="What was searched by.")
+    mode = serializers.ChoiceField(choices=MODES, help_text="What was searched by.")
     degraded = serializers.BooleanField(help_text="By words alone, though meaning was asked for.")
 
 
@@ -600,7 +603,7 @@ def context_data(envelope: Envelope) -> dict[str, Any]:
         ],
         "has_partition_event": envelope.has_partition_event,
         "cached": envelope.cached,
-        "degraded": False,
+        "degraded": bool(envelope.wanted.question and envelope.wanted.question.degraded),
         "context": envelope.context,
     }
 

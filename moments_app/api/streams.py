@@ -17,6 +17,7 @@ from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.processes import consolidate
+from moments_app.processes.base import has_grown
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, update
 from sessions_app.api.serializers import PersonQuery
@@ -143,7 +144,8 @@ class AtomsView(APIView):
             created = insert_unless_there(atom)
             if not created:
                 atom = stream.atoms.active().get(content_hash=digest)
-            stream.added_to(facts=atom.atom_type == MemoryAtom.Type.FACT, requested_by=key_of(request).actor)
+            is_fact = atom.atom_type == MemoryAtom.Type.FACT
+            has_grown(stream, has_facts=is_fact, requested_by=key_of(request).actor)
         code = status.HTTP_201_CREATED if created else status.HTTP_200_OK
         return Response(shapes.AtomAnswer(atom).data, status=code)
 

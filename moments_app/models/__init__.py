@@ -2,6 +2,7 @@
 
 from moments_app.models.atom import MemoryAtom, StreamVersion
 from moments_app.models.context_receipt import ContextReceipt
+from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
 from moments_app.models.engine_call import EngineCall
 from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.job import Job
@@ -13,17 +14,21 @@ from moments_app.models.vocabulary import Vocabulary, Word
 
 __all__ = [
     "ContextReceipt",
+    "EmbeddingModel",
     "EngineCall",
     "Entity",
     "EntityLink",
+    "FactEmbedding",
     "Job",
     "MemoryAtom",
     "MemoryStream",
     "Moment",
+    "MomentEmbedding",
     "PromptResource",
     "PromptVersion",
     "StreamVersion",
     "Summary",
+    "TurnEmbedding",
     "Vocabulary",
     "Word",
 ]

@@ -6,6 +6,7 @@ from itertools import takewhile
 from django.conf import settings
 from django.db import models
 
+from moments_app.engines.base import CallRecord
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 
@@ -31,6 +32,27 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         last: datetime = latest[0].created_at
         longest: timedelta = min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
         return last + longest
+
+    def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
+        """Puts a call on record.
+
+        Args:
+            call: how it went.
+            job: it was made for, which may have been deleted meanwhile, with its session.
+            prompt_version: that was used.
+        """
+        self.create(
+            job=Job.objects.filter(pk=job.pk).first() if job else None,
+            prompt_version=prompt_version,
+            purpose=call.purpose,
+            engine=call.engine,
+            input_tokens=call.input_tokens,
+            output_tokens=call.output_tokens,
+            latency_ms=call.latency_ms,
+            ok=not call.error_kind,
+            error_kind=call.error_kind,
+            error=call.error,
+        )
 
 
 class EngineCall(models.Model):

@@ -6,13 +6,12 @@ is made of are its columns.
 
 import uuid
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Self
 
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from moments_app.models.job import Job
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
 
@@ -168,10 +167,3 @@ class MemoryStream(models.Model):
     def label(self) -> str:
         """How it is called among the streams of one session: `session`, `user`, or a shard's name."""
         return f"shard {self.name}" if self.stream_type == self.Type.AGENT else str(self.stream_type)
-
-    def added_to(self, *, facts: bool, requested_by: str) -> None:
-        """Notes that the stream has new atoms; for new facts asks for what makes them found well."""
-        MemoryStream.objects.filter(pk=self.pk).update(last_updated_at=timezone.now())
-        if facts:
-            about: dict[str, Any] = {"stream": self} if self.user_id is None else {"user_id": self.user_id}
-            Job.objects.request("count_words", requested_by=requested_by, **about)

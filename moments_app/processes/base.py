@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from moments_app.models import Job, PromptResource, PromptVersion
+from django.utils import timezone
+
+from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models.embedding import ask_to_embed
 from sessions_app.models import Event, Session
 
 
@@ -57,3 +60,12 @@ def complete(job: Job, event: str, result: dict[str, Any]) -> None:
     Event.objects.create(
         type=event, actor=f"job:{job.job_id}", user_pk=job.user_id, session_pk=job.session_id, payload=result
     )
+
+
+def has_grown(stream: MemoryStream, *, has_facts: bool, requested_by: str) -> None:
+    """Notes that a stream has new atoms, and asks for what makes new facts found well."""
+    MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
+    if has_facts:
+        about: dict[str, Any] = {"user_id": stream.user_id} if stream.user_id else {"stream": stream}
+        Job.objects.request("count_words", requested_by=requested_by, **about)
+        ask_to_embed(requested_by, **about)

@@ -13,6 +13,7 @@ from django.db.models import QuerySet, Sum
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
 from moments_app.models import Job, Moment, PromptVersion
+from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import PREDECESSORS, moment_key
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
@@ -257,6 +258,7 @@ def commit(job: Job, work: Work, built: Built) -> None:
         "engine_calls": len(work.chunks),
     }
     complete(job, "moments_built", result)
+    ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
     _follow_up(job, session, work)
 
 

@@ -20,7 +20,7 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.own_text import is_own
 from moments_app.processes import consolidate
-from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
+from moments_app.processes.base import Moved, Skipped, complete, has_grown, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from sessions_app.insert import insert_unless_there
@@ -292,7 +292,7 @@ def _tidy(stream: MemoryStream, job: Job) -> None:
     facts = stream.atoms.active().facts().order_by("-formed_at", "-id")
     over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
     MemoryAtom.objects.filter(pk__in=over).update(state=MemoryAtom.State.EVICTED)
-    stream.added_to(facts=stream.extracts_facts, requested_by=f"job:{job.job_id}")
+    has_grown(stream, has_facts=stream.extracts_facts, requested_by=f"job:{job.job_id}")
     if consolidate.is_due(stream):
         Job.objects.request(consolidate.NAME, stream=stream, requested_by=f"job:{job.job_id}")
 

@@ -21,7 +21,7 @@ from django.utils import timezone
 from moments_app.engines import Caller
 from moments_app.engines.base import CallRecord, EngineError
 from moments_app.models import EngineCall, Job
-from moments_app.processes import build_moments, consolidate, count_words, form_memories, roll_summary
+from moments_app.processes import build_moments, consolidate, count_words, embed, form_memories, roll_summary
 from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
 
 logger = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class Process(Protocol):
         """Called when an attempt came to nothing, before the job is put back or failed."""
 
 
-_MODULES: tuple[Process, ...] = (build_moments, roll_summary, form_memories, consolidate, count_words)
+_MODULES: tuple[Process, ...] = (build_moments, roll_summary, form_memories, consolidate, count_words, embed)
 PROCESSES = {process.NAME: process for process in _MODULES}
 
 
@@ -121,18 +121,7 @@ def _postponed(job: Job, process: Process) -> bool:
 
 def _recorder(job: Job, work: Any) -> Callable[[CallRecord], None]:
     def record(call: CallRecord) -> None:
-        EngineCall.objects.create(
-            job=Job.objects.filter(pk=job.pk).first(),  # it may have been deleted meanwhile, with its session
-            prompt_version=work.prompt_version,
-            purpose=call.purpose,
-            engine=call.engine,
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            latency_ms=call.latency_ms,
-            ok=not call.error_kind,
-            error_kind=call.error_kind,
-            error=call.error,
-        )
+        EngineCall.objects.keep(call, job=job, prompt_version=work.prompt_version)
         connection.close()
 
     return record

@@ -1,7 +1,8 @@
 """`recall`: what of a person's memory answers a query: facts, moments and turns.
 
-Each kind is searched by words; the best are put in order within their kind, and the kinds are merged by their places.
-Filters hold within the searches, so that a small person among millions of rows gets as many results as a large one.
+Each kind is searched by words and by meaning; what is found is put in order within its kind, and the kinds are merged
+by their places. Filters hold within the searches, so that a small person among millions of rows gets as many results as
+a large one.
 """
 
 from collections.abc import Sequence
@@ -13,17 +14,27 @@ from django.conf import settings
 from django.db import connection
 
 from moments_app.own_text import is_own
-from moments_app.recall.fusion import Place, reciprocal_ranks, shared_with_neighbours
+from moments_app.recall.fusion import Place, fused_turns, reciprocal_ranks
 from moments_app.recall.words import QueryWords, query_words
 from sessions_app.models import UserProfile
 
 KINDS = ("fact", "moment", "turn")
+MODES = ("hybrid", "semantic", "text")
 CONTENT_CHARS = 2_000  # of a result that are told; its address leads to the whole
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
-_FOUND_SQL = """
+_VECTORS = {
+    "fact": "moments_app_factembedding",
+    "moment": "moments_app_momentembedding",
+    "turn": "moments_app_turnembedding",
+}
+_BY_WORDS_SQL = """
 SELECT 'text' AS search, %s AS kind, * FROM recall_{table}(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    WITH ORDINALITY AS result (found, score, place)
+"""
+_BY_MEANING_SQL = """
+SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, %s)
     WITH ORDINALITY AS result (found, score, place)
 """
 # What was found, by primary keys; of turns the place too, which decides on their neighbours.
@@ -58,6 +69,15 @@ WHERE message.role <> 'system' AND message.content <> '' AND (%(since)s IS NULL 
 
 
 @dataclass(frozen=True)
+class Vector:
+    """A query's vector, and the model that made it: primary key and width."""
+
+    model: int
+    dimensions: int
+    numbers: list[float]
+
+
+@dataclass(frozen=True)
 class Question:
     """What is asked for.
 
@@ -65,11 +85,25 @@ class Question:
         text: the query.
         kinds: of memory, some of `KINDS`.
         since: only what was said at this time or later.
+        mode: search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).
+        vector: of the text; without one the search is by words alone.
     """
 
     text: str
     kinds: Sequence[str] = KINDS
     since: datetime | None = None
+    mode: str = "hybrid"
+    vector: Vector | None = None
+
+    @property
+    def degraded(self) -> bool:
+        """Meaning was asked for and can't be had."""
+        return self.mode != "text" and self.vector is None
+
+    @property
+    def used_mode(self) -> str:
+        """How it is searched."""
+        return "text" if self.degraded else self.mode
 
 
 @dataclass(frozen=True)
@@ -139,14 +173,20 @@ def recall(user: UserProfile, agent_id: str, question: Question, *, most: int | 
 def _search(user: UserProfile, words: QueryWords, question: Question, most: int) -> list[_Found]:
     """What the searches find, each the best `most` of a kind, best first."""
     scopes = [f"u{user.pk}", *(f"s{shard}" for shard in words.shards)]
+    searches: list[str] = []
     parameters: list[Any] = []
     for kind in question.kinds:
-        asked = words.lookup(kind)
-        parameters += [kind, user.pk, scopes, asked.rare, asked.joint, asked.with_newest, asked.queries, asked.weights]
-        parameters += [asked.average, question.since, most]
-    searches = " UNION ALL ".join(_FOUND_SQL.format(table=_TABLES[kind]) for kind in question.kinds)
+        if question.used_mode != "semantic":
+            asked = words.lookup(kind)
+            searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind]))
+            parameters += [kind, user.pk, scopes, asked.rare, asked.joint, asked.with_newest, asked.queries]
+            parameters += [asked.weights, asked.average, question.since, most]
+        if question.used_mode != "text" and (vector := question.vector):
+            searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind]))
+            parameters += [kind, user.pk, words.shards, vector.model, vector.dimensions, str(vector.numbers)]
+            parameters += [question.since, most]
     with connection.cursor() as cursor:
-        cursor.execute(_SEARCH_SQL.format(searches=searches), parameters)
+        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         return [
             _Found(search, _Key(kind, (session, sequence) if kind == "turn" else (found, 0)), score)
             for search, kind, found, score, session, sequence in cursor
@@ -166,11 +206,13 @@ def _ranks(found: Sequence[_Found]) -> dict[_Key, dict[str, int]]:
 
 def _order(found: Sequence[_Found], kind: str) -> list[_Key]:
     """All that was found of a kind, best first."""
+    by_search = {search: [one for one in found if one.search == search] for search in ("text", "semantic")}
     if kind == "turn":
-        shared = shared_with_neighbours({one.key.place: one.score for one in found})
-        scores = {_Key(kind, place): score for place, score in shared.items()}
+        text, similarity = ({one.key.place: one.score for one in ones} for ones in by_search.values())
+        scores = {_Key(kind, place): score for place, score in fused_turns(text, similarity).items()}
     else:
-        scores = reciprocal_ranks([[one.key for one in found]], settings.RECALL.rrf_k)
+        rankings = [[one.key for one in ones] for ones in by_search.values()]
+        scores = reciprocal_ranks(rankings, settings.RECALL.rrf_k)
     return sorted(scores, key=lambda key: (-scores[key], key))
 
 

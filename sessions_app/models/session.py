@@ -66,6 +66,9 @@ class Session(models.Model):
     counted_message_count = models.PositiveBigIntegerField(
         default=0, help_text="Turns there were when its person's words were last counted."
     )
+    embedded_sequence = models.BigIntegerField(
+        default=-1, help_text="Sequence of the last turn that has a vector, or needs none; −1: none."
+    )
     live_from_sequence = models.BigIntegerField(default=0, help_text="First turn of the live window.")
     live_tokens = models.PositiveBigIntegerField(default=0)
     metadata = models.JSONField(default=dict, blank=True)

@@ -1,5 +1,6 @@
 """Finding memory again by its words: facts, moments and turns."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -8,15 +9,19 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
-from moments_app.models import MemoryStream, Moment, Vocabulary, Word
+from moments_app.models import EmbeddingModel, EngineCall, MemoryStream, Moment, Vocabulary, Word
+from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall.search import Question, Result, recall
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
+from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import count, work_off
+from tests.support.openai_server import OpenAIServer
 from tests.support.streams import note, shard
 from tests.support.transcript import START
 
@@ -359,3 +364,116 @@ class TestEndpoint:
             say(ada, *(f"harpsichord kiln {n}" for n in range(20)), session_id=f"s{number}")
         count(ada)
         assert queries() <= few <= 6
+
+
+class TestByMeaning:
+    """Search by vectors, beside words and alone."""
+
+    @pytest.fixture(autouse=True)
+    def _embedded(self, embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile) -> None:
+        for person in (ada, bo):
+            say(person, f"The harpsichord of {person.user_id}.", "A kiln is warm.", "It rains.", "Good night.")
+            note(own_stream(person), f"{person.user_id} plays harpsichords.", "fact")
+            moment(person, "keys", f"{person.user_id} bought a harpsichord.")
+        note(shard("music"), "Harpsichord jacks need felt.", "fact")
+        call_command("embed")
+
+    def ask(self, api: Api, query: str, **asked: Any) -> Any:
+        return api.post("memory/search", user_id="ada", query=query, **asked).json()
+
+    def test_both_searches_find_and_say_their_ranks(self, service: Api) -> None:
+        answer = self.ask(service, "harpsichord", kinds=["fact"])
+        assert (answer["mode"], answer["degraded"]) == ("hybrid", False)
+        assert answer["results"][0]["ranks"] == {"semantic": 1, "text": 1}
+
+    def test_meaning_alone_finds_what_shares_no_word(self, service: Api) -> None:
+        [fact, *_] = self.ask(service, "harpsichordist", kinds=["fact"], mode="semantic")["results"]
+        assert fact["ranks"] == {"semantic": 1, "text": None}
+        assert "arpsichord" in fact["content"]
+
+    def test_words_alone_ask_no_endpoint(self, service: Api, embeddings_server: OpenAIServer) -> None:
+        before = len(embeddings_server.requests)
+        answer = self.ask(service, "harpsichord", mode="text")
+        assert (answer["mode"], answer["degraded"]) == ("text", False)
+        assert len(embeddings_server.requests) == before
+
+    def test_a_query_is_embedded_once_for_context_and_search(
+        self, service: Api, embeddings_server: OpenAIServer
+    ) -> None:
+        before = len(embeddings_server.requests)
+        self.ask(service, "harpsichord")
+        self.ask(service, "harpsichord", match_count=2)
+        answer = service.get("memory/context", user_id="ada", session_id="s1", query="harpsichord").json()
+        assert len(embeddings_server.requests) == before + 1
+        assert answer["degraded"] is False and answer["sources"]["retrieved"] > 0
+
+    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(3), behave.holding(float("nan"))])
+    def test_when_the_endpoint_fails_words_answer_and_it_is_said(
+        self, service: Api, embeddings_server: OpenAIServer, behaviour: Any
+    ) -> None:
+        embeddings_server.always(behaviour)
+        started = time.monotonic()
+        answer = self.ask(service, "harpsichord")
+        assert time.monotonic() - started < 2.5
+        assert (answer["mode"], answer["degraded"]) == ("text", True)
+        assert answer["results"]
+        context = service.get("memory/context", user_id="ada", session_id="s1", query="harpsichord").json()
+        assert context["degraded"] is True and context["sources"]["retrieved"] > 0
+        assert EngineCall.objects.filter(purpose="embedding", ok=False).exists()
+
+    def test_an_endpoint_that_keeps_failing_is_left_alone(
+        self, service: Api, embeddings_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 60})
+        embeddings_server.always(behave.error(500))
+        for number in range(5):
+            assert self.ask(service, f"harpsichord {number}")["degraded"] is True
+        assert EngineCall.objects.filter(ok=False).count() == 3
+
+    def test_row_9_meaning_finds_ones_own_memory_only(self, service: Api, as_ada: Api) -> None:
+        for mode in ("semantic", "hybrid"):
+            texts = [
+                result["content"] for result in self.ask(service, "harpsichord", mode=mode, match_count=100)["results"]
+            ]
+            assert texts and not any(text.startswith("bo ") or text.endswith("bo.") for text in texts)
+            assert "Harpsichord jacks need felt." in texts
+            theirs = as_ada.post("memory/search", user_id="bo", query="harpsichord", mode=mode).json()["results"]
+            assert theirs == []
+
+    @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
+    def test_row_9_the_functions_of_vectors_hold_the_line_themselves(
+        self, bo: UserProfile, ada: UserProfile, kind: str
+    ) -> None:
+        model = EmbeddingModel.objects.get()
+        table = KINDS[kind]._meta.db_table
+        asked: list[Any] = [bo.pk, [], model.pk, 64, str([1.0] * 64), None, 100]
+        call = f"SELECT found FROM nearest_{table}(%s, %s, %s, %s, %s, %s, %s)"
+        with connection.cursor() as cursor:
+            cursor.execute(call, asked)
+            of_bo = {pk for (pk,) in cursor.fetchall()}
+        with acting_for("ada"), connection.cursor() as cursor:
+            cursor.execute(call, asked)
+            assert of_bo and not of_bo & {pk for (pk,) in cursor.fetchall()}
+
+    @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
+    def test_row_9_anothers_vectors_are_not_seen(self, ada: UserProfile, kind: str) -> None:
+        with acting_for("ada"):
+            owners = set(KINDS[kind].objects.values_list("user_id", flat=True))  # type: ignore[attr-defined]
+        assert owners - {None} == {ada.pk}
+
+    def test_vectors_of_two_models_are_never_compared(self, service: Api) -> None:
+        call_command("embed", model="wider", dimensions=96, activate=True)
+        answer = self.ask(service, "harpsichord", mode="semantic")
+        assert answer["degraded"] is False and answer["results"]
+
+    def test_since_and_the_state_of_facts_hold_within_the_search(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.get(user=ada)
+        for number in range(5):
+            note(stream, f"Sold harpsichord {number}.", "fact", state="evicted")
+        assert len(self.ask(service, "harpsichord", kinds=["fact"], mode="semantic", match_count=100)["results"]) == 2
+        later = (timezone.now() + timedelta(days=1)).isoformat()
+        assert self.ask(service, "harpsichord", mode="semantic", since=later)["results"] == []
+
+    def test_a_turn_without_words_in_common_takes_part_in_the_order(self, service: Api) -> None:
+        turns = self.ask(service, "harpsichordist kiln", kinds=["turn"], match_count=2)["results"]
+        assert {turn["sequence"] for turn in turns} == {0, 1}

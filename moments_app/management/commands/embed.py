@@ -1,0 +1,79 @@
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from moments_app.engines import embedding_model
+from moments_app.engines.base import EngineError
+from moments_app.models import EmbeddingModel, EngineCall
+from moments_app.models.embedding import KINDS
+from moments_app.processes import embed
+
+TRIES = 5  # of a batch that the endpoint has no time for
+PAUSE = 5.0  # seconds before the next, when the endpoint names no time
+
+
+class Command(BaseCommand):
+    help = (
+        "Embeds everything that has no vector of a model. Can be stopped and started again: it goes on where it was. "
+        "With --activate, searches use the model once nothing is missing."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--model", help="Its name at the endpoint; left out: the one in use.")
+        parser.add_argument("--dimensions", type=int, help="Width of its vectors.")
+        parser.add_argument("--activate", action="store_true", help="Switch searches to it when it is complete.")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        if not settings.EMBEDDING.is_on:
+            raise CommandError("No embeddings provider is set: EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
+        model = self._model(options["model"], options["dimensions"])
+        made = self._fill(model)
+        if options["activate"] and not model.is_active:
+            model.activate()
+            made += self._fill(model)  # what came in since the last look and was given to the model before
+        state = "in use" if options["activate"] or model.is_active else "not in use; --activate switches to it"
+        return f"{model}: {made} embedded, complete, {state}."
+
+    def _model(self, name: str | None, dimensions: int | None) -> EmbeddingModel:
+        if not name and not dimensions:
+            return EmbeddingModel.objects.in_use()
+        if not name or not dimensions:
+            raise CommandError("Name both --model and --dimensions, or neither.")
+        if not 1 <= dimensions <= 4_000:
+            raise CommandError(f"--dimensions is from 1 to 4000, not {dimensions}.")
+        return EmbeddingModel.objects.ensure(name, dimensions, concurrently=True)
+
+    def _fill(self, model: EmbeddingModel) -> int:
+        conf = settings.EMBEDDING
+        caller = embedding_model(model.name, model.dimensions, timeout=conf.timeout_seconds)
+        embedder = caller.open(EngineCall.objects.keep)
+        made = 0
+        for kind in KINDS:
+            missing = embed.without_vector(kind, model).count() if conf.turns or kind != "turn" else 0
+            done = 0
+            for texts in self._batches(kind, model) if missing else ():
+                done += embed.write(model, self._vectors(texts, embedder))
+                self.stdout.write(f"{kind}s: {done:,} of {missing:,}")
+            made += done
+        return made
+
+    def _batches(self, kind: str, model: EmbeddingModel) -> Iterator[list[embed.Text]]:
+        """Batches of what is missing, by primary key; what is refused or left out is not met again."""
+        after, size = 0, settings.EMBEDDING.batch_size
+        while batch := list(embed.without_vector(kind, model).filter(pk__gt=after)[:size]):
+            after = batch[-1].pk
+            if texts := [text for text in map(embed.text_of, batch) if text]:
+                yield texts
+
+    def _vectors(self, texts: list[embed.Text], embedder: Any) -> embed.Vectors:
+        for attempt in range(1, TRIES + 1):
+            try:
+                return embed.vectors_of(texts, embedder)
+            except EngineError as error:
+                if attempt == TRIES or error.kind == "invalid_answer":
+                    raise CommandError(f"{error} What is embedded is kept; run this again to go on.") from error
+                time.sleep(error.retry_after or PAUSE)
+        raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,139 @@
+"""Vectors of what recall finds by meaning, beside the texts: one a text and model.
+
+Several models may have vectors at once, so that a second can be filled beside the one in use and switched to without a
+gap. Vectors of two models are never compared: each has indexes of its own.
+"""
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import connection, models
+from django.db.models import Q
+from pgvector.django import HalfVectorField
+
+from moments_app.models.atom import MemoryAtom
+from moments_app.models.job import Job
+from moments_app.models.moment import Moment
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Message, UserProfile
+
+
+class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
+    def active(self) -> Self:
+        return self.filter(is_active=True)
+
+    def ensure(self, name: str, dimensions: int, *, concurrently: bool = False) -> "EmbeddingModel":
+        """The row of a model, with its indexes; the first there is becomes the active one.
+
+        Args:
+            name: at the endpoint.
+            dimensions: numbers of a vector.
+            concurrently: writers go on while indexes are built; not within a transaction.
+        """
+        insert_unless_there(EmbeddingModel(name=name, dimensions=dimensions, is_active=not self.active().exists()))
+        model = self.get(name=name, dimensions=dimensions)
+        model.build_indexes(concurrently=concurrently)
+        return model
+
+    def in_use(self) -> "EmbeddingModel":
+        """The active one; before there is any, that of the settings."""
+        conf = settings.EMBEDDING
+        return self.active().first() or self.ensure(conf.model, conf.dimensions)
+
+
+class EmbeddingModel(models.Model):
+    """A model that embeds, at one width."""
+
+    name = models.CharField(max_length=255)
+    dimensions = models.PositiveSmallIntegerField()
+    is_active = models.BooleanField(default=False, help_text="Searches read its vectors.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = EmbeddingModelQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "embedding model"
+        constraints = [
+            models.UniqueConstraint(fields=["name", "dimensions"], name="embedding_model_unique"),
+            models.UniqueConstraint(
+                fields=["is_active"], condition=Q(is_active=True), name="embedding_model_one_active"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.dimensions} dimensions"
+
+    def activate(self) -> None:
+        """From now on searches and new texts use this one."""
+        EmbeddingModel.objects.active().exclude(pk=self.pk).update(is_active=False)
+        EmbeddingModel.objects.filter(pk=self.pk).update(is_active=True)
+
+    def build_indexes(self, *, concurrently: bool) -> None:
+        """An index of nearest neighbours for each kind of memory, where there is none.
+
+        One that an interrupted build has left behind is not valid, and made anew.
+        """
+        with connection.cursor() as cursor:
+            for table in (kind._meta.db_table for kind in KINDS.values()):
+                index = f"{table}_nearest_{self.pk}"
+                cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [index])
+                found = cursor.fetchone()
+                if found == (True,):
+                    continue
+                if found:
+                    cursor.execute(f"DROP INDEX {index}")
+                cursor.execute(
+                    f"CREATE INDEX {'CONCURRENTLY' if concurrently else ''} IF NOT EXISTS {index} ON {table} "
+                    f"USING hnsw ((vector::halfvec({self.dimensions})) halfvec_cosine_ops) WHERE model_id = {self.pk}"
+                )
+
+
+class Embedding(models.Model):
+    """A vector of one text by one model."""
+
+    model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
+    user = models.ForeignKey(  # blank: of a shard's fact
+        UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    vector = HalfVectorField(null=True, help_text="Blank: the endpoint refuses this text.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        abstract = True
+        constraints = [models.UniqueConstraint(fields=["source", "model"], name="%(class)s_unique")]
+        # Of a small person all vectors are read by this, which is quicker than the nearest-neighbour index and exact.
+        indexes = [models.Index(fields=["user", "model"], name="%(class)s_user")]
+
+    def __str__(self) -> str:
+        return f"{self._meta.verbose_name} {self.pk}"
+
+
+class FactEmbedding(Embedding):
+    """Of a fact."""
+
+    source = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
+
+
+class MomentEmbedding(Embedding):
+    """Of a moment: its summary and detail."""
+
+    source = models.ForeignKey(Moment, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
+
+
+class TurnEmbedding(Embedding):
+    """Of what a user or an assistant said."""
+
+    source = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
+
+
+KINDS: dict[str, type[Embedding]] = {"fact": FactEmbedding, "moment": MomentEmbedding, "turn": TurnEmbedding}
+
+
+def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
+    """Asks for the vectors of what is new, when texts are embedded at all.
+
+    Args:
+        requested_by: who asks.
+        about: a `session` for its turns, a `user_id` for a person's facts and moments, a `stream` for a shard's facts.
+    """
+    return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None

@@ -1,0 +1,252 @@
+"""`embed`: texts that have no vector of the model in use get one, a batch a run.
+
+A job is about a session's turns, about a person's facts and moments, or about a shard's facts. What fails to embed is
+found by its words all the same; a sweep tries failed jobs again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from moments_app.engines import Caller, embedding_model
+from moments_app.engines.base import EngineError
+from moments_app.engines.embeddings import Embedder
+from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
+from moments_app.models.embedding import KINDS
+from moments_app.own_text import is_own
+from moments_app.processes.base import Moved, Skipped, locked_session
+from sessions_app.models import Message, Session
+
+NAME = "embed"
+SWEEP = 500  # failed jobs a run
+SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Something to embed.
+
+    Args:
+        kind: a key of `KINDS`.
+        pk: of the fact, moment or turn.
+        user_id: primary key of its person; None for a shard's fact.
+        text: what is embedded.
+    """
+
+    kind: str
+    pk: int
+    user_id: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """The input of a run.
+
+    Args:
+        last_sequence: of the session's turns that this run takes care of.
+        is_cut: more is waiting than one batch takes.
+    """
+
+    model: EmbeddingModel
+    texts: list[Text]
+    session: Session | None = None
+    last_sequence: int = -1
+    is_cut: bool = False
+    prompt_version: None = None
+
+
+# Texts with their vectors; None for one that the endpoint refuses by itself.
+Vectors = list[tuple[Text, list[float] | None]]
+
+
+def caller() -> Caller | None:
+    """The endpoint of the settings, for the model in use."""
+    if not settings.EMBEDDING.is_on:
+        return None
+    model = EmbeddingModel.objects.in_use()
+    return embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.timeout_seconds)
+
+
+# --- what has no vector ---
+
+
+def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
+    """The sources of a kind that have none of a model, by primary key."""
+    there = KINDS[kind].objects.filter(model=model, source_id=OuterRef("pk"))  # type: ignore[attr-defined]
+    return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
+
+
+def _facts() -> QuerySet[Any]:
+    return MemoryAtom.objects.active().facts()
+
+
+def _moments() -> QuerySet[Any]:
+    return Moment.objects.defer("search_vector")
+
+
+def _turns() -> QuerySet[Any]:
+    return Message.objects.turns().filter(role__in=SPOKEN).exclude(content="")
+
+
+_SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _moments, "turn": _turns}
+
+
+def text_of(source: Any) -> Text | None:
+    """What of a fact, moment or turn is embedded; None for nothing, and for what the platform itself said."""
+    if isinstance(source, MemoryAtom):
+        kind, text = "fact", source.content
+    elif isinstance(source, Moment):
+        kind, text = "moment", f"{source.summary}\n{source.detail}"
+    else:
+        kind, text = "turn", "" if is_own(source.tool_name, source.content) else source.content
+    text = text.strip()
+    return Text(kind, source.pk, source.user_id, text) if text else None
+
+
+# --- claim ---
+
+
+def claim(job: Job) -> Work | Skipped:
+    """Reads a batch of texts that have no vector."""
+    if not settings.EMBEDDING.is_on:
+        return Skipped("no embeddings provider is set")
+    model = EmbeddingModel.objects.in_use()
+    return _turns_of(job.session, model) if job.session else _memories_of(job, model)
+
+
+def _turns_of(session: Session, model: EmbeddingModel) -> Work | Skipped:
+    """Beginning after the last turn taken care of; what has a vector already is passed over."""
+    after = without_vector("turn", model).filter(
+        session=session, user_id=session.user_id, sequence__gt=session.embedded_sequence
+    )
+    waiting = list(after.order_by("sequence")[: settings.EMBEDDING.batch_size + 1])
+    turns = waiting[: settings.EMBEDDING.batch_size]
+    if not turns:
+        return Skipped("every turn has its vector")
+    is_cut = len(waiting) > len(turns)
+    last = turns[-1].sequence if is_cut else session.last_sequence
+    return Work(model, _texts(turns), session, last, is_cut)
+
+
+def _memories_of(job: Job, model: EmbeddingModel) -> Work | Skipped:
+    about: dict[str, Any] = {"user_id": job.user_id} if job.user_id else {"stream_id": job.stream_id}
+    waiting: list[Any] = []
+    for kind in ("fact", "moment") if job.user_id else ("fact",):
+        room = settings.EMBEDDING.batch_size + 1 - len(waiting)
+        waiting += without_vector(kind, model).filter(**about)[:room]
+    texts = _texts(waiting[: settings.EMBEDDING.batch_size])
+    return Work(model, texts, is_cut=len(waiting) > len(texts)) if texts else Skipped("every text has its vector")
+
+
+def _texts(sources: Sequence[Any]) -> list[Text]:
+    return [text for text in map(text_of, sources) if text]
+
+
+# --- think ---
+
+
+def think(work: Work, embedder: Embedder, progress: Callable[[int, int], None]) -> Vectors:
+    """Calls the endpoint.
+
+    Raises:
+        EngineError: when it gave no valid answer.
+    """
+    progress(0, len(work.texts))
+    return vectors_of(work.texts, embedder)
+
+
+def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
+    """The vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
+
+    Raises:
+        EngineError: when the endpoint gave no valid answer.
+    """
+    if not texts:
+        return []
+    try:
+        return list(zip(texts, embedder.embed([text.text for text in texts]), strict=True))
+    except EngineError as error:
+        if error.kind != "rejected":
+            raise
+        if len(texts) == 1:
+            logger.warning("text refused by the embeddings endpoint", kind=texts[0].kind, pk=texts[0].pk)
+            return [(texts[0], None)]
+    middle = len(texts) // 2
+    return vectors_of(texts[:middle], embedder) + vectors_of(texts[middle:], embedder)
+
+
+# --- commit ---
+
+
+def commit(job: Job, work: Work, made: Vectors) -> None:
+    """Writes the vectors and completes the job.
+
+    Raises:
+        ClaimLost: the job was taken over, or the session is gone.
+        Moved: these turns were taken care of meanwhile.
+    """
+    if work.session:
+        session = locked_session(job)
+        if session.embedded_sequence != work.session.embedded_sequence:
+            raise Moved("These turns were embedded meanwhile.")
+        Session.objects.filter(pk=session.pk).update(embedded_sequence=work.last_sequence)
+    refused = sum(vector is None for _text, vector in made)
+    job.complete({"embedded": write(work.model, made) - refused, "refused": refused, "model": str(work.model)})
+    if work.is_cut:
+        about: dict[str, Any] = {"user_id": job.user_id} if job.user_id else {"stream": job.stream}
+        about = {"session": job.session} if job.session else about
+        Job.objects.request(NAME, requested_by=f"job:{job.job_id}", **about)
+
+
+@transaction.atomic
+def write(model: EmbeddingModel, made: Vectors) -> int:
+    """Keeps the vectors of texts that are still there and still the same, and which ones are refused.
+
+    Returns:
+        How many texts that are.
+    """
+    written = 0
+    for kind, embedding in KINDS.items():
+        vectors = {text.pk: (text, vector) for text, vector in made if text.kind == kind}
+        there = _SOURCES[kind]().filter(pk__in=vectors).select_for_update(no_key=True, of=("self",)).order_by("pk")
+        rows = [
+            embedding(  # type: ignore[misc]  # each has a source, of its own kind
+                model=model, user_id=source.user_id, source_id=source.pk, vector=vectors[source.pk][1]
+            )
+            for source in there
+            if text_of(source) == vectors[source.pk][0]
+        ]
+        embedding.objects.bulk_create(rows, ignore_conflicts=True)  # type: ignore[attr-defined]
+        written += len(rows)
+    return written
+
+
+def failed(job: Job, error: str) -> None:
+    """Nothing is to be undone: without a vector a text is found by its words."""
+
+
+# --- what failed ---
+
+
+def sweep() -> int:
+    """Tries failed jobs again.
+
+    Returns:
+        How many.
+    """
+    again = 0
+    for job in Job.objects.filter(process=NAME, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
+        try:
+            job.restart()
+            again += 1
+        except ValueError:  # another job about the same is open, and does its work
+            continue
+    return again

@@ -1,0 +1,271 @@
+"""Vectors of facts, moments and turns: made behind the conversation, whatever the endpoint answers."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from pytest_django.fixtures import Settings
+
+from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
+from moments_app.models.stream import USER_DEFAULTS, MemoryStream
+from moments_app.processes import embed
+from sessions_app.models import Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.jobs import build, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import note, shard
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def own_stream(user: UserProfile) -> MemoryStream:
+    return MemoryStream.objects.create(stream_type="user", agent_id="default", user=user, **vars(USER_DEFAULTS))
+
+
+def add_fact(service: Api, stream: MemoryStream, content: str, user_id: str = "ada") -> None:
+    body = {"user_id": user_id, "atom_type": "fact", "content": content}
+    assert service.post(f"streams/{stream.stream_id}/atoms", **body).status_code == 201
+
+
+def embedded_sequences() -> list[int]:
+    return sorted(TurnEmbedding.objects.values_list("source__sequence", flat=True))
+
+
+class TestWhat:
+    """Which texts get a vector, and when."""
+
+    def test_a_rounds_turns_get_theirs_behind_it_in_batches(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        talk(ada, 24)
+        work_off()
+        assert embedded_sequences() == list(range(24))
+        assert [len(body["input"]) for body in embeddings_server.requests] == [10, 10, 4]
+        talk(ada, 2)
+        work_off()
+        assert embedded_sequences() == list(range(26))
+        assert len(embeddings_server.requests) == 4
+
+    def test_moments_and_facts_get_theirs_once_they_are_made(
+        self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile
+    ) -> None:
+        build(talk(ada, 60))
+        add_fact(service, own_stream(ada), "Plays the harpsichord.")
+        add_fact(service, shard("music"), "A harpsichord has jacks.")
+        work_off()
+        assert MomentEmbedding.objects.count() == Moment.objects.count() > 0
+        owners = FactEmbedding.objects.values_list("source__content", "user__user_id")
+        assert dict(owners) == {"Plays the harpsichord.": "ada", "A harpsichord has jacks.": None}
+
+    def test_system_and_tool_turns_blank_ones_and_the_platforms_own_text_get_none(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        batch = [
+            NewMessage("system", "Be brief."),
+            NewMessage("user", "  "),
+            NewMessage("tool", "42", tool_name="sum"),
+            NewMessage("user", "<MemoryContext>kiln</MemoryContext>"),
+            NewMessage("user", "A kiln."),
+            NewMessage("assistant", "Indeed."),
+        ]
+        append(ada, "s1", batch)
+        work_off()
+        assert embedded_sequences() == [4, 5]
+        assert Session.objects.get().embedded_sequence == 5
+
+    def test_turns_get_none_where_that_is_switched_off(
+        self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
+    ) -> None:
+        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"turns": False})
+        talk(ada, 4)
+        call_command("embed")
+        assert not Job.objects.filter(process="embed").exists()
+        assert not TurnEmbedding.objects.exists()
+
+    def test_without_a_provider_nothing_is_asked_for(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 4)
+        add_fact(service, own_stream(ada), "Plays the harpsichord.")
+        assert not Job.objects.filter(process="embed").exists()
+        with pytest.raises(CommandError, match="EMBEDDING__BASE_URL"):
+            call_command("embed")
+
+    def test_an_edited_text_gets_a_new_vector(
+        self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile
+    ) -> None:
+        build(talk(ada, 40))
+        work_off()
+        moment = Moment.objects.newest_first()[0]
+        before = MomentEmbedding.objects.get(source=moment).vector
+        service.patch(f"moments/{moment.key}", user_id="ada", summary="Something else: a harpsichord.", detail="")
+        assert not MomentEmbedding.objects.filter(source=moment).exists()
+        work_off()
+        assert MomentEmbedding.objects.get(source=moment).vector != before
+        assert MomentEmbedding.objects.count() == Moment.objects.count()
+
+    def test_a_text_edited_while_the_endpoint_thinks_gets_the_vector_of_its_new_words(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
+        work = embed.claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test"))
+        assert isinstance(work, embed.Work)
+        atom.content = "Plays the oboe."
+        atom.save()
+        assert embed.write(work.model, [(work.texts[0], [1.0] * 64)]) == 0
+
+    def test_a_deleted_text_takes_its_vector_along(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+        session = talk(ada, 4)
+        work_off()
+        session.delete()
+        assert not TurnEmbedding.objects.exists()
+
+
+class TestFailure:
+    """Rows 3 and 21 for vectors."""
+
+    @pytest.mark.parametrize(
+        ("behaviour", "told"),
+        [
+            (behave.error(500), "status 500"),
+            (behave.error(429), "rate limited"),
+            (behave.hang_up, "can't be reached"),
+            (behave.of_width(63), "63"),
+            (behave.holding(math.nan), "finite"),
+            (behave.fewer_vectors, "vectors"),
+            (behave.raw("{}"), ""),
+            (behave.raw("null"), ""),
+        ],
+    )
+    def test_row_3_what_fails_to_embed_is_kept_found_by_words_told_and_tried_again(
+        self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile, behaviour: Any, told: str
+    ) -> None:
+        stream = own_stream(ada)
+        embeddings_server.always(behaviour)
+        add_fact(service, stream, "Plays the harpsichord.")
+        work_off()
+        job = Job.objects.get(process="embed")
+        assert job.status == "failed" and told in job.error
+        assert "harpsichord" not in job.error and "sk-marked-key" not in job.error
+        found = service.post("memory/search", user_id="ada", query="harpsichord").json()
+        assert [result["content"] for result in found["results"]] == ["Plays the harpsichord."]
+        assert found["degraded"] is True and found["mode"] == "text"
+        embeddings_server.always(behave.answer_well)
+        assert embed.sweep() == 1
+        work_off()
+        assert FactEmbedding.objects.count() == 1
+        assert embed.sweep() == 0
+
+    def test_row_21_a_text_that_is_refused_costs_no_other_its_vector_and_is_not_asked_for_again(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        def refuse_marked(handler: Any, body: dict[str, Any]) -> None:
+            if any("too long" in text for text in body["input"]):
+                behave.error(400)(handler, body)
+            else:
+                behave.answer_well(handler, body)
+
+        embeddings_server.always(refuse_marked)
+        stream = own_stream(ada)
+        for number in range(15):
+            note(stream, f"Fact {number}{' is too long' if number in (3, 4, 12) else ''}.", "fact")
+        Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+        work_off()
+        assert FactEmbedding.objects.filter(vector__isnull=False).count() == 12
+        assert FactEmbedding.objects.filter(vector__isnull=True).count() == 3
+        results = [job.result for job in Job.objects.filter(process="embed").order_by("id")]
+        assert [(one["embedded"], one["refused"]) for one in results] == [(8, 2), (4, 1)]
+        asked = len(embeddings_server.requests)
+        Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+        work_off()
+        assert len(embeddings_server.requests) == asked
+
+    def test_row_4_with_an_endpoint_that_fails_at_random_every_text_has_one_vector_in_the_end(
+        self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 30})
+        embeddings_server.always(behave.fails_at_random(0.4))
+        for number in range(6):
+            talk(ada, 20, session_id=f"s{number}")
+        work_off()
+        per_turn = Counter(TurnEmbedding.objects.values_list("source_id", flat=True))
+        assert len(per_turn) == 120 and set(per_turn.values()) == {1}
+
+    def test_no_transaction_is_open_while_the_endpoint_thinks(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        states: list[int] = []
+
+        def look(handler: Any, body: dict[str, Any]) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+                states.append((cursor.fetchone() or [0])[0])
+            connection.close()
+            behave.answer_well(handler, body)
+
+        embeddings_server.always(look)
+        talk(ada, 4)
+        work_off()
+        assert states == [0]
+
+
+class TestSecondModel:
+    """Filling another model beside the one in use, and switching to it."""
+
+    def test_the_command_fills_what_is_missing_and_switches_when_told(
+        self, embeddings_server: OpenAIServer, ada: UserProfile, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        talk(ada, 24)
+        note(own_stream(ada), "Plays the harpsichord.", "fact")
+        call_command("embed")
+        assert EmbeddingModel.objects.get(is_active=True).name == "test-embedder"
+        call_command("embed", model="wider", dimensions=96)
+        out = capsys.readouterr().out
+        assert "turns: 24 of 24" in out and "not in use; --activate" in out
+        assert EmbeddingModel.objects.get(is_active=True).dimensions == 64
+        talk(ada, 2)
+        work_off()  # the new turns went to the model in use
+        call_command("embed", model="wider", dimensions=96, activate=True)
+        wider = EmbeddingModel.objects.get(is_active=True)
+        assert (wider.name, wider.dimensions) == ("wider", 96)
+        assert TurnEmbedding.objects.filter(model=wider).count() == 26
+        assert TurnEmbedding.objects.exclude(model=wider).count() == 26
+        talk(ada, 2)
+        work_off()
+        assert TurnEmbedding.objects.filter(model=wider).count() == 28
+
+    def test_interrupted_it_keeps_what_it_has_and_goes_on_where_it_was(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        talk(ada, 24)
+        embeddings_server.queue(behave.answer_well, behave.raw("null"))
+        with pytest.raises(CommandError, match="run this again"):
+            call_command("embed")
+        assert TurnEmbedding.objects.count() == 10
+        call_command("embed")
+        assert TurnEmbedding.objects.count() == 24
+        assert [len(body["input"]) for body in embeddings_server.requests] == [10, 10, 10, 4]
+
+    def test_each_model_has_an_index_of_its_own_and_a_broken_one_is_built_anew(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        call_command("embed")
+        model = EmbeddingModel.objects.get()
+        index = f"moments_app_turnembedding_nearest_{model.pk}"
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass(%s)", [index])
+            call_command("embed", model="test-embedder", dimensions=64)
+            cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [index])
+            assert cursor.fetchone() == (True,)
+            cursor.execute("SELECT pg_get_indexdef(to_regclass(%s))", [index])
+            [definition] = cursor.fetchone() or [""]
+        assert "hnsw" in definition and "halfvec(64)" in definition and f"model_id = {model.pk}" in definition
+
+    @pytest.mark.parametrize("options", [{"model": "x"}, {"dimensions": 5}, {"model": "x", "dimensions": 4_001}])
+    def test_half_a_model_is_refused(self, embeddings_server: OpenAIServer, db: None, options: dict[str, Any]) -> None:
+        with pytest.raises(CommandError, match="--dimensions"):
+            call_command("embed", **options)
