@@ -1,5 +1,8 @@
 """Fixtures that many tests share: people, keys, a client, and the database server the run started."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 import pytest
 from django.conf import settings
 from django.core.cache import cache
@@ -7,6 +10,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
+from moments_app.recall import accesses, write_behind
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 
@@ -28,13 +32,17 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _unthrottled(settings: Settings) -> None:
+def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests call faster than applications do; those of the throttle set a rate of their own. Nor is anything written
-    behind their back.
+    behind their back: what waits is written when a test says so.
     """
+    monkeypatch.setattr(write_behind, "EVERY", 3_600)
     settings.API_RATE = 1_000_000
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
+    yield
+    with suppress(RuntimeError):  # without a database what waits is let go
+        accesses.waiting.flush()
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,9 @@ from django.urls import reverse
 from moments_app.api.serializers import QUERY_MAX_CHARS
 from moments_app.models import Entity, Moment
 from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
+from moments_app.recall.asking import question_for
 from moments_app.recall.budget import Line
-from moments_app.recall.meaning import with_vector
 from moments_app.recall.render import FORMATS
-from moments_app.recall.search import Question
 from sessions_app.models import Session
 
 BAR = 1000  # width of the bar, in its own units
@@ -60,7 +59,7 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
         query=asked["query"],
         max_tokens=asked["max_tokens"],
         format=asked["format"] or "xml",
-        question=with_vector(Question(asked["query"])) if asked["query"] else None,
+        question=question_for(session.user.user_id, session.session_id, asked["query"], retrieval="query"),
     )
     try:
         envelope = preview(session.user, session.session_id, wanted)

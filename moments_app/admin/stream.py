@@ -111,7 +111,7 @@ class MemoryStreamAdmin(PageAdmin):
 class MemoryAtomAdmin(ReadOnlyAdmin):
     """Extracted items with where they come from."""
 
-    list_display = ("content", "atom_type", "state", "stream", "user", "formed_at", "engine")
+    list_display = ("content", "atom_type", "state", "stream", "user", "formed_at", "access_count", "engine")
     list_filter = ("atom_type", "state")
     list_select_related = ("stream", "user")
     search_fields = ("content",)

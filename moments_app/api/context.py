@@ -1,6 +1,5 @@
 """The context over REST."""
 
-from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -12,8 +11,8 @@ from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
 from moments_app.processes.assemble import BudgetTooSmall, assemble
-from moments_app.recall.meaning import with_vector
-from sessions_app.api.person import acting_as
+from moments_app.recall.asking import question_for
+from sessions_app.api.person import acting_as, user_id_of
 from sessions_app.api.requests import parsed, query
 
 
@@ -40,9 +39,10 @@ class ContextView(APIView):
         return self._answer(request, parsed(shapes.ContextInput, request.data).validated_data)
 
     def _answer(self, request: Request, asked: dict[str, Any]) -> Response:
-        wanted = shapes.wanted(asked)
-        if wanted.question:
-            wanted = replace(wanted, question=with_vector(wanted.question))
+        person = user_id_of(request, asked.get("user_id"))
+        retrieval = asked["retrieval"] if "retrieved" in asked["layers"] else "off"
+        question = question_for(person, asked["session_id"], asked["query"], retrieval=retrieval)
+        wanted = shapes.wanted(asked, question)
         with acting_as(request, asked.get("user_id")) as user:
             try:
                 envelope = assemble(user, asked["session_id"], wanted) if user else None

@@ -6,6 +6,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
+from moments_app.recall import accesses
 from moments_app.recall.meaning import with_vector
 from moments_app.recall.search import Question, recall
 from sessions_app.api.person import acting_as
@@ -25,5 +26,6 @@ class SearchView(APIView):
         with acting_as(request, asked.get("user_id")) as user:
             most = asked.get("match_count")
             found = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
+        accesses.note(result.ref for result in found)
         answer = {"results": found, "mode": question.used_mode, "degraded": question.degraded}
         return Response(shapes.SearchAnswer(answer).data)

@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Summary
 from moments_app.processes.assemble import Envelope, Wanted
+from moments_app.recall.asking import RETRIEVAL
 from moments_app.recall.budget import Line
 from moments_app.recall.layers import DEFAULT, ORDER
 from moments_app.recall.render import FORMATS
@@ -405,10 +406,24 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
     """One extracted item."""
 
     session_id = serializers.CharField(source="source_session.session_id", default=None)
+    rag_indexed = serializers.BooleanField(default=False, help_text="Found by meaning as well as by words.")
 
     class Meta:
         model = MemoryAtom
-        fields = ("atom_id", "uri", "atom_type", "content", "state", "formed_at", "session_id", "engine", "created_at")
+        fields = (
+            "atom_id",
+            "uri",
+            "atom_type",
+            "content",
+            "state",
+            "formed_at",
+            "rag_indexed",
+            "access_count",
+            "last_accessed_at",
+            "session_id",
+            "engine",
+            "created_at",
+        )
 
 
 class AtomList(serializers.Serializer[Any]):
@@ -478,9 +493,6 @@ class SearchAnswer(serializers.Serializer[Any]):
 # --- context ---
 
 
-RETRIEVAL = ("query", "off")
-
-
 class ContextInput(PersonQuery):
     """What the context is for, and how large it may be."""
 
@@ -492,11 +504,15 @@ class ContextInput(PersonQuery):
     )
     format = serializers.ChoiceField(choices=sorted(FORMATS), default="xml")
     layers = serializers.ListField(
-        child=serializers.ChoiceField(choices=ORDER), required=False, help_text="Wanted ones; in a query by comma."
+        child=serializers.ChoiceField(choices=ORDER),
+        default=list(DEFAULT),
+        help_text="Wanted ones; in a query by comma.",
     )
     refresh = serializers.BooleanField(default=False, help_text="Make the kept parts anew.")
     retrieval = serializers.ChoiceField(
-        choices=RETRIEVAL, default="query", help_text="`query`: memory is searched for the query; `off`: it isn't."
+        choices=RETRIEVAL,
+        default="query",
+        help_text="`query`: memory is searched for the query; `auto`: for what an engine makes of it; `off`: it isn't.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
@@ -513,15 +529,15 @@ class ContextInput(PersonQuery):
         return attrs | {"session_id": named.pop()}
 
 
-def wanted(asked: dict[str, Any]) -> Wanted:
-    """What a valid request asks for."""
+def wanted(asked: dict[str, Any], question: Question | None) -> Wanted:
+    """What a valid request asks for, with what memory is searched for."""
     return Wanted(
         query=asked["query"],
         max_tokens=asked.get("max_tokens"),
         format=asked["format"],
-        layers=asked.get("layers", DEFAULT),
+        layers=asked["layers"],
         refresh=asked["refresh"],
-        question=Question(asked["query"]) if asked["query"] and asked["retrieval"] != "off" else None,
+        question=question,
     )
 
 

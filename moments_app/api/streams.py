@@ -129,7 +129,7 @@ class AtomsView(APIView):
             atoms = stream_or_404(user, stream_id).atoms.filter(state=asked["state"])
             if "atom_type" in asked:
                 atoms = atoms.filter(atom_type=asked["atom_type"])
-            rows = atoms.select_related("source_session").order_by("-formed_at", "-id")
+            rows = atoms.with_rag_indexed().select_related("source_session").order_by("-formed_at", "-id")
             return paged(rows, "atoms", shapes.AtomAnswer, asked)
 
     @extend_schema(request=shapes.AtomInput, responses={201: shapes.AtomAnswer, 200: shapes.AtomAnswer})

@@ -26,9 +26,9 @@ class Caller:
     open: Callable[[Callable[[CallRecord], None]], Any]
 
 
-def language_model(model: str) -> Caller:
-    """The engine in use, with the model set for a process."""
-    return Caller(engine_name(model), lambda record: engine_for(model, record=record))
+def language_model(model: str, *, timeout: float | None = None) -> Caller:
+    """The engine in use, with the model set for a process; see `engine_for`."""
+    return Caller(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
 
 
 def embedding_model(model: str, dimensions: int, *, timeout: float) -> Caller:
@@ -42,12 +42,13 @@ def engine_name(model: str) -> str:
     return f"openai:{model}" if settings.ENGINE.uses_model else "extractive"
 
 
-def engine_for(model: str, *, record: Callable[[CallRecord], None]) -> Engine:
+def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: float | None = None) -> Engine:
     """The engine in use.
 
     Args:
         model: the model set for the process, where a model is used at all.
         record: called once for each call of a model.
+        timeout: seconds for one call in all; None is `ENGINE__TIMEOUT_SECONDS`.
     """
     # Imported where used: a worker without a model needs no client, one with a model no keyphrase extractor.
     if not settings.ENGINE.uses_model:
@@ -60,7 +61,7 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None]) -> Engine:
         base_url=settings.ENGINE.base_url or None,
         api_key=settings.ENGINE.api_key.get_secret_value(),
         model=model,
-        timeout=settings.ENGINE.timeout_seconds,
+        timeout=settings.ENGINE.timeout_seconds if timeout is None else timeout,
         max_response_bytes=settings.ENGINE.max_response_bytes,
         record=record,
     )

@@ -13,6 +13,7 @@ from moments_app.engines.base import (
     FormationAnswer,
     FormationShape,
     MomentAnswer,
+    QueryAnswer,
     SummaryAnswer,
 )
 
@@ -96,6 +97,8 @@ CONSOLIDATION = Shape(
     ConsolidationAnswer,
     lambda answer: "" if answer.text.strip() else "the text is blank.",
 )
+
+QUERY = Shape("recall-query", QueryAnswer, lambda answer: "")
 
 
 def validated(completion: Any, shape: Shape[Answer], allowance: int) -> Answer:

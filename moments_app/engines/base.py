@@ -239,6 +239,29 @@ class ConsolidationAnswer(BaseModel):
 
 
 @dataclass(frozen=True)
+class QueryRequest:
+    """Everything an engine gets to say what to look up in memory.
+
+    Args:
+        turns: the latest of the conversation, oldest first; their indexes are sequences of the session.
+        message: about to be answered.
+        prompt: the text of the prompt version in force.
+    """
+
+    turns: Sequence[Turn]
+    message: str
+    prompt: str
+
+
+class QueryAnswer(BaseModel):
+    """What to look up; blank when nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(max_length=1_000)
+
+
+@dataclass(frozen=True)
 class CallRecord:
     """What one call of a model cost and how it ended; never its text.
 
@@ -309,6 +332,14 @@ class Engine(Protocol):
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
         """Folds observations into a text.
+
+        Raises:
+            EngineError: when no valid answer could be had.
+        """
+        ...
+
+    def recall_query(self, request: QueryRequest) -> QueryAnswer:
+        """Says what to look up in memory before a message is answered.
 
         Raises:
             EngineError: when no valid answer could be had.

@@ -24,6 +24,8 @@ from moments_app.engines.base import (
     MomentAnswer,
     MomentRequest,
     Profile,
+    QueryAnswer,
+    QueryRequest,
     StreamSection,
     SummaryAnswer,
     SummaryRequest,
@@ -152,6 +154,10 @@ class ExtractiveEngine:
         weights = _weights([content_words(text[:20_000], language) for _, text in texts])
         entries = [_entry(section, own, weights, language) for section in request.sections]
         return FormationAnswer(streams=[entry.model_dump() for entry in entries])
+
+    def recall_query(self, request: QueryRequest) -> QueryAnswer:
+        """The message itself: its rarest words find best."""
+        return QueryAnswer(query=request.message[:1_000])
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
         """The text so far and the observations as lines, the oldest dropped where there are too many words."""

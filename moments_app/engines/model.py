@@ -14,6 +14,7 @@ from moments_app.engines.answers import (
     CONSOLIDATION,
     FORMATION,
     MOMENTS,
+    QUERY,
     SUMMARY,
     Answer,
     InvalidAnswer,
@@ -29,6 +30,8 @@ from moments_app.engines.base import (
     FormationRequest,
     MomentAnswer,
     MomentRequest,
+    QueryAnswer,
+    QueryRequest,
     SummaryAnswer,
     SummaryRequest,
 )
@@ -104,16 +107,21 @@ class ModelEngine:
             CONSOLIDATION, request.rules, transcript.consolidation_request(request), max(ANSWER_MIN_ALLOWANCE, given)
         )
 
+    def recall_query(self, request: QueryRequest) -> QueryAnswer:
+        """Asks what to look up, once: whoever waits for it has no time for a repair; see `base.Engine`."""
+        messages = _messages(request.prompt, transcript.query_request(request))
+        try:
+            return self._ask(QUERY, messages, ANSWER_MIN_ALLOWANCE)
+        except InvalidAnswer as error:
+            raise self._endpoint.invalid(error) from None
+
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int) -> Answer:
         """Asks, and once more when the answer doesn't validate.
 
         Raises:
             EngineError: see `base.Engine`.
         """
-        messages = [
-            {"role": "system", "content": transcript.instructions(prompt)},
-            {"role": "user", "content": request},
-        ]
+        messages = _messages(prompt, request)
         try:
             return self._ask(shape, messages, allowance)
         except InvalidAnswer as error:
@@ -152,6 +160,13 @@ class ModelEngine:
             read=lambda completion: validated(completion, shape, allowance),
             refuses=lambda error: bool(response_format) and _refuses_format(error),
         )
+
+
+def _messages(prompt: str, request: str) -> list[Message]:
+    return [
+        {"role": "system", "content": transcript.instructions(prompt)},
+        {"role": "user", "content": request},
+    ]
 
 
 def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:

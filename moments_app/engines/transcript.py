@@ -9,7 +9,15 @@ import json
 from collections.abc import Sequence
 from datetime import UTC
 
-from moments_app.engines.base import ConsolidationRequest, FormationRequest, Limits, MomentRequest, SummaryRequest, Turn
+from moments_app.engines.base import (
+    ConsolidationRequest,
+    FormationRequest,
+    Limits,
+    MomentRequest,
+    QueryRequest,
+    SummaryRequest,
+    Turn,
+)
 
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
 
@@ -98,6 +106,17 @@ def consolidation_request(request: ConsolidationRequest) -> str:
             f"Text so far: {as_data(request.current)}",
             "Observations, oldest first, as JSON:",
             *(as_data(observation) for observation in request.observations),
+        ]
+    )
+
+
+def query_request(request: QueryRequest) -> str:
+    """The user message of a request for a query: the message, then the turns before it."""
+    return "\n".join(
+        [
+            f"Message about to be answered: {as_data(request.message)}",
+            "The conversation before it:",
+            fenced(request.turns),
         ]
     )
 

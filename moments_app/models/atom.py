@@ -5,9 +5,10 @@ import re
 import uuid
 from typing import Self
 
+from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.models.job import Job
@@ -50,6 +51,12 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
     def observations(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
 
+    def with_rag_indexed(self) -> Self:
+        """Each with `rag_indexed`: whether it is found by meaning as well."""
+        embeddings = apps.get_model("moments_app", "FactEmbedding").objects
+        vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
+        return self.annotate(rag_indexed=Exists(vectors))
+
     def in_order(self) -> Self:
         """Oldest first, by when it was said."""
         return self.order_by("formed_at", "id")
@@ -84,6 +91,8 @@ class MemoryAtom(models.Model):
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When it was said.")
     created_at = models.DateTimeField(auto_now_add=True)
+    access_count = models.PositiveIntegerField(default=0, help_text="Times that recall has returned it.")
+    last_accessed_at = models.DateTimeField(null=True, blank=True)
     source_session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True)
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")

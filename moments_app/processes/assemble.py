@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.cache import cache
 
 from moments_app.models import ContextReceipt
-from moments_app.recall import receipts
+from moments_app.recall import accesses, receipts
 from moments_app.recall.budget import BudgetTooSmall, Fitted, Trimmed, fit
 from moments_app.recall.item import Item
 from moments_app.recall.layers import ALWAYS, DEFAULT, LAYERS, ORDER
@@ -92,6 +92,7 @@ def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | N
     envelope = preview(user, session_id, wanted)
     if envelope:
         receipts.keep(_receipt(envelope))
+        accesses.note(line.item.ref for line in envelope.fitted.layers.get("retrieved", ()))
     return envelope
 
 

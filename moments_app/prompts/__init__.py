@@ -13,12 +13,14 @@ MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
 ROLLING_SUMMARY_URI = "rem://prompts/rolling-summary"
 MEMORY_EXTRACTION_URI = "rem://prompts/memory-extraction"
 STREAM_CONSOLIDATION_URI = "rem://prompts/stream-consolidation"
+RECALL_QUERY_URI = "rem://prompts/recall-query"
 
 _SHIPPED = {
     MOMENT_BUILDER_URI: ("Moment builder", "moment-builder"),
     ROLLING_SUMMARY_URI: ("Rolling summary", "rolling-summary"),
     MEMORY_EXTRACTION_URI: ("Memory extraction", "memory-extraction"),
     STREAM_CONSOLIDATION_URI: ("Stream consolidation", "stream-consolidation"),
+    RECALL_QUERY_URI: ("Recall query", "recall-query"),
 }
 
 

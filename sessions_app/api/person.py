@@ -16,6 +16,22 @@ def key_of(request: Request) -> ApiKey:
     return request.auth
 
 
+def user_id_of(request: Request, named: str | None, *, create: bool = False) -> str | None:
+    """The `user_id` a request acts for; None when its key may not see whom it names.
+
+    Raises:
+        ValidationError: a service key has to name somebody.
+        NotFound: a user's key asked to create something for another.
+    """
+    key = key_of(request)
+    if key.user is None and named is None:
+        raise ValidationError({"user_id": "A service key names the person it acts for."}, code="required")
+    foreign = key.user is not None and named not in (None, key.user.user_id)
+    if foreign and create:
+        raise NotFound
+    return None if foreign else key.user.user_id if key.user else named
+
+
 @contextmanager
 def acting_as(request: Request, named: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
     """Opens the transaction in which a request sees one person's rows.
@@ -29,15 +45,7 @@ def acting_as(request: Request, named: str | None, *, create: bool = False) -> I
         The person; None when there is nobody of that name, or none this key may see, which look alike.
 
     Raises:
-        ValidationError: a service key has to name somebody.
-        NotFound: a user's key asked to create something for another.
+        ValidationError, NotFound: as `user_id_of`.
     """
-    key = key_of(request)
-    if key.user is None and named is None:
-        raise ValidationError({"user_id": "A service key names the person it acts for."}, code="required")
-    foreign = key.user is not None and named not in (None, key.user.user_id)
-    if foreign and create:
-        raise NotFound
-    user_id = key.user.user_id if key.user else named
-    with acting_for(None if foreign else user_id, create=create) as user:
+    with acting_for(user_id_of(request, named, create=create), create=create) as user:
         yield user

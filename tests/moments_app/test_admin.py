@@ -355,7 +355,7 @@ class TestContextPreview:
     def test_looking_leaves_no_receipt(self, root: Client, built: Session, settings: Settings) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
         page(root, self.url(built))
-        receipts.flush()
+        receipts.waiting.flush()
         assert not ContextReceipt.objects.exists()
 
     def test_row_18_planted_scripts_stay_text(self, root: Client, built: Session) -> None:

@@ -357,11 +357,20 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
     if "input" in body:
         return embeddings_of(body)
     asked = body["messages"][1]["content"]
+    if asked.startswith("Message about to be answered: "):
+        return query_of(body)
     if "Summary so far: " in asked:
         return summary_of(body)
     if asked.startswith("Stream: "):
         return memories_of(body)
     return consolidated(body) if asked.startswith("What the text is for: ") else moments_of(body)
+
+
+def query_of(body: dict[str, Any]) -> dict[str, Any]:
+    """The longest word of the conversation before the message; nothing for a greeting."""
+    message = json.loads(body["messages"][1]["content"].splitlines()[0].partition(": ")[2])
+    words = [word.strip(".,?!") for turn in turns_of(body) for word in turn["text"].split()]
+    return {"query": "" if message.startswith("Hello") else max(words, key=len, default="")}
 
 
 def memories_of(body: dict[str, Any]) -> dict[str, Any]:

@@ -13,16 +13,19 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment, PromptResource, Summary
+from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.processes.assemble import Wanted, assemble
-from moments_app.recall import receipts
+from moments_app.prompts import install_shipped_prompts
+from moments_app.recall import receipts, write_behind
 from moments_app.recall.layers import DEFAULT
 from moments_app.recall.workflow import get_context_for_workflow
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
+from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
+from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form, note, shard
 from tests.support.transcript import START, talk, turns
 
@@ -346,10 +349,11 @@ class TestReceipts:
     """What was served can be looked up."""
 
     @pytest.fixture(autouse=True)
-    def _kept(self, settings: Settings, transactional_db: None) -> Iterator[None]:
+    def _kept(self, settings: Settings, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         tuned(settings, receipt_days=7)
+        monkeypatch.setattr(write_behind, "EVERY", 0.05)
         yield
-        receipts.stop()
+        receipts.waiting.stop()
 
     def test_they_are_written_behind_the_request(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 2)
@@ -361,14 +365,14 @@ class TestReceipts:
 
     def test_a_receipt_says_what_went_in_and_holds_no_text(self, service: Api, remembered: None) -> None:
         found = context(service, query="the marker", max_tokens=300)
-        receipts.flush()
+        receipts.waiting.flush()
         receipt = ContextReceipt.objects.get(context_id=found["context_id"])
         assert receipt.tokens == {one["name"]: one["tokens"] for one in found["layers"] if one["items"]}
         assert receipt.trimmed == found["trimmed"] != []
         assert receipt.refs["moments"][0].startswith("rem://sessions/s1/messages/")
         assert "marker" not in str(vars(receipt))
         again = context(service, query="the marker", max_tokens=300)
-        receipts.flush()
+        receipts.waiting.flush()
         same = ContextReceipt.objects.get(context_id=again["context_id"])
         assert (same.query_hash, same.text_hash) == (receipt.query_hash, receipt.text_hash)
 
@@ -382,7 +386,7 @@ class TestReceipts:
         tuned(settings, receipt_days=0)
         talk(ada, 2)
         context(service)
-        receipts.flush()
+        receipts.waiting.flush()
         assert not ContextReceipt.objects.exists()
 
     def test_one_of_a_session_deleted_meanwhile_does_not_keep_others_back(self, service: Api, ada: UserProfile) -> None:
@@ -390,13 +394,13 @@ class TestReceipts:
         context(service)
         kept = context(service, "s2")["context_id"]
         ada.sessions.get(session_id="s1").delete()
-        receipts.flush()
+        receipts.waiting.flush()
         assert [str(receipt.context_id) for receipt in ContextReceipt.objects.all()] == [kept]
 
     def test_old_ones_are_dropped(self, service: Api, ada: UserProfile) -> None:
         talk(ada, 2)
         context(service), context(service)
-        receipts.flush()
+        receipts.waiting.flush()
         old = ContextReceipt.objects.earliest("id")
         ContextReceipt.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
         call_command("prune_receipts")
@@ -530,3 +534,65 @@ class TestRetrieved:
         less = context(service, query="harpsichord", layers="retrieved", max_tokens=most)
         kept = layer(less, "retrieved")
         assert kept == layer(whole, "retrieved")[: len(kept)] and len(kept) < 5
+
+
+class TestAutomaticRetrieval:
+    """`retrieval=auto`: an engine says what to look up."""
+
+    @pytest.fixture(autouse=True)
+    def _said(self, model_server: OpenAIServer, service: Api, ada: UserProfile) -> None:
+        install_shipped_prompts()
+        append(ada, "old", [NewMessage("user", "The harpsichord came from Lyon.", created_at=START)])
+        append(ada, "s1", [NewMessage("user", "I play the harpsichord."), NewMessage("assistant", "Lovely.")])
+
+    def test_the_query_is_made_of_the_conversation(self, service: Api, model_server: OpenAIServer) -> None:
+        found = context(service, query="Where is it from?", retrieval="auto")
+        assert layer(found, "retrieved")[0].startswith("user: The harpsichord came from Lyon.")
+        assert layer(found, "query") == ["Where is it from?"]
+        [call] = EngineCall.objects.all()
+        assert (call.purpose, call.ok) == ("recall-query", True)
+        assert call.prompt_version is not None
+
+    def test_nothing_is_searched_for_when_nothing_is_needed(self, service: Api) -> None:
+        assert layer(context(service, query="Hello there, harpsichord!", retrieval="auto"), "retrieved") == []
+
+    @pytest.mark.parametrize(
+        "behaviour", [behave.error(500), behave.stall(3), behave.raw("null"), behave.content("no JSON"), behave.hang_up]
+    )
+    def test_when_the_engine_fails_the_message_itself_is_the_query_in_time(
+        self, service: Api, model_server: OpenAIServer, settings: Settings, behaviour: Any
+    ) -> None:
+        settings.RECALL = settings.RECALL.model_copy(update={"query_timeout_seconds": 0.5})
+        model_server.always(behaviour)
+        started = time.monotonic()
+        found = context(service, query="Where is the harpsichord from?", retrieval="auto")
+        assert time.monotonic() - started < 2
+        assert layer(found, "retrieved")
+        assert not EngineCall.objects.get().ok
+
+    def test_no_connection_is_held_while_the_engine_thinks(self, service: Api, model_server: OpenAIServer) -> None:
+        states: list[list[tuple[str, ...]]] = []
+
+        def look(handler: Any, body: dict[str, Any]) -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT state FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+                states.append(list(cursor.fetchall()))
+            connection.close()
+            behave.answer_well(handler, body)
+
+        model_server.always(look)
+        context(service, query="Where is it from?", retrieval="auto")
+        assert states == [[]]
+
+    def test_by_default_no_engine_is_called(self, service: Api, model_server: OpenAIServer) -> None:
+        context(service, query="Where is the harpsichord from?")
+        context(service, query="Where is the harpsichord from?", retrieval="auto", layers="summary")
+        assert model_server.requests == []
+
+    def test_row_9_the_engine_is_not_shown_anothers_turns(
+        self, as_ada: Api, model_server: OpenAIServer, bo: UserProfile
+    ) -> None:
+        append(bo, "s1", [NewMessage("user", "bo's secret")])
+        as_ada.get("memory/context", user_id="bo", session_id="s1", query="secret", retrieval="auto")
+        as_ada.get("memory/context", session_id="s1", query="it", retrieval="auto")
+        assert len(model_server.requests) == 1 and "bo's secret" not in str(model_server.requests)

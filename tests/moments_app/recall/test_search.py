@@ -11,9 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.models import EmbeddingModel, EngineCall, MemoryStream, Moment, Vocabulary, Word
+from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS
+from moments_app.processes.assemble import Wanted, preview
+from moments_app.recall import accesses
 from moments_app.recall.search import Question, Result, recall
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
@@ -38,8 +40,8 @@ def say(user: UserProfile, *texts: str, session_id: str = "s1", **fields: Any) -
     append(user, session_id, batch, agent_id=fields.get("agent_id", ""))
 
 
-def own_stream(user: UserProfile) -> MemoryStream:
-    return MemoryStream.objects.create(stream_type="user", agent_id="default", user=user, **vars(USER_DEFAULTS))
+def own_stream(user: UserProfile, agent_id: str = "default") -> MemoryStream:
+    return MemoryStream.objects.create(stream_type="user", agent_id=agent_id, user=user, **vars(USER_DEFAULTS))
 
 
 def moment(user: UserProfile, key: str, summary: str) -> Moment:
@@ -366,6 +368,41 @@ class TestEndpoint:
         assert queries() <= few <= 6
 
 
+class TestAccess:
+    """What recall returned is noted on the facts, behind the request."""
+
+    def test_a_returned_fact_counts_and_has_its_time(self, service: Api, ada: UserProfile) -> None:
+        stream = own_stream(ada, agent_id="other")  # of the session's own agent they would stand in another layer
+        atom, other = note(stream, "Plays the harpsichord.", "fact"), note(stream, "Owns a kiln.", "fact")
+        say(ada, "Hello.", "Hi.")
+        for _ in range(3):
+            service.post("memory/search", user_id="ada", query="harpsichord")
+        with CaptureQueriesContext(connection) as captured:
+            service.get("memory/context", user_id="ada", session_id="s1", query="harpsichord")
+        assert not any("access_count =" in query["sql"] for query in captured)
+        accesses.waiting.flush()
+        [listed, unlisted] = service.get(f"streams/{stream.stream_id}/atoms", user_id="ada").json()["atoms"][::-1]
+        assert (listed["atom_id"], listed["access_count"]) == (str(atom.atom_id), 4)
+        assert listed["last_accessed_at"] is not None and listed["rag_indexed"] is False
+        assert (unlisted["atom_id"], unlisted["access_count"]) == (str(other.atom_id), 0)
+
+    def test_a_look_in_the_admin_counts_nothing(self, ada: UserProfile) -> None:
+        note(own_stream(ada), "Plays the harpsichord.", "fact")
+        say(ada, "Hello.", "Hi.")
+        preview(ada, "s1", Wanted(query="harpsichord", question=Question("harpsichord")))
+        accesses.waiting.flush()
+        assert not MemoryAtom.objects.filter(access_count__gt=0).exists()
+
+    def test_a_fact_that_is_gone_meanwhile_is_no_trouble(self, service: Api, ada: UserProfile) -> None:
+        stream = own_stream(ada)
+        gone, there = note(stream, "Plays the harpsichord.", "fact"), note(stream, "Sold a harpsichord.", "fact")
+        service.post("memory/search", user_id="ada", query="harpsichord")
+        gone.delete()
+        accesses.waiting.flush()
+        there.refresh_from_db()
+        assert there.access_count == 1
+
+
 class TestByMeaning:
     """Search by vectors, beside words and alone."""
 
@@ -382,6 +419,8 @@ class TestByMeaning:
         return api.post("memory/search", user_id="ada", query=query, **asked).json()
 
     def test_both_searches_find_and_say_their_ranks(self, service: Api) -> None:
+        atoms = service.get(f"streams/{MemoryStream.objects.get(user__user_id='ada').stream_id}/atoms", user_id="ada")
+        assert [atom["rag_indexed"] for atom in atoms.json()["atoms"]] == [True]
         answer = self.ask(service, "harpsichord", kinds=["fact"])
         assert (answer["mode"], answer["degraded"]) == ("hybrid", False)
         assert answer["results"][0]["ranks"] == {"semantic": 1, "text": 1}

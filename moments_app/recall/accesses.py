@@ -1,0 +1,36 @@
+"""Which facts recall has returned, and when: so that an operator sees what is of use."""
+
+from collections.abc import Iterable
+
+from django.db import connection
+from django.utils import timezone
+
+from moments_app.recall.write_behind import WriteBehind
+
+_ATOMS = "rem://atoms/"
+# Locked in order, so that two processes never wait for each other.
+_COUNT_SQL = """
+WITH accessed AS (SELECT unnest(%s::uuid[]) AS atom_id, unnest(%s::timestamptz[]) AS at),
+counted AS (SELECT atom_id, count(*) AS times, max(at) AS latest FROM accessed GROUP BY atom_id),
+locked AS (
+    SELECT id, times, latest FROM moments_app_memoryatom atom JOIN counted USING (atom_id)
+    ORDER BY id FOR NO KEY UPDATE OF atom
+)
+UPDATE moments_app_memoryatom atom SET access_count = access_count + times, last_accessed_at = latest
+FROM locked WHERE atom.id = locked.id
+"""
+
+
+def note(refs: Iterable[str]) -> None:
+    """Notes the facts among some addresses as returned just now; returns at once."""
+    for ref in refs:
+        if ref.startswith(_ATOMS):
+            waiting.note((ref.removeprefix(_ATOMS), timezone.now().isoformat()))
+
+
+def _write(batch: list[tuple[str, str]]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_COUNT_SQL, [[atom_id for atom_id, _ in batch], [at for _, at in batch]])
+
+
+waiting = WriteBehind("fact-accesses", _write)

@@ -1,0 +1,85 @@
+"""What memory is searched for on behalf of a message: the message itself, or what a quick engine makes of it.
+
+Engine and embeddings endpoint are asked before the request's transaction begins, each within a few seconds; when they
+fail, the message itself and its words do.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+from moments_app.engines import language_model
+from moments_app.engines.base import CallRecord, EngineError, QueryRequest, Turn
+from moments_app.models import EngineCall, PromptResource, PromptVersion
+from moments_app.own_text import is_own
+from moments_app.processes.shown import shown_turn
+from moments_app.prompts import RECALL_QUERY_URI
+from moments_app.recall.meaning import with_vector
+from moments_app.recall.search import Question
+from sessions_app.models import Message, UserProfile
+from sessions_app.row_security import acting_for
+
+RETRIEVAL = ("query", "auto", "off")
+TURN_TOKENS = 300  # of a turn that the engine is shown
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What the engine reads: the latest turns, oldest first, and how it is told to read them."""
+
+    turns: list[Turn] = field(default_factory=list)
+    prompt: PromptVersion | None = None
+
+
+def question_for(user_id: str | None, session_id: str, message: str, *, retrieval: str) -> Question | None:
+    """What to search memory for; None: nothing.
+
+    Args:
+        user_id: whose memory it is; None for nobody.
+        session_id: the session that the message is about to be answered in.
+        message: it.
+        retrieval: `query`: the message is the query; `auto`: an engine makes one of it; `off`: nothing is searched.
+    """
+    if retrieval == "off" or not message.strip():
+        return None
+    text = _query(user_id, session_id, message) if retrieval == "auto" else message
+    return with_vector(Question(text)) if text.strip() else None
+
+
+def _query(user_id: str | None, session_id: str, message: str) -> str:
+    """What the engine makes of the message; the message itself when it can't."""
+    caller = language_model(settings.RECALL.model, timeout=settings.RECALL.query_timeout_seconds)
+    closed_until = EngineCall.objects.closed_until(caller.name)
+    with acting_for(user_id) as user:
+        read = _conversation(user, session_id) if user else Conversation()
+    if not read.turns or read.prompt is None or (closed_until and closed_until > timezone.now()):
+        return message
+    connection.close()  # none is held while the engine thinks
+    prompt = read.prompt
+
+    def record(call: CallRecord) -> None:
+        EngineCall.objects.keep(call, prompt_version=prompt)
+        connection.close()
+
+    try:
+        answer: Any = caller.open(record).recall_query(QueryRequest(read.turns, message, prompt.content))
+    except EngineError as error:
+        logger.warning("no query from the engine", kind=error.kind)
+        return message
+    query: str = answer.query
+    return query
+
+
+def _conversation(user: UserProfile, session_id: str) -> Conversation:
+    turns = Message.objects.turns().for_user(user).filter(session__session_id=session_id, session__user=user)
+    latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
+    told = [turn for turn in reversed(latest) if not is_own(turn.tool_name, turn.content)]
+    resource = PromptResource.objects.select_related("active_version").filter(uri=RECALL_QUERY_URI).first()
+    shown = [shown_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in told]
+    return Conversation(shown, resource.active_version if resource else None)

@@ -1,0 +1,80 @@
+"""Noting something on the request path and writing it behind it, many at once.
+
+A thread of each web process writes what has come in every second. What a killed process had not written yet is lost, so
+this is for records of reading alone, on which nothing rests.
+"""
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import structlog
+from django.db import DatabaseError, connection, transaction
+
+EVERY = 1.0  # seconds
+MOST_WAITING = 10_000  # while the database is away the oldest are let go
+
+logger = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class WriteBehind(Generic[T]):
+    """A queue and the thread that writes it.
+
+    Args:
+        name: of the thread, and in the log.
+        write: writes some of what was noted, within a transaction.
+    """
+
+    def __init__(self, name: str, write: Callable[[list[T]], None]) -> None:
+        self._name, self._write = name, write
+        self._waiting: deque[T] = deque(maxlen=MOST_WAITING)
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._writer: threading.Thread | None = None
+        atexit.register(self.stop)
+
+    def note(self, item: T) -> None:
+        """Takes something to be written; returns at once."""
+        self._waiting.append(item)
+        if self._writer is None or not self._writer.is_alive():
+            self._ensure_writer()
+
+    def flush(self) -> None:
+        """Writes what is waiting."""
+        with self._lock:
+            batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if not batch:
+                return
+            try:
+                with transaction.atomic():
+                    self._write(batch)
+            except DatabaseError as error:
+                logger.warning("not written", what=self._name, count=len(batch), error=type(error).__name__)
+
+    def stop(self) -> None:
+        """Ends the thread and writes what is waiting."""
+        self._stop.set()
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+            self.flush()
+            connection.close()
+
+    def _ensure_writer(self) -> None:
+        """Starts the thread in the process that needs it: web processes are forked."""
+        with self._lock:
+            if self._writer is None or not self._writer.is_alive():
+                self._stop.clear()
+                self._writer = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._writer.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY):
+            try:
+                self.flush()
+            finally:
+                connection.close()
