@@ -7,7 +7,7 @@ import time
 from benchmarks.figures import describe_machine, print_table
 from benchmarks.site import Site
 
-NAMES = ("append", "load", "build", "context")
+NAMES = ("append", "load", "build", "context", "recall")
 
 
 def main(names: list[str]) -> int:

@@ -50,13 +50,17 @@ class Site:
 
     @cached_property
     def port(self) -> int:
-        """Where the web server listens. It is started as `manage.py run` does it."""
+        """Where the web server listens."""
+        return self.serve()
+
+    def serve(self, **settings: str) -> int:
+        """Starts a web server as `manage.py run` does it, with some settings of its own; returns its port."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port: int = free.getsockname()[1]
         command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
         command += ["--log-level", "warning", "memoryproject.wsgi"]
-        process = subprocess.Popen([sys.executable, *command], cwd=ROOT)
+        process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | settings)
         self._stack.callback(_end, process)
         _wait_until_ready(process, port)
         return port

@@ -38,7 +38,8 @@ def nearest(table: str, source: str, *, time: str, condition: str = "true", shar
                 most integer
             ) RETURNS TABLE (found bigint, score float8)
             LANGUAGE plpgsql STABLE SECURITY DEFINER
-            SET search_path FROM CURRENT SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100 AS $$
+            SET search_path FROM CURRENT SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100
+            SET max_parallel_workers_per_gather = 0 AS $$
             DECLARE
                 acting bigint := CASE WHEN current_setting('role') = '{ROLE}' THEN {ACTING} ELSE person END;
             BEGIN

@@ -12,7 +12,7 @@ from benchmarks import __main__ as run, seed
 
 few = {
     "ROUNDS": 2, "REPEATS": 2, "WARM_UP": 0.1, "HTTP_SECONDS": 0.3, "RAW_SECONDS": 0.2, "TURNS": 200,
-    "LENGTHS": (200, 1_000), "MEMORIES": (10, 100),
+    "LENGTHS": (200, 1_000), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
 }
 
 def small(name):
@@ -32,7 +32,7 @@ def test_each_measures_the_platform_beside_raw_statements() -> None:
         [sys.executable, "-c", SMALL], cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3_000:]
-    for title in ("Append over HTTP", "Load the live window", "Build moments of", "Context over HTTP"):
+    for title in ("Append over HTTP", "Load the live window", "Build moments of", "Context over HTTP", "Search facts"):
         assert title in done.stdout
 
 

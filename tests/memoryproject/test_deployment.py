@@ -63,6 +63,8 @@ def test_an_owner_without_superpowers_can_deploy(
             "DO $$ BEGIN CREATE ROLE memory_request NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
         )
     administrator.execute(f"GRANT memory_request TO {NAME}")
+    with psycopg.connect(administrator.info.dsn, dbname=NAME, autocommit=True) as there:
+        there.execute("CREATE EXTENSION vector")
     migrated = manage(tmp_path, "migrate", "--verbosity", "0")
     assert migrated.returncode == 0, migrated.stderr
     assert "seen by another: 0" in manage(tmp_path, "shell", "-v", "0", "-c", APPEND).stdout
