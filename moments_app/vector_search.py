@@ -11,7 +11,8 @@ def nearest(table: str, source: str, *, time: str, condition: str = "true", shar
     It takes the person's primary key, the shards seen, the model's key and width, the query's vector, the earliest
     time, and the most rows wanted; it returns the ids of the sources with their cosine similarity, best first. Planned
     with its values, each search reads what costs less: all vectors of a small person, exactly, or the index of nearest
-    neighbours, on and on until enough of them are the person's (`hnsw.iterative_scan`).
+    neighbours, on and on until enough of them are the person's (`hnsw.iterative_scan`). Never by parallel workers: to start
+    them takes longer than to read a person's vectors.
 
     Runs as the tables' owner for the same reasons as `recall_<table>`, and holds the line like it.
 
@@ -38,11 +39,13 @@ def nearest(table: str, source: str, *, time: str, condition: str = "true", shar
                 most integer
             ) RETURNS TABLE (found bigint, score float8)
             LANGUAGE plpgsql STABLE SECURITY DEFINER
-            SET search_path FROM CURRENT SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100
-            SET max_parallel_workers_per_gather = 0 AS $$
+            SET search_path FROM CURRENT SET max_parallel_workers_per_gather = 0 AS $$
             DECLARE
                 acting bigint := CASE WHEN current_setting('role') = '{ROLE}' THEN {ACTING} ELSE person END;
             BEGIN
+                -- Not in the function's head: only a superuser may name there what the extension has not yet defined.
+                PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),
+                    set_config('hnsw.ef_search', '100', true);
                 RETURN QUERY EXECUTE format($q$
                     SELECT id, 1 - distance FROM (
                         (
