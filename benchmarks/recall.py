@@ -45,10 +45,10 @@ SEED_STREAM = """
 INSERT INTO moments_app_memorystream
     (stream_id, stream_type, agent_id, user_id, name, is_active, extraction_prompt, extracts_observations,
      extracts_facts, observation_min, observation_max, observation_max_words, fact_min, fact_max, fact_max_words,
-     consolidation_prompt, consolidation_trigger, consolidated_max_words, fact_buffer_max, consolidated_content,
-     last_updated_at)
-SELECT gen_random_uuid(), 'user', 'default', id, '', true, '', true, true, 0, 5, 25, 0, 5, 50, '', 5, 400, 100, '',
-       now()
+     consolidation_prompt, consolidation_trigger, consolidated_max_words, fact_buffer_max, consolidation_model,
+     pinned_content, consolidated_content, last_updated_at)
+SELECT gen_random_uuid(), 'user', 'default', id, '', true, '', true, true, 0, 5, 25, 0, 5, 50, '', 5, 400, 100, '', '',
+       '', now()
 FROM sessions_app_userprofile WHERE user_id = 'recall-0' ON CONFLICT DO NOTHING
 """
 # The first hundredth is the first person's; the rest goes round. Words are the commoner the lower their number.
@@ -59,9 +59,9 @@ WITH person AS (
 )
 INSERT INTO moments_app_memoryatom
     (stream_id, atom_id, user_id, atom_type, content, content_hash, state, formed_at, created_at, access_count,
-     source_message_ids, engine)
+     is_pinned, source_message_ids, engine)
 SELECT stream.id, gen_random_uuid(), person.id, 'fact', text.content, n::text, 'active',
-       now() - n * interval '1 minute', now(), 0, '{}', 'benchmark'
+       now() - n * interval '1 minute', now(), 0, false, '{}', 'benchmark'
 FROM generate_series(1, %(facts)s) AS n
 JOIN person ON person.number = CASE WHEN n <= %(facts)s / 100 THEN 0 ELSE n %% %(people)s END
 CROSS JOIN (SELECT id FROM moments_app_memorystream WHERE user_id = (SELECT id FROM person WHERE number = 0)) stream

@@ -11,8 +11,8 @@ def nearest(table: str, source: str, *, time: str, condition: str = "true", shar
     It takes the person's primary key, the shards seen, the model's key and width, the query's vector, the earliest
     time, and the most rows wanted; it returns the ids of the sources with their cosine similarity, best first. Planned
     with its values, each search reads what costs less: all vectors of a small person, exactly, or the index of nearest
-    neighbours, on and on until enough of them are the person's (`hnsw.iterative_scan`). Never by parallel workers: to start
-    them takes longer than to read a person's vectors.
+    neighbours, on and on until enough of them are the person's (`hnsw.iterative_scan`). Never by parallel workers: to
+    start them takes longer than to read a person's vectors.
 
     Runs as the tables' owner for the same reasons as `recall_<table>`, and holds the line like it.
 

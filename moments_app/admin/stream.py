@@ -10,7 +10,8 @@ from unfold.admin import TabularInline
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.processes import consolidate
-from sessions_app.admin.base import PageAdmin, ReadOnlyAdmin, prefix_search
+from moments_app.processes.base import has_grown
+from sessions_app.admin.base import PageAdmin, prefix_search
 
 
 class VersionInline(TabularInline):  # type: ignore[misc]
@@ -40,7 +41,17 @@ class MemoryStreamAdmin(PageAdmin):
     inlines = (VersionInline,)
     actions = ("fold", "undo")
     fieldsets = (
-        (None, {"fields": (("name", "agent_id", "is_active"), ("user", "session"), "consolidated_content")}),
+        (
+            None,
+            {
+                "fields": (
+                    ("name", "agent_id", "is_active"),
+                    ("user", "session"),
+                    "pinned_content",
+                    "consolidated_content",
+                )
+            },
+        ),
         (
             "What it takes in",
             {
@@ -57,7 +68,7 @@ class MemoryStreamAdmin(PageAdmin):
             {
                 "fields": (
                     "consolidation_prompt",
-                    ("consolidation_trigger", "consolidated_max_words"),
+                    ("consolidation_trigger", "consolidated_max_words", "consolidation_model"),
                 )
             },
         ),
@@ -108,15 +119,54 @@ class MemoryStreamAdmin(PageAdmin):
 
 
 @admin.register(MemoryAtom)
-class MemoryAtomAdmin(ReadOnlyAdmin):
-    """Extracted items with where they come from."""
+class MemoryAtomAdmin(PageAdmin):
+    """Items with where they come from. What an operator writes is pinned: kept word for word."""
 
-    list_display = ("content", "atom_type", "state", "stream", "user", "formed_at", "access_count", "engine")
-    list_filter = ("atom_type", "state")
+    list_display = ("content", "atom_type", "state", "stream", "user", "formed_at", "is_pinned", "access_count")
+    list_filter = ("atom_type", "state", "is_pinned")
     list_select_related = ("stream", "user")
     search_fields = ("content",)
     search_help_text = "The beginning of a user_id"
     ordering = ("-id",)
+    raw_id_fields = ("stream",)
+    fields = (
+        ("stream", "atom_type"),
+        "content",
+        ("state", "is_pinned"),
+        "formed_at",
+        ("user", "source_session", "engine", "prompt_version", "job"),
+        ("absorbed_in", "access_count", "last_accessed_at", "created_at"),
+    )
+    provenance = (
+        "user",
+        "source_session",
+        "engine",
+        "prompt_version",
+        "job",
+        "absorbed_in",
+        "access_count",
+        "last_accessed_at",
+        "created_at",
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: MemoryAtom | None = None) -> tuple[str, ...]:
+        return (*self.provenance, "stream", "atom_type") if obj else self.provenance
+
+    def get_fields(self, request: HttpRequest, obj: MemoryAtom | None = None) -> Any:
+        return self.fields if obj else self.fields[:4]
+
+    def save_model(self, request: HttpRequest, obj: MemoryAtom, form: Any, change: bool) -> None:
+        """What an operator wrote is pinned, and stands in the next context."""
+        if not change:
+            obj.user_id = obj.stream.user_id
+        if not change or "content" in form.changed_data:
+            obj.is_pinned = True
+        super().save_model(request, obj, form, change)
+        is_fact = obj.atom_type == MemoryAtom.Type.FACT
+        has_grown(obj.stream, has_facts=is_fact, requested_by=f"operator:{request.user}")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False  # evicted, not deleted: what memory said has to be found again
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[MemoryAtom], search_term: str

@@ -311,6 +311,8 @@ STREAM_FIELDS = (
     "consolidation_trigger",
     "consolidated_max_words",
     "fact_buffer_max",
+    "consolidation_model",
+    "pinned_content",
     "consolidated_content",
 )
 
@@ -347,6 +349,8 @@ class StreamPatch(PersonQuery):
     consolidation_trigger = Count()
     consolidated_max_words = Count()
     fact_buffer_max = Count()
+    consolidation_model = TextField(max_length=255, allow_blank=True, required=False)
+    pinned_content = TextField(max_length=50_000, allow_blank=True, required=False)
     consolidated_content = TextField(max_length=50_000, allow_blank=True, required=False)
 
 
@@ -400,6 +404,7 @@ class AtomInput(PersonQuery):
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
     content = TextField(max_length=4_000)
     formed_at = AwareDateTimeField(required=False)
+    is_pinned = serializers.BooleanField(default=False, help_text="Neither consolidated nor evicted.")
 
 
 class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
@@ -417,6 +422,7 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
             "content",
             "state",
             "formed_at",
+            "is_pinned",
             "rag_indexed",
             "access_count",
             "last_accessed_at",

@@ -7,6 +7,7 @@ from typing import Self
 
 from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
@@ -51,6 +52,10 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
     def observations(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
 
+    def unpinned(self) -> Self:
+        """Those that consolidation and eviction may touch."""
+        return self.filter(is_pinned=False)
+
     def with_rag_indexed(self) -> Self:
         """Each with `rag_indexed`: whether it is found by meaning as well."""
         embeddings = apps.get_model("moments_app", "FactEmbedding").objects
@@ -91,6 +96,9 @@ class MemoryAtom(models.Model):
     )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When it was said.")
     created_at = models.DateTimeField(auto_now_add=True)
+    is_pinned = models.BooleanField(
+        "pinned", default=False, help_text="Kept word for word: neither consolidated nor evicted."
+    )
     access_count = models.PositiveIntegerField(default=0, help_text="Times that recall has returned it.")
     last_accessed_at = models.DateTimeField(null=True, blank=True)
     source_session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
@@ -120,6 +128,12 @@ class MemoryAtom(models.Model):
         """Keeps the hash that tells whether the stream has it already."""
         self.content_hash = content_hash(self.content)
         super().save(*args, **kwargs)  # type: ignore[arg-type]
+
+    def clean(self) -> None:
+        """What the constraint says, in words: the hash is no field of a form."""
+        same = MemoryAtom.objects.active().filter(stream_id=self.stream_id, content_hash=content_hash(self.content))
+        if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
+            raise ValidationError({"content": "The stream has this already."})
 
     @property
     def uri(self) -> str:

@@ -127,7 +127,10 @@ class MemoryStream(models.Model):
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
     fact_buffer_max = models.PositiveSmallIntegerField(default=100, help_text="More are evicted, oldest first.")
 
-    consolidated_content = models.TextField(blank=True)
+    consolidation_model = models.CharField(max_length=255, blank=True, help_text="Blank: MEMORY_FORMATION__MODEL.")
+
+    pinned_content = models.TextField(blank=True, help_text="Kept word for word; stands before the consolidated text.")
+    consolidated_content = models.TextField(blank=True, help_text="Written anew by each consolidation.")
     last_updated_at = models.DateTimeField(default=timezone.now)
 
     objects = MemoryStreamQuerySet.as_manager()

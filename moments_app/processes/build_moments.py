@@ -79,7 +79,7 @@ class Built:
     engine: str
 
 
-def caller() -> Caller:
+def caller(job: Job) -> Caller:
     """Who writes for this process."""
     return language_model(settings.MOMENT_BUILDER.model)
 

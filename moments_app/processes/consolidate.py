@@ -39,14 +39,15 @@ class Consolidated:
     engine: str
 
 
-def caller() -> Caller:
-    """Who writes for this process."""
-    return language_model(settings.MEMORY_FORMATION.model)
+def caller(job: Job) -> Caller:
+    """Who writes for this process: the stream may have a model of its own."""
+    assert job.stream is not None  # a consolidation is about a stream, always
+    return language_model(job.stream.consolidation_model or settings.MEMORY_FORMATION.model)
 
 
 def is_due(stream: MemoryStream) -> bool:
     """Whether enough observations wait in a stream that consolidates at all."""
-    waiting = stream.atoms.active().observations()
+    waiting = stream.atoms.active().observations().unpinned()
     return bool(stream.consolidation_prompt) and waiting.count() >= max(stream.consolidation_trigger, 1)
 
 
@@ -60,7 +61,7 @@ def claim(job: Job) -> Work | Skipped:
     assert stream is not None  # a consolidation is about a stream, always
     if not stream.consolidation_prompt or (not job.force and not is_due(stream)):
         return Skipped("not due: too few observations wait, or the stream doesn't consolidate")
-    atoms = list(stream.atoms.active().observations().in_order()[:MAX_OBSERVATIONS])
+    atoms = list(stream.atoms.active().observations().unpinned().in_order()[:MAX_OBSERVATIONS])
     if not atoms:
         return Skipped("no observations wait")
     prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI)

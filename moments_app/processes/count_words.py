@@ -68,7 +68,7 @@ class Work:
     prompt_version: None = None
 
 
-def caller() -> Caller | None:
+def caller(job: Job) -> Caller | None:
     """Nobody is called."""
     return None
 

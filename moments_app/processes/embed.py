@@ -67,7 +67,7 @@ class Work:
 Vectors = list[tuple[Text, list[float] | None]]
 
 
-def caller() -> Caller | None:
+def caller(job: Job) -> Caller | None:
     """The endpoint of the settings, for the model in use."""
     if not settings.EMBEDDING.is_on:
         return None

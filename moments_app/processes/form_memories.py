@@ -72,7 +72,7 @@ class Formed:
     engine: str
 
 
-def caller() -> Caller:
+def caller(job: Job) -> Caller:
     """Who writes for this process."""
     return language_model(settings.MEMORY_FORMATION.model)
 
@@ -289,7 +289,7 @@ def _said_at(sources: Sequence[Message]) -> datetime:
 
 def _tidy(stream: MemoryStream, job: Job) -> None:
     """Evicts the oldest facts over the buffer, notes the change, and asks for a consolidation when one is due."""
-    facts = stream.atoms.active().facts().order_by("-formed_at", "-id")
+    facts = stream.atoms.active().facts().unpinned().order_by("-formed_at", "-id")
     over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
     MemoryAtom.objects.filter(pk__in=over).update(state=MemoryAtom.State.EVICTED)
     has_grown(stream, has_facts=stream.extracts_facts, requested_by=f"job:{job.job_id}")

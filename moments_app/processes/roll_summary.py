@@ -53,7 +53,7 @@ class Rolled:
     milliseconds: int
 
 
-def caller() -> Caller:
+def caller(job: Job) -> Caller:
     """Who writes for this process."""
     return language_model(settings.ROLLING_SUMMARY.model)
 

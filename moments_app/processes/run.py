@@ -35,7 +35,7 @@ class Process(Protocol):
     @property
     def NAME(self) -> str: ...  # noqa: N802
 
-    def caller(self) -> Caller | None:
+    def caller(self, job: Job) -> Caller | None:
         """Who is called, if anybody."""
 
     def claim(self, job: Job) -> Any:
@@ -102,7 +102,7 @@ def _claim_think_commit(job: Job, process: Process) -> None:
     # No connection is held while the engine thinks: a slow model must not use up the database's.
     connection.close()
     with _heartbeat(job) as progress:
-        caller = process.caller()
+        caller = process.caller(job)
         engine = caller.open(_recorder(job, work)) if caller else None
         answer = process.think(work, engine, progress)
     with transaction.atomic():
@@ -111,7 +111,7 @@ def _claim_think_commit(job: Job, process: Process) -> None:
 
 def _postponed(job: Job, process: Process) -> bool:
     """Puts the job back when the engine's circuit is open: it would be tried in vain."""
-    caller = process.caller()
+    caller = process.caller(job)
     until = EngineCall.objects.closed_until(caller.name) if caller else None
     if caller is None or until is None or until <= timezone.now():
         return False

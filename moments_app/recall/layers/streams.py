@@ -1,4 +1,5 @@
-"""How a stream stands in a context, whichever layer it is in: facts, then its text, then what waits to be merged.
+"""How a stream stands in a context, whichever layer it is in: facts, then what an operator pinned, the stream's text,
+and what waits to be merged.
 
 Each line has its date, not its age: the same memory gives the same text tomorrow.
 """
@@ -20,6 +21,8 @@ def items_of(scene: Scene, stream_type: str) -> list[Item]:
 def _items(stream: MemoryStream, atoms: list[MemoryAtom]) -> Iterator[Item]:
     name = stream.name
     yield from (_item(atom, name) for atom in atoms if atom.atom_type == MemoryAtom.Type.FACT)
+    if stream.pinned_content:
+        yield Item(stream.pinned_content, ref=stream.uri, time=stream.last_updated_at, name=name)
     if stream.consolidated_content:
         yield Item(stream.consolidated_content, ref=stream.uri, time=stream.last_updated_at, name=name)
     yield from (_item(atom, name) for atom in atoms if atom.atom_type == MemoryAtom.Type.OBSERVATION)

@@ -1,18 +1,20 @@
 """Consolidation: what was in the call is absorbed, what came meanwhile stays, and the last one can be undone."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
-from moments_app.processes.consolidate import cut_lines, undo
+from moments_app.processes.consolidate import cut_lines, is_due, undo
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
+from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import fold, form, note, shard
-from tests.support.transcript import talk
+from tests.support.transcript import START, talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -149,3 +151,38 @@ def test_a_stream_without_a_prompt_is_never_consolidated(ada: UserProfile) -> No
     assert fold(stream).status == "skipped"
     assert len(waiting(stream)) == 20
     assert form(talk(ada, 6)).status == "completed"
+
+
+class TestPinned:
+    """What an operator wrote or pinned is kept word for word."""
+
+    def test_a_pinned_observation_is_not_absorbed_and_does_not_count_as_waiting(self, stream: MemoryStream) -> None:
+        stream.atoms.filter(content="Observation 2.").update(is_pinned=True)
+        assert not is_due(stream)
+        assert fold(stream).result["absorbed"] == 4
+        assert waiting(stream) == ["Observation 2."]
+
+    def test_the_pinned_text_stays_and_stands_in_the_context(self, stream: MemoryStream, service: Api) -> None:
+        MemoryStream.objects.filter(pk=stream.pk).update(pinned_content="Never call before noon.")
+        fold(stream)
+        stream.refresh_from_db()
+        assert stream.pinned_content == "Never call before noon."
+        found = service.get("memory/context", user_id="ada", session_id="s1", layers="user").json()
+        assert "Never call before noon." in found["context"]
+
+    def test_pinned_facts_are_not_evicted(self, ada: UserProfile) -> None:
+        session = talk(ada, 40)
+        MemoryStream.objects.ensure_for(session)
+        stream = MemoryStream.objects.get(stream_type="session")
+        pinned = note(stream, "The oldest fact of all.", "fact", is_pinned=True, formed_at=START - timedelta(days=9))
+        MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=1)
+        form(session)
+        assert stream.atoms.active().facts().count() == 2
+        pinned.refresh_from_db()
+        assert pinned.state == "active"
+
+
+def test_a_stream_may_have_a_model_of_its_own(stream: MemoryStream, model_server: OpenAIServer) -> None:
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidation_model="large-model")
+    assert fold(stream).status == Job.Status.COMPLETED
+    assert [body["model"] for body in model_server.requests] == ["large-model"]
