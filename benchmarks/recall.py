@@ -70,11 +70,14 @@ CROSS JOIN LATERAL (
     FROM generate_series(1, 12) WHERE n = n
 ) text
 """
+SEED_BASES = """
+DROP TABLE IF EXISTS base;
+CREATE TEMPORARY TABLE base AS
+SELECT i, (SELECT array_agg(random() - 0.5) FROM generate_series(1, %(width)s) WHERE i = i)::halfvec AS vector
+FROM generate_series(0, %(bases)s - 1) AS i;
+ANALYZE base, moments_app_memoryatom
+"""
 SEED_VECTORS = """
-WITH base AS MATERIALIZED (
-    SELECT i, (SELECT array_agg(random() - 0.5) FROM generate_series(1, %(width)s) WHERE i = i)::halfvec AS vector
-    FROM generate_series(0, %(bases)s - 1) AS i
-)
 INSERT INTO moments_app_factembedding (source_id, user_id, model_id, vector, created_at)
 SELECT atom.id, atom.user_id, %(model)s, l2_normalize(one.vector + other.vector), now()
 FROM moments_app_memoryatom atom
@@ -150,7 +153,9 @@ def _seeded(facts: int, people: int) -> EmbeddingModel:
             [settings.EMBEDDING.model, WIDTH],
         )
         [model] = cursor.fetchone() or [0]
-        cursor.execute(SEED_VECTORS, {"model": model, "width": WIDTH, "bases": BASES})
+        vectors = {"model": model, "width": WIDTH, "bases": BASES}
+        cursor.execute(SEED_BASES, vectors)
+        cursor.execute(SEED_VECTORS, vectors)
         cursor.execute("SET maintenance_work_mem = '2GB'")
     found = EmbeddingModel.objects.ensure(settings.EMBEDDING.model, WIDTH)
     settle()

@@ -3,6 +3,7 @@
 from django.db.migrations import RunSQL
 
 from sessions_app.row_security import ACTING, ROLE
+from sessions_app.word_search import ROWS
 
 
 def nearest(table: str, source: str, *, time: str, condition: str = "true", shards: bool = False) -> RunSQL:
@@ -38,7 +39,7 @@ def nearest(table: str, source: str, *, time: str, condition: str = "true", shar
                 person bigint, shards bigint[], model bigint, dimensions integer, query text, since timestamptz,
                 most integer
             ) RETURNS TABLE (found bigint, score float8)
-            LANGUAGE plpgsql STABLE SECURITY DEFINER
+            LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS {ROWS}
             SET search_path FROM CURRENT SET max_parallel_workers_per_gather = 0 AS $$
             DECLARE
                 acting bigint := CASE WHEN current_setting('role') = '{ROLE}' THEN {ACTING} ELSE person END;

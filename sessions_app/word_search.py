@@ -18,6 +18,8 @@ from sessions_app.row_security import ACTING, ROLE
 CONFIG = "english"
 MAX_CHARS = 50_000  # of a text; a vector's own limit is a megabyte
 MOST_READ = 10_000  # rows ranked in one search, should the counts of words be far behind
+ROWS = 100  # that a search is expected to return
+PENDING = 256  # kB of new words that await being sorted into the index; each search reads them through
 NEWEST = 500  # rows ranked where a query has but common words
 
 CREATE_FUNCTIONS = RunSQL(
@@ -68,12 +70,13 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
     seen = f"{condition} AND ($5 IS NULL OR {time} >= $5)"
     return RunSQL(
         sql=f"""
-            CREATE INDEX {table}_words ON {table} USING gin ({words}) WHERE {condition};
+            CREATE INDEX {table}_words ON {table} USING gin ({words}) WITH (gin_pending_list_limit = {PENDING})
+            WHERE {condition};
             CREATE FUNCTION recall_{table}(
                 person bigint, scopes text[], rare text[], joint text[], with_newest boolean, queries text[],
                 weights float8[], average float8, since timestamptz, most integer
             ) RETURNS TABLE (found bigint, score float8)
-            LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+            LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS {ROWS} SET search_path FROM CURRENT AS $$
             DECLARE
                 is_request boolean := current_setting('role') = '{ROLE}';
                 acting bigint := CASE WHEN is_request THEN {ACTING} ELSE person END;

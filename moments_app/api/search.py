@@ -22,7 +22,9 @@ class SearchView(APIView):
     def post(self, request: Request) -> Response:
         """Facts, moments and turns, best first, each with its address."""
         asked = parsed(shapes.SearchInput, request.data).validated_data
-        question = with_vector(Question(asked["query"], asked["kinds"], asked.get("since"), asked["mode"]))
+        question = with_vector(
+            Question(asked["query"], list(dict.fromkeys(asked["kinds"])), asked.get("since"), asked["mode"])
+        )
         with acting_as(request, asked.get("user_id")) as user:
             most = asked.get("match_count")
             found = recall(user, asked.get("agent_id", ""), question, most=most) if user else []

@@ -349,6 +349,14 @@ class TestEndpoint:
         assert answer.status_code == 400
         assert [error["attr"] for error in answer.json()["errors"]] == [field]
 
+    def test_a_kind_named_twice_is_searched_once(self, service: Api, ada: UserProfile) -> None:
+        note(own_stream(ada), "Plays the harpsichord.", "fact")
+        once, twice = (
+            service.post("memory/search", user_id="ada", query="harpsichord", kinds=kinds).json()
+            for kinds in (["fact"], ["fact", "fact"])
+        )
+        assert once == twice
+
     def test_a_read_key_may_search(self, ada: UserProfile) -> None:
         reader = Api(ApiKey.objects.issue("r", user=ada, scope="read")[1])
         assert reader.post("memory/search", query="kiln").status_code == 200
