@@ -4,7 +4,7 @@ PORT ?= 8000
 DATA_DIR ?= .data
 export DATA_DIR
 
-.PHONY: run test bench lock
+.PHONY: run test bench bench-recall lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -21,6 +21,10 @@ test: .venv/installed-dev
 
 bench: .venv/installed-dev
 	.venv/bin/python -m benchmarks
+
+# CONVERSATIONS is a folder of them; docs/benchmarks.md describes the files.
+bench-recall: .venv/installed-dev
+	.venv/bin/python -m benchmarks.recall_quality "$${CONVERSATIONS:?names a folder: make bench-recall CONVERSATIONS=…}"
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
 lock: .venv/installed-dev

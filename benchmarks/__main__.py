@@ -4,6 +4,7 @@ import importlib
 import sys
 import time
 
+from benchmarks import seed
 from benchmarks.figures import describe_machine, print_table
 from benchmarks.site import Site
 
@@ -17,6 +18,7 @@ def main(names: list[str]) -> int:
         return 2
     started = time.monotonic()
     with Site() as site:
+        seed.populate()
         print(describe_machine(site.conninfo))
         for name in names or NAMES:
             # Only now: these modules need Django to be set up.

@@ -8,6 +8,8 @@ from statistics import median, quantiles
 
 import psycopg
 
+OF_WORDS = ("", "mode", "wanted")  # columns of a table
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -69,10 +71,23 @@ def describe_machine(conninfo: str) -> str:
 
 
 def print_table(title: str, figures: Sequence[Figure], note: str) -> None:
+    columns = ["", "rate", "p50 ms", "p95 ms", "raw p50 ms", "× raw", "wanted"]
+    print_markdown(title, columns, [_row(figure) for figure in figures], note)
+
+
+def _row(f: Figure) -> list[str]:
+    return [f.what, f.rate, f"{f.p50_ms:.2f}", f"{f.p95_ms:.2f}", f"{f.raw_p50_ms:.2f}", f"{f.ratio:.1f}", f.wanted]
+
+
+def print_markdown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> None:
+    """A table under its title; all columns but those of `OF_WORDS` are numbers, and stand to the right."""
     print(f"\n### {title}\n")
-    print("| | rate | p50 ms | p95 ms | raw p50 ms | × raw | wanted |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
-    for f in figures:
-        numbers = f"{f.p50_ms:.2f} | {f.p95_ms:.2f} | {f.raw_p50_ms:.2f} | {f.ratio:.1f}"
-        print(f"| {f.what} | {f.rate} | {numbers} | {f.wanted} |")
+    print(_line(columns))
+    print(_line(["---" if column in OF_WORDS else "---:" for column in columns]))
+    for row in rows:
+        print(_line(row))
     print(f"\n{note}", flush=True)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -73,9 +73,6 @@ def _prepare_database() -> None:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    from benchmarks import seed
-
-    seed.populate()
 
 
 def _issue_key() -> str:

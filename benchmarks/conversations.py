@@ -1,0 +1,121 @@
+"""Conversations with questions about them, read from a folder of JSON files (docs/benchmarks.md has the format)."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError, model_validator
+
+NOT_ANSWERED = 5  # category of the questions that the conversation has no answer to
+MINUTE = timedelta(minutes=1)
+
+Name = Annotated[str, StringConstraints(pattern=r"^\w[\w.:-]*$", max_length=100)]
+TurnId = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+Words = Annotated[str, StringConstraints(pattern=r"\S")]
+
+
+class BadConversations(Exception):
+    """A folder or file can't be used; the text is a sentence that names it."""
+
+
+class Turn(BaseModel):
+    """What somebody said; its id is unique in the conversation."""
+
+    id: TurnId
+    speaker: str
+    text: str
+
+
+class Session(BaseModel):
+    """Turns of one sitting, a minute apart."""
+
+    n: int
+    at: AwareDatetime
+    turns: list[Turn]
+
+
+class Question(BaseModel):
+    """A question, and the ids of the turns that answer it."""
+
+    q: Words
+    category: int
+    evidence: list[str]
+
+    @property
+    def is_scored(self) -> bool:
+        """There is something to be found."""
+        return self.category != NOT_ANSWERED and bool(self.evidence)
+
+
+class Conversation(BaseModel):
+    """A file: two speakers, what they said, and what is asked about it."""
+
+    id: Name
+    speakers: tuple[str, str]
+    sessions: list[Session]
+    questions: list[Question]
+
+    @property
+    def scored(self) -> list[Question]:
+        """The questions that are asked."""
+        return [question for question in self.questions if question.is_scored]
+
+    def messages(self, session: Session) -> list[dict[str, Any]]:
+        """The turns of a session as the API takes them; the first speaker is the user."""
+        return [
+            {
+                "role": "user" if turn.speaker == self.speakers[0] else "assistant",
+                "content": f"{turn.speaker}: {turn.text}",
+                "created_at": (session.at + number * MINUTE).isoformat(),
+                "external_id": turn.id,
+            }
+            for number, turn in enumerate(session.turns)
+        ]
+
+    @model_validator(mode="after")
+    def _ids_are_consistent(self) -> Self:
+        turns = [turn for session in self.sessions for turn in session.turns]
+        known = {turn.id for turn in turns}
+        if len(known) < len(turns):
+            raise ValueError("Two turns have the same id")
+        if len({session.n for session in self.sessions}) < len(self.sessions):
+            raise ValueError("Two sessions have the same number")
+        if strangers := {turn.speaker for turn in turns} - set(self.speakers):
+            raise ValueError(f"{min(strangers)} speaks, but is not among the speakers")
+        if missing := {turn for question in self.questions for turn in question.evidence} - known:
+            raise ValueError(f"{min(missing)} is evidence, but there is no such turn")
+        return self
+
+
+def read_folder(folder: Path) -> list[Conversation]:
+    """The conversations in a folder's `*.json`, in the order of their names.
+
+    Raises:
+        BadConversations: there is nothing to be scored, or a file is not of the format.
+    """
+    if not folder.is_dir():
+        raise BadConversations(f"{folder}: there is no such folder.")
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise BadConversations(f"{folder}: there is no *.json in it.")
+    by_id: dict[str, Conversation] = {}
+    for path in paths:
+        conversation = _read(path)
+        if conversation.id in by_id:
+            raise BadConversations(f"{path}: another file has the id {conversation.id} too.")
+        by_id[conversation.id] = conversation
+    if not any(conversation.scored for conversation in by_id.values()):
+        raise BadConversations(f"{folder}: no question in it has evidence.")
+    return list(by_id.values())
+
+
+def _read(path: Path) -> Conversation:
+    try:
+        return Conversation.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadConversations(f"{path}: {error.strerror}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        told = [str(path), place, first["msg"].removeprefix("Value error, ")]
+        raise BadConversations(f"{': '.join(filter(None, told))}.") from error
