@@ -6,11 +6,12 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
 from moments_app.api.serializers import QUERY_MAX_CHARS
-from moments_app.models import Entity, Moment
+from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment
 from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.recall.asking import question_for
 from moments_app.recall.budget import Line
@@ -92,16 +93,21 @@ class _Pages:
 
     def __init__(self, envelope: Envelope) -> None:
         self._session, user = envelope.scene.session, envelope.scene.user
-        refs = [line.item.ref for lines in envelope.fitted.layers.values() for line in lines]
-        keys = [ref.rsplit("/", 1)[1] for ref in refs if ref.startswith("rem://moments/key/")]
-        ids = [ref.rsplit("/", 1)[1] for ref in refs if ref.startswith("rem://entities/")]
-        moments = Moment.objects.for_user(user).filter(key__in=keys).values_list("key", "pk")
-        entities = Entity.objects.for_user(user).filter(entity_id__in=ids).values_list("entity_id", "pk")
+        self._refs = [line.item.ref for lines in envelope.fitted.layers.values() for line in lines]
         self._urls = {user.uri: reverse("admin:sessions_app_userprofile_change", args=[user.pk])}
-        for key, pk in moments:
-            self._urls[f"rem://moments/key/{key}"] = reverse("admin:moments_app_moment_change", args=[pk])
-        for entity_id, pk in entities:
-            self._urls[f"rem://entities/{entity_id}"] = reverse("admin:moments_app_entity_change", args=[pk])
+        self._find("rem://moments/key/", "moments_app_moment", Moment.objects.for_user(user), "key")
+        self._find("rem://entities/", "moments_app_entity", Entity.objects.for_user(user), "entity_id")
+        own = Q(user=user) | Q(user=None)
+        self._find("rem://atoms/", "moments_app_memoryatom", MemoryAtom.objects.filter(own), "atom_id")
+        self._find("rem://streams/", "moments_app_memorystream", MemoryStream.objects.filter(own), "stream_id")
+        session_ids = {_turn_of(ref)[0] for ref in self._refs if "/messages/" in ref}
+        sessions = Session.objects.for_user(user).filter(session_id__in=session_ids)
+        self._sessions = dict(sessions.values_list("session_id", "pk"))
+
+    def _find(self, prefix: str, admin_name: str, rows: QuerySet[Any], field: str) -> None:
+        wanted = {ref.removeprefix(prefix) for ref in self._refs if ref.startswith(prefix)}
+        for name, pk in rows.filter(**{f"{field}__in": wanted}).values_list(field, "pk") if wanted else ():
+            self._urls[f"{prefix}{name}"] = reverse(f"admin:{admin_name}_change", args=[pk])
 
     def of(self, line: Line) -> str:
         """The page, or blank where there is none."""
@@ -110,7 +116,13 @@ class _Pages:
             summaries = reverse("admin:moments_app_summary_changelist")
             return f"{summaries}?session__id__exact={self._session.pk}"
         if "/messages/" in ref:
-            sequence = int(ref.rsplit("/", 1)[1])
-            session = reverse("admin:sessions_app_session_change", args=[self._session.pk])
+            session_id, sequence = _turn_of(ref)
+            session = reverse("admin:sessions_app_session_change", args=[self._sessions[session_id]])
             return f"{session}?before={sequence + 51}#turn-{sequence}"
         return self._urls.get(ref, "")
+
+
+def _turn_of(ref: str) -> tuple[str, int]:
+    """Session id and sequence in the address of a turn."""
+    session_id, sequence = ref.removeprefix("rem://sessions/").rsplit("/messages/", 1)
+    return session_id, int(sequence)

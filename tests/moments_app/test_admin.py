@@ -353,6 +353,15 @@ class TestContextPreview:
         assert "Policy and query alone need" in page(root, self.url(built), max_tokens=5, format="xml")
         assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
 
+    def test_what_was_retrieved_leads_to_its_own_session_and_fact(self, root: Client, built: Session) -> None:
+        other = append(built.user, "a/b", [NewMessage("user", "The harpsichord came from Lyon.")]).session
+        stream = MemoryStream.objects.create(stream_type="user", agent_id="other", user=built.user)
+        fact = note(stream, "Plays the harpsichord.", "fact")
+        shown = page(root, self.url(built), query="harpsichord", max_tokens=2000)
+        assert f"{change_url(other)}?before=51#turn-0" in shown
+        assert change_url(fact) in shown
+        assert "searched by words alone" in shown
+
     def test_looking_leaves_no_receipt(self, root: Client, built: Session, settings: Settings) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
         page(root, self.url(built))
