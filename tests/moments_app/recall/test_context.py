@@ -70,7 +70,7 @@ class TestLayers:
     def test_they_stand_in_their_order_and_say_where_they_come_from(self, service: Api, remembered: None) -> None:
         found = context(service, query="How is the kiln?")
         assert [one["name"] for one in found["layers"]] == list(DEFAULT)
-        counts = {"hot_turns": 2, "summaries": 1, "entities": 1, "moments": 5, "streams": 0, "retrieved": 5}
+        counts = {"hot_turns": 2, "summaries": 1, "entities": 1, "moments": 5, "streams": 0, "retrieved": 10}
         assert found["sources"] == counts
         for one in found["layers"]:
             for item in one["items"]:
@@ -157,7 +157,7 @@ class TestBudget:
     def test_row_14_used_is_at_most_applied_at_most_the_setting(
         self, service: Api, remembered: None, name: str, budget: int
     ) -> None:
-        found = context(service, query="kiln", max_tokens=budget, format=name)
+        found = context(service, query="kiln", max_tokens=budget, format=name, retrieval="off")
         assert found["budget"]["requested"] == budget
         assert found["budget"]["applied"] == min(budget, 3_000)
         assert found["budget"]["estimated_used"] <= found["budget"]["applied"]
