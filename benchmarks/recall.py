@@ -78,8 +78,8 @@ FROM generate_series(0, %(bases)s - 1) AS i;
 ANALYZE base, moments_app_memoryatom
 """
 SEED_VECTORS = """
-INSERT INTO moments_app_factembedding (source_id, user_id, model_id, vector, created_at)
-SELECT atom.id, atom.user_id, %(model)s, l2_normalize(one.vector + other.vector), now()
+INSERT INTO moments_app_factembedding (source_id, user_id, model_id, said_at, vector, created_at)
+SELECT atom.id, atom.user_id, %(model)s, atom.formed_at, l2_normalize(one.vector + other.vector), now()
 FROM moments_app_memoryatom atom
 JOIN base one ON one.i = atom.id %% %(bases)s
 JOIN base other ON other.i = (atom.id / %(bases)s * 7919 + atom.id) %% %(bases)s
@@ -92,10 +92,8 @@ WHERE memory_words(COALESCE('u' || user_id, 's' || stream_id), search_vector) &&
 ORDER BY score DESC LIMIT {most}
 """
 RAW_MEANING = """
-SELECT source.id, embedding.vector::halfvec({width}) <=> %s::halfvec({width}) AS distance
-FROM moments_app_factembedding embedding JOIN moments_app_memoryatom source ON source.id = embedding.source_id
-WHERE embedding.user_id = %s AND embedding.model_id = {model} AND source.state = 'active' AND source.atom_type = 'fact'
-ORDER BY distance LIMIT {most}
+SELECT source_id, vector::halfvec({width}) <=> %s::halfvec({width}) AS distance FROM moments_app_factembedding
+WHERE user_id = %s AND model_id = {model} ORDER BY distance LIMIT {most}
 """
 
 

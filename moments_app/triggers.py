@@ -37,8 +37,8 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
 def embed_anew(
     instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
 ) -> None:
-    """A fact or moment that was edited has no vector until its text is embedded again."""
-    if created or (update_fields is not None and not {"summary", "detail", "content"} & set(update_fields)):
+    """A fact or moment that was edited has no vector until its text is embedded again, if it still can be found."""
+    if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()  # type: ignore[attr-defined]

@@ -43,6 +43,10 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
+                    "said_at",
+                    models.DateTimeField(help_text="When its text was said: copied, for searches read no other table."),
+                ),
+                (
                     "vector",
                     pgvector.django.halfvec.HalfVectorField(
                         help_text="Blank: the endpoint refuses this text.", null=True
@@ -88,6 +92,10 @@ class Migration(migrations.Migration):
             name="MomentEmbedding",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "said_at",
+                    models.DateTimeField(help_text="When its text was said: copied, for searches read no other table."),
+                ),
                 (
                     "vector",
                     pgvector.django.halfvec.HalfVectorField(
@@ -135,6 +143,10 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
+                    "said_at",
+                    models.DateTimeField(help_text="When its text was said: copied, for searches read no other table."),
+                ),
+                (
                     "vector",
                     pgvector.django.halfvec.HalfVectorField(
                         help_text="Blank: the endpoint refuses this text.", null=True
@@ -180,13 +192,7 @@ class Migration(migrations.Migration):
         protect("moments_app_factembedding", shared=True),
         protect("moments_app_momentembedding"),
         protect("moments_app_turnembedding"),
-        nearest(
-            "moments_app_factembedding",
-            "moments_app_memoryatom",
-            time="formed_at",
-            condition="source.state = 'active' AND source.atom_type = 'fact'",
-            shards=True,
-        ),
-        nearest("moments_app_momentembedding", "moments_app_moment", time="ends_at"),
-        nearest("moments_app_turnembedding", "sessions_app_message", time="created_at"),
+        nearest("moments_app_factembedding", shards_of="moments_app_memoryatom"),
+        nearest("moments_app_momentembedding"),
+        nearest("moments_app_turnembedding"),
     ]

@@ -95,6 +95,7 @@ class Embedding(models.Model):
     user = models.ForeignKey(  # blank: of a shard's fact
         UserProfile, null=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
+    said_at = models.DateTimeField(help_text="When its text was said: copied, for searches read no other table.")
     vector = HalfVectorField(null=True, help_text="Blank: the endpoint refuses this text.")
     created_at = models.DateTimeField(auto_now_add=True)
 

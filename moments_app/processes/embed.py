@@ -6,6 +6,7 @@ found by its words all the same; a sweep tries failed jobs again.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -37,12 +38,14 @@ class Text:
         kind: a key of `KINDS`.
         pk: of the fact, moment or turn.
         user_id: primary key of its person; None for a shard's fact.
+        said_at: when.
         text: what is embedded.
     """
 
     kind: str
     pk: int
     user_id: int | None
+    said_at: datetime
     text: str
 
 
@@ -102,13 +105,14 @@ _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _m
 def text_of(source: Any) -> Text | None:
     """What of a fact, moment or turn is embedded; None for nothing, and for what the platform itself said."""
     if isinstance(source, MemoryAtom):
-        kind, text = "fact", source.content
+        kind, said_at, text = "fact", source.formed_at, source.content
     elif isinstance(source, Moment):
-        kind, text = "moment", f"{source.summary}\n{source.detail}"
+        kind, said_at, text = "moment", source.ends_at, f"{source.summary}\n{source.detail}"
     else:
-        kind, text = "turn", "" if is_own(source.tool_name, source.content) else source.content
+        kind, said_at, text = "turn", source.created_at, source.content
+        text = "" if is_own(source.tool_name, text) else text
     text = text.strip()
-    return Text(kind, source.pk, source.user_id, text) if text else None
+    return Text(kind, source.pk, source.user_id, said_at, text) if text else None
 
 
 # --- claim ---
@@ -219,10 +223,11 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
         there = _SOURCES[kind]().filter(pk__in=vectors).select_for_update(no_key=True, of=("self",)).order_by("pk")
         rows = [
             embedding(  # type: ignore[misc]  # each has a source, of its own kind
-                model=model, user_id=source.user_id, source_id=source.pk, vector=vectors[source.pk][1]
+                model=model, user_id=text.user_id, source_id=source.pk, said_at=text.said_at, vector=vector
             )
             for source in there
-            if text_of(source) == vectors[source.pk][0]
+            for text, vector in [vectors[source.pk]]
+            if text_of(source) == text
         ]
         embedding.objects.bulk_create(rows, ignore_conflicts=True)  # type: ignore[attr-defined]
         written += len(rows)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits, StreamSection
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models import FactEmbedding, Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.own_text import is_own
 from moments_app.processes import consolidate
@@ -292,6 +292,7 @@ def _tidy(stream: MemoryStream, job: Job) -> None:
     facts = stream.atoms.active().facts().unpinned().order_by("-formed_at", "-id")
     over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
     MemoryAtom.objects.filter(pk__in=over).update(state=MemoryAtom.State.EVICTED)
+    FactEmbedding.objects.filter(source_id__in=over).delete()  # what has a vector is found
     has_grown(stream, has_facts=stream.extracts_facts, requested_by=f"job:{job.job_id}")
     if consolidate.is_due(stream):
         Job.objects.request(consolidate.NAME, stream=stream, requested_by=f"job:{job.job_id}")

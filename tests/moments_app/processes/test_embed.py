@@ -18,8 +18,8 @@ from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import note, shard
-from tests.support.transcript import talk
+from tests.support.streams import form, note, shard
+from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -117,6 +117,20 @@ class TestWhat:
         atom.content = "Plays the oboe."
         atom.save()
         assert embed.write(work.model, [(work.texts[0], [1.0] * 64)]) == 0
+
+    def test_an_evicted_fact_takes_its_vector_along(
+        self, embeddings_server: OpenAIServer, ada: UserProfile, forming: None
+    ) -> None:
+        session = talk(ada, 40)
+        MemoryStream.objects.ensure_for(session)
+        stream = MemoryStream.objects.get(stream_type="session")
+        oldest = note(stream, "The oldest fact of all.", "fact", formed_at=START)
+        call_command("embed")
+        assert FactEmbedding.objects.filter(source=oldest).exists()
+        MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=1)
+        form(session)
+        oldest.refresh_from_db()
+        assert oldest.state == "evicted" and not FactEmbedding.objects.filter(source=oldest).exists()
 
     def test_a_deleted_text_takes_its_vector_along(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
         session = talk(ada, 4)

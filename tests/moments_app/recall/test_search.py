@@ -515,8 +515,11 @@ class TestByMeaning:
 
     def test_since_and_the_state_of_facts_hold_within_the_search(self, service: Api, ada: UserProfile) -> None:
         stream = MemoryStream.objects.get(user=ada)
-        for number in range(5):
-            note(stream, f"Sold harpsichord {number}.", "fact", state="evicted")
+        evicted = [note(stream, f"Sold harpsichord {number}.", "fact") for number in range(5)]
+        call_command("embed")
+        for atom in evicted:
+            atom.state = "evicted"
+            atom.save()
         assert len(self.ask(service, "harpsichord", kinds=["fact"], mode="semantic", match_count=100)["results"]) == 2
         later = (timezone.now() + timedelta(days=1)).isoformat()
         assert self.ask(service, "harpsichord", mode="semantic", since=later)["results"] == []
