@@ -6,6 +6,8 @@ from contextlib import suppress
 import pytest
 from django.conf import settings
 from django.core.cache import cache
+from django.db import connection
+from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import MemoryFormationSettings, RollingSummarySettings
@@ -29,6 +31,14 @@ def pytest_configure() -> None:
 def pytest_unconfigure() -> None:
     if _started_server:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Between two tests everything is emptied: that need not outlive a crash of the machine."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
+        connection.close()
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,9 @@ from moments_app.api import serializers as shapes
 from moments_app.recall import accesses
 from moments_app.recall.meaning import with_vector
 from moments_app.recall.search import Question, recall
-from sessions_app.api.person import acting_as
+from sessions_app.api.person import user_id_of
 from sessions_app.api.requests import parsed
+from sessions_app.row_security import acting_for
 
 
 class SearchView(APIView):
@@ -22,10 +23,11 @@ class SearchView(APIView):
     def post(self, request: Request) -> Response:
         """Facts, moments and turns, best first, each with its address."""
         asked = parsed(shapes.SearchInput, request.data).validated_data
+        person = user_id_of(request, asked.get("user_id"))
         question = with_vector(
             Question(asked["query"], list(dict.fromkeys(asked["kinds"])), asked.get("since"), asked["mode"])
         )
-        with acting_as(request, asked.get("user_id")) as user:
+        with acting_for(person) as user:
             most = asked.get("match_count")
             found = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
         accesses.note(result.ref for result in found)

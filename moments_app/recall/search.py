@@ -213,7 +213,7 @@ def _order(found: Sequence[_Found], kind: str) -> list[_Key]:
     else:
         rankings = [[one.key for one in ones] for ones in by_search.values()]
         scores = reciprocal_ranks(rankings, settings.RECALL.rrf_k)
-    return sorted(scores, key=lambda key: (-scores[key], key))
+    return sorted(scores, key=lambda key: (-scores[key], -key.place[0], -key.place[1]))  # of equal ones the newer
 
 
 def _read(user: UserProfile, question: Question, keys: Sequence[_Key]) -> dict[_Key, Result]:

@@ -349,13 +349,15 @@ class TestReceipts:
     """What was served can be looked up."""
 
     @pytest.fixture(autouse=True)
-    def _kept(self, settings: Settings, transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def _kept(self, settings: Settings, transactional_db: None) -> Iterator[None]:
         tuned(settings, receipt_days=7)
-        monkeypatch.setattr(write_behind, "EVERY", 0.05)
         yield
         receipts.waiting.stop()
 
-    def test_they_are_written_behind_the_request(self, service: Api, ada: UserProfile) -> None:
+    def test_they_are_written_behind_the_request(
+        self, service: Api, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(write_behind, "EVERY", 0.05)
         talk(ada, 2)
         found = context(service)
         deadline = time.monotonic() + 30
