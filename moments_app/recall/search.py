@@ -45,18 +45,21 @@ FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND mes
 ORDER BY found.search, found.kind, found.place
 """
 # By primary keys and by the unique index of a turn's place; the person's own, and facts that are everybody's.
-_READ_SQL = """
+_READ_SQL = {
+    "fact": """
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
     NULL::bigint, atom.formed_at, '', ''
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state = 'active'
-UNION ALL
+""",
+    "moment": """
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
     session.session_id, moment.first_sequence, moment.ends_at, '', ''
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
-UNION ALL
+""",
+    "turn": """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, left(message.content, %(chars)s),
     session.session_id, message.sequence, message.created_at, message.role, message.tool_name
@@ -65,7 +68,8 @@ JOIN sessions_app_message message ON message.session_id = place.session_id AND m
     AND message.sequence = place.sequence AND message.kind = 'turn'
 JOIN sessions_app_session session ON session.id = message.session_id
 WHERE message.role <> 'system' AND message.content <> '' AND (%(since)s IS NULL OR message.created_at >= %(since)s)
-"""
+""",
+}
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,10 @@ def _order(found: Sequence[_Found], kind: str) -> list[_Key]:
 
 
 def _read(user: UserProfile, question: Question, keys: Sequence[_Key]) -> dict[_Key, Result]:
-    """What is told of each that is there."""
+    """What is told of each that is there; planned anew each time, so only for the kinds that were found."""
+    if not keys:
+        return {}
+    statements = [_READ_SQL[kind] for kind in dict.fromkeys(key.kind for key in keys)]
     turns = [key.place for key in keys if key.kind == "turn"]
     parameters = {
         "user": user.pk,
@@ -229,7 +236,7 @@ def _read(user: UserProfile, question: Question, keys: Sequence[_Key]) -> dict[_
         "sequences": [sequence for _session, sequence in turns],
     }
     with connection.cursor() as cursor:
-        cursor.execute(_READ_SQL, parameters)
+        cursor.execute(" UNION ALL ".join(statements), parameters)
         return dict(_told(row) for row in cursor if not is_own(row[-1], row[3]))
 
 
