@@ -247,6 +247,7 @@ def commit(job: Job, work: Work, built: Built) -> None:
         summary=built.profile.summary,
         interests=built.profile.interests,
         preferred_topics=built.profile.preferred_topics,
+        actor=f"job:{job.job_id}",
     )
     _move_boundary(session, work, built, moments)
     result = {

@@ -191,6 +191,7 @@ def commit(job: Job, work: Work, rolled: Rolled) -> None:
     summary.generation_time_ms = rolled.milliseconds
     summary.status, summary.completed_at = Summary.Status.COMPLETED, timezone.now()
     summary.save()
+    session.note_summarised(summary.end_sequence)
     _tell(job, session, summary, work)
     begin(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
 

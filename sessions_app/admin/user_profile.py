@@ -38,6 +38,10 @@ class UserProfileAdmin(PageAdmin):
     ) -> tuple[QuerySet[UserProfile], bool]:
         return prefix_search(queryset, search_term, "user_id"), False
 
+    def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
+        UserProfile.objects.locked().get(pk=obj.pk).keep_version(f"operator:{request.user.get_username()}")
+        super().save_model(request, obj, form, change)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # made on first use
 

@@ -150,6 +150,7 @@ class UserView(APIView):
         asked = parsed(shapes.ProfilePatch, request.data).validated_data
         with acting_as(request, user_id) as user:
             profile = UserProfile.objects.locked().get(pk=_found(user).pk)
+            profile.keep_version(key_of(request).actor)
             update(profile, asked)
         return Response(shapes.ProfileAnswer(profile).data)
 

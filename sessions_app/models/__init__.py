@@ -1,9 +1,11 @@
 """The transcript's tables, one module a concept."""
 
 from sessions_app.models.api_key import ApiKey
+from sessions_app.models.archive import Archive
 from sessions_app.models.event import Event
 from sessions_app.models.message import Message
+from sessions_app.models.profile_version import ProfileVersion
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
-__all__ = ["ApiKey", "Event", "Message", "Session", "UserProfile"]
+__all__ = ["ApiKey", "Archive", "Event", "Message", "ProfileVersion", "Session", "UserProfile"]

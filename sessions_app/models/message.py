@@ -57,6 +57,9 @@ class Message(models.Model):
     moment = models.ForeignKey(
         "moments_app.Moment", null=True, blank=True, on_delete=models.SET_NULL, related_name="messages", db_index=False
     )
+    retracted_at = models.DateTimeField(
+        null=True, blank=True, help_text="Kept in the transcript, but no longer believed: no engine or context gets it."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     metadata = models.JSONField(default=dict, blank=True)
 

@@ -69,8 +69,21 @@ class Session(models.Model):
     embedded_sequence = models.BigIntegerField(
         default=-1, help_text="Sequence of the last turn that has a vector, or needs none; −1: none."
     )
+    summarised_sequence = models.BigIntegerField(
+        null=True, blank=True, help_text="Sequence of the last turn that a summary or a digest covers."
+    )
     live_from_sequence = models.BigIntegerField(default=0, help_text="First turn of the live window.")
     live_tokens = models.PositiveBigIntegerField(default=0)
+    kept_from_sequence = models.BigIntegerField(
+        default=0, help_text="First turn that is still in the transcript's table, neither archived nor deleted."
+    )
+    restored_at = models.DateTimeField(
+        null=True, blank=True, help_text="When archived turns were brought back; they are kept for a while."
+    )
+    legal_hold = models.BooleanField(default=False, help_text="Nothing of the transcript is archived or deleted.")
+    compact_on_request = models.BooleanField(
+        null=True, blank=True, help_text="Digest when a load or context is asked for. Blank: as set for all sessions."
+    )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -89,7 +102,19 @@ class Session(models.Model):
             models.Index(
                 fields=["user"], condition=Q(message_count__gt=F("counted_message_count") * 1.25), name="session_grown"
             ),
+            models.Index(
+                fields=["last_activity_at", "id"],
+                condition=Q(last_sequence__gte=F("live_from_sequence")),
+                name="session_live",
+            ),
+            models.Index(fields=["id"], condition=Q(last_sequence__gte=F("kept_from_sequence")), name="session_kept"),
         ]
 
     def __str__(self) -> str:
         return self.session_id
+
+    def note_summarised(self, sequence: int) -> None:
+        """Notes that a summary or a digest covers the turns up to this one."""
+        if self.summarised_sequence is None or self.summarised_sequence < sequence:
+            self.summarised_sequence = sequence
+            self.save(update_fields=["summarised_sequence"])

@@ -64,13 +64,25 @@ class UserProfile(models.Model):
         """Public key of the profile."""
         return f"rem://users/{self.user_id}"
 
-    def merge(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str]) -> None:
-        """Takes in what an engine learned and saves it.
+    def keep_version(self, actor: str) -> None:
+        """Keeps the profile as it is, before it is changed, in the same transaction.
 
         Args:
+            actor: who is about to change it: key:…, operator:… or job:….
+        """
+        self.versions.create(
+            summary=self.summary, interests=self.interests, preferred_topics=self.preferred_topics, actor=actor
+        )
+
+    def merge(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str], actor: str) -> None:
+        """Takes in what an engine learned and saves it; how it was before is kept.
+
+        Args:
+            actor: whose doing it is.
             summary: replaces the present one unless blank: the engine had that in hand and merged it.
             interests, preferred_topics: united with those here, see `united`.
         """
+        self.keep_version(actor)
         self.summary = summary or self.summary
         self.interests = united(self.interests, interests)
         self.preferred_topics = united(self.preferred_topics, preferred_topics)

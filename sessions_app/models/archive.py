@@ -1,0 +1,28 @@
+"""Where the turns of a session went that are past their keep-by date."""
+
+from django.db import models
+from django.utils import timezone
+
+from sessions_app.models.session import Session
+from sessions_app.models.user_profile import UserProfile
+
+
+class Archive(models.Model):
+    """One gzipped file of JSON lines, a turn a line, in the storage named `archive`: a session's turns of one month."""
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="archives", db_index=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="archives")
+    month = models.DateField(help_text="Its first day, UTC.")
+    name = models.CharField(max_length=255, unique=True, help_text="Of the file, in the storage.")
+    first_sequence = models.BigIntegerField()
+    last_sequence = models.BigIntegerField()
+    turn_count = models.PositiveBigIntegerField()
+    byte_count = models.PositiveBigIntegerField(help_text="Of the file.")
+    sha256 = models.CharField(max_length=64, help_text="Of the file.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["session", "month"], name="archive_one_a_month")]
+
+    def __str__(self) -> str:
+        return self.name
