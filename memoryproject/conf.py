@@ -66,7 +66,7 @@ class MemoryFormationSettings(Group):
     message_interval: int = Field(45, ge=1, description="Turns since the last formation that make one due.")
     token_interval: int = Field(1_000, ge=1, description="Weighted tokens since then that make one due.")
     min_messages: int = Field(4, ge=1, le=1_000, description="Fewer turns are never formed.")
-    cold_after_minutes: int = Field(10, ge=1, description="A session idle for longer is formed with fewer.")
+    cold_after_minutes: float = Field(10, gt=0, description="A session idle for longer is formed with fewer.")
     user_weight: float = Field(1.0, ge=0, le=10, description="Of a user turn's tokens.")
     assistant_weight: float = Field(0.2, ge=0, le=10, description="Of an assistant turn's tokens.")
     other_weight: float = Field(0.5, ge=0, le=10, description="Of all other turns' tokens.")
@@ -76,6 +76,26 @@ class MemoryFormationSettings(Group):
         """What a turn counts towards `token_interval`."""
         weights = {"user": self.user_weight, "assistant": self.assistant_weight}
         return tokens * weights.get(role, self.other_weight)
+
+
+class SessionCompactionSettings(Group):
+    """When a session is digested, and when it is settled and cleared."""
+
+    enabled: bool = Field(True, description="Digest and settle by themselves.")
+    interval_minutes: int = Field(30, ge=1, le=1440, description="Between two looks at all sessions.")
+    min_messages: int = Field(4, ge=1, le=1_000, description="Fewer live turns are left as they are.")
+    inactive_after_minutes: float = Field(
+        30, gt=0, le=525_600, description="A session idle for longer is settled; a fraction is taken too."
+    )
+    keep_recent_messages: int = Field(8, ge=0, le=1_000, description="Newest turns an active session keeps live.")
+    on_request: bool = Field(
+        False, description="Digest when a load or context is asked for, if the session doesn't say otherwise."
+    )
+    on_request_threshold: int = Field(8, ge=1, le=10_000, description="Live turns from which that is done.")
+    lessons_scope: Literal["global", "agent", "both"] = Field(
+        "both", description="Whose stream of lessons takes them: every agent's, the session's agent's, or both."
+    )
+    model: str = Field("gpt-4.1-mini", min_length=1, description="Model that digests.")
 
 
 class MemoryContextSettings(Group):
@@ -193,6 +213,7 @@ class Settings(Group):
     moment_builder: MomentBuilderSettings = MomentBuilderSettings()
     rolling_summary: RollingSummarySettings = RollingSummarySettings()
     memory_formation: MemoryFormationSettings = MemoryFormationSettings()
+    session_compaction: SessionCompactionSettings = SessionCompactionSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
     recall: RecallSettings = RecallSettings()
     engine: EngineSettings = EngineSettings()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+
 
 @dataclass(frozen=True)
 class Scheduled:
@@ -22,6 +24,9 @@ class Scheduled:
 SCHEDULES = [
     Scheduled("recover_jobs", "moments_app.tasks.recover_jobs", minutes=1),
     Scheduled("count_words", "moments_app.tasks.count_words", minutes=1),
+    Scheduled(
+        "compact_sessions", "moments_app.tasks.compact_sessions", minutes=settings.SESSION_COMPACTION.interval_minutes
+    ),
     Scheduled("form_memories", "moments_app.tasks.form_memories", minutes=10),
     Scheduled("embed", "moments_app.tasks.embed", minutes=10),
     Scheduled("prune_receipts", "moments_app.tasks.prune_receipts", minutes=60),

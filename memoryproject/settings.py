@@ -18,6 +18,7 @@ CONF = conf.load(os.environ)
 MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
+SESSION_COMPACTION = CONF.session_compaction
 MEMORY_CONTEXT = CONF.memory_context
 RECALL = CONF.recall
 ENGINE = CONF.engine

@@ -13,6 +13,7 @@ from sessions_app.models import Message, Session
 from sessions_app.tokens import estimate_tokens
 
 TOOL_NAME = "session_partition"
+DIGEST, CLEARED = "session_digest", "session_cleared"
 TOPICS_NAMED = 5
 RECOVERY_HINT = (
     "This is a checkpoint: what was said before it is remembered as moments. Read rem://moments/key/{key} for the "
@@ -22,18 +23,16 @@ RECOVERY_HINT = (
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """The payload of a partition event that a build of moments leaves behind."""
+    """What a partition event says: its type, and what its makers put into its payload."""
 
     session: Session
-    moment_keys: list[str]
-    last_n_moment_keys: list[str]
-    recent_moments_summary: str
-    messages_compressed: int
-    summary: str
+    partition_type: str
+    told: dict[str, object]
+    role: str = Message.Role.TOOL
 
     @classmethod
     def of_build(cls, moments: Sequence[Moment], *, journey: str, session: Session) -> Self:
-        """Describes a build.
+        """Describes a build of moments.
 
         Args:
             moments: made by it, oldest first, already stored.
@@ -43,15 +42,33 @@ class PartitionEvent:
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
         about = f", about {', '.join(topics)}" if topics else ""
-        latest = Moment.objects.filter(user_id=session.user_id).newest_first().values_list("key", flat=True)
-        return cls(
-            session=session,
-            moment_keys=[moment.key for moment in moments],
-            last_n_moment_keys=list(latest[: settings.MOMENT_BUILDER.recent_moment_count]),
-            recent_moments_summary=journey,
-            messages_compressed=count,
-            summary=f"{count} turns became {len(moments)} moment{'s' * (len(moments) != 1)}{about}.",
-        )
+        told: dict[str, object] = {
+            "moment_keys": [moment.key for moment in moments],
+            "recent_moments_summary": journey,
+            "messages_compressed": count,
+            "summary": f"{count} turns became {len(moments)} moment{'s' * (len(moments) != 1)}{about}.",
+        }
+        return cls(session, "moment_compression", told)
+
+    @classmethod
+    def of_digest(cls, context: str, lessons: Sequence[str], turns: range, *, session: Session, cleared: bool) -> Self:
+        """Describes a digest; a system message, for a client replays it before all else.
+
+        Args:
+            context: what has to be known to go on.
+            lessons: learned from it.
+            turns: their sequences, which it stands for.
+            session: whose turns they are.
+            cleared: the session has gone quiet, and nothing of it is live.
+        """
+        told: dict[str, object] = {
+            "context": context,
+            "lessons": list(lessons),
+            "first_sequence": turns.start,
+            "last_sequence": turns.stop - 1,
+            "messages_compressed": len(turns),
+        }
+        return cls(session, CLEARED if cleared else DIGEST, told, Message.Role.SYSTEM)
 
     def leave(self, sequence: int) -> Message:
         """Writes the event right after the turn with this sequence, dated as that turn."""
@@ -63,7 +80,7 @@ class PartitionEvent:
             user_id=self.session.user_id,
             sequence=sequence,
             kind=Message.Kind.PARTITION,
-            role=Message.Role.TOOL,
+            role=self.role,
             tool_name=TOOL_NAME,
             content=content,
             payload=payload,
@@ -72,17 +89,21 @@ class PartitionEvent:
         )
 
     def payload(self) -> dict[str, object]:
+        latest = Moment.objects.filter(user_id=self.session.user_id).newest_first().values_list("key", flat=True)
         return {
-            "partition_type": "moment_compression",
+            "partition_type": self.partition_type,
             "created_at": timezone.now().isoformat(),
             "user_key": self.session.user.user_id,
-            "moment_keys": self.moment_keys,
-            "last_n_moment_keys": self.last_n_moment_keys,
-            "recent_moments_summary": self.recent_moments_summary,
-            "messages_compressed": self.messages_compressed,
-            "summary": self.summary,
+            **self.told,
+            "last_n_moment_keys": list(latest[: settings.MOMENT_BUILDER.recent_moment_count]),
             "recovery_hint": RECOVERY_HINT,
         }
+
+
+def known_at(event: Message | None) -> str:
+    """What a partition event says of the turns before it, in words: a digest's context, else the journey so far."""
+    payload = event.payload if event and isinstance(event.payload, dict) else {}
+    return str(payload.get("context") or payload.get("recent_moments_summary") or "")
 
 
 def fenced(payload: dict[str, object]) -> str:

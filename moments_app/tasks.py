@@ -1,6 +1,7 @@
 """What the queue calls. A task only names what to do; the rows decide."""
 
 from moments_app.models import ContextReceipt
+from moments_app.processes import compact_sessions as compaction
 from moments_app.processes import count_words as counting
 from moments_app.processes import embed as embedding
 from moments_app.processes import form_memories as formation
@@ -25,6 +26,11 @@ def prune_receipts() -> None:
 def form_memories() -> None:
     """Asks for the formation of sessions that have gone cold."""
     formation.sweep()
+
+
+def compact_sessions() -> None:
+    """Asks for the digest of busy sessions and the settling of quiet ones."""
+    compaction.compact_sessions()
 
 
 def count_words() -> None:

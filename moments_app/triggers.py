@@ -8,14 +8,16 @@ from django.db.models.signals import post_save
 
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed
-from moments_app.processes import build_moments, form_memories, roll_summary
+from moments_app.processes import build_moments, digest_session, form_memories, roll_summary
+from moments_app.processes.run import run_job
 from sessions_app.models import Message, Session
-from sessions_app.signals import messages_appended
+from sessions_app.signals import digest_wanted, messages_appended
 
 
 def connect() -> None:
     """Starts to listen; called once when the app is ready."""
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
+    digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_anew, sender=edited, dispatch_uid="moments_app.triggers")
 
@@ -32,6 +34,12 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
     if settings.EMBEDDING.turns and roll_summary.end_of_round(messages) is not None:
         jobs += filter(None, [ask_to_embed("append", session=session)])
     return jobs
+
+
+def digest_now(session: Session, **_: Any) -> None:
+    """Makes the digest while the request waits; one that fails is the job's matter, and the request goes on without."""
+    job = Job.objects.request(digest_session.NAME, session, requested_by="request", force=True)
+    run_job(job.job_id)
 
 
 def embed_anew(

@@ -17,7 +17,7 @@ from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.processes import consolidate
-from moments_app.processes.base import has_grown
+from moments_app.processes.add_atoms import add_atoms
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, update
 from sessions_app.api.serializers import PersonQuery
@@ -141,11 +141,9 @@ class AtomsView(APIView):
             refuse_shards_to_users(request, stream)
             digest = content_hash(asked["content"])
             atom = MemoryAtom(stream=stream, user_id=stream.user_id, content_hash=digest, **asked)
-            created = insert_unless_there(atom)
+            created = bool(add_atoms(stream, [atom], requested_by=key_of(request).actor))
             if not created:
                 atom = stream.atoms.active().get(content_hash=digest)
-            is_fact = atom.atom_type == MemoryAtom.Type.FACT
-            has_grown(stream, has_facts=is_fact, requested_by=key_of(request).actor)
         code = status.HTTP_201_CREATED if created else status.HTTP_200_OK
         return Response(shapes.AtomAnswer(atom).data, status=code)
 

@@ -10,6 +10,7 @@ urlpatterns = [
     path("moments/<public_id:key>", views.MomentView.as_view(), name="moment"),
     path("moments/<public_id:key>/chain", views.ChainView.as_view(), name="moment_chain"),
     path("sessions/<public_id:session_id>/summaries", views.SummariesView.as_view(), name="summaries"),
+    path("sessions/<public_id:session_id>/compact", views.CompactView.as_view(), name="compact"),
     path("entities", entities.EntitiesView.as_view(), name="entities"),
     path("entities/<uuid:entity_id>", entities.EntityView.as_view(), name="entity"),
     path("entities/<uuid:entity_id>/links", entities.LinksView.as_view(), name="entity_links"),

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from moments_app.api import serializers as shapes
 from moments_app.models import Job, Moment, Summary
 from moments_app.models.job import JobQuerySet
-from moments_app.processes import build_moments
+from moments_app.processes import build_moments, digest_session
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.api.serializers import PageQuery, PersonQuery
@@ -43,6 +43,19 @@ class BuildView(APIView):
                 force=asked["force"],
                 params={"lag": asked["lag"]} if "lag" in asked else {},
             )
+        return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
+
+
+class CompactView(APIView):
+    """Digesting a session on demand."""
+
+    @extend_schema(request=PersonQuery, responses={202: shapes.Accepted})
+    def post(self, request: Request, session_id: str) -> Response:
+        """Asks for a digest of the whole live window: the next load begins with it."""
+        asked = parsed(PersonQuery, request.data).validated_data
+        with acting_as(request, asked.get("user_id")) as user:
+            session = session_or_404(user, session_id)
+            job = Job.objects.request(digest_session.NAME, session, requested_by=key_of(request).actor, force=True)
         return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from moments_app.engines.base import (
     ConsolidationAnswer,
+    DigestAnswer,
     FormationAnswer,
     FormationShape,
     MomentAnswer,
@@ -98,6 +99,11 @@ CONSOLIDATION = Shape(
     lambda answer: "" if answer.text.strip() else "the text is blank.",
 )
 
+DIGEST = Shape(
+    "session-digest",
+    DigestAnswer,
+    lambda answer: "" if answer.context.strip() else "the context is blank.",
+)
 QUERY = Shape("recall-query", QueryAnswer, lambda answer: "")
 
 

@@ -239,6 +239,34 @@ class ConsolidationAnswer(BaseModel):
 
 
 @dataclass(frozen=True)
+class DigestRequest:
+    """Everything an engine gets to digest the live window of a session.
+
+    Args:
+        turns: the latest of the window, oldest first; their indexes are sequences of the session.
+        context: what is known from before the window; may be blank.
+        max_words: of the new context.
+        prompt: the text of the prompt version in force.
+    """
+
+    turns: Sequence[Turn]
+    context: str
+    max_words: int
+    prompt: str
+
+
+class DigestAnswer(BaseModel):
+    """What an engine answers. A digest without a word is a failure, never "nothing happened"."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    context: str = Field(min_length=1, max_length=8_000, description="What has to be known to go on.")
+    lessons: list[str] = Field(
+        default_factory=list, max_length=20, description="What to do otherwise from now on, whoever asks."
+    )
+
+
+@dataclass(frozen=True)
 class QueryRequest:
     """Everything an engine gets to say what to look up in memory.
 
@@ -332,6 +360,14 @@ class Engine(Protocol):
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
         """Folds observations into a text.
+
+        Raises:
+            EngineError: when no valid answer could be had.
+        """
+        ...
+
+    def digest(self, request: DigestRequest) -> DigestAnswer:
+        """Says what of a session has to be known to go on, and what is to be learned from it.
 
         Raises:
             EngineError: when no valid answer could be had.

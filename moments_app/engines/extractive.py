@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from moments_app.engines.base import (
     ConsolidationAnswer,
     ConsolidationRequest,
+    DigestAnswer,
+    DigestRequest,
     DraftAtom,
     DraftAtoms,
     DraftMoment,
@@ -74,6 +76,15 @@ _ABOUT_ME = re.compile(
 _INTEREST = re.compile(
     r"\bI(?:'m| am)? (?:really |also |just |so )?(?:love|like|enjoy|into|learning|passionate about|interested in|"
     r"keen on) (?:to )?((?:[\w'-]+ ?){1,3})"
+)
+# What somebody says an assistant should do, in sentences that name nobody and no particular thing.
+_LESSON = re.compile(
+    r"^(?:(?:please|next time|from now on|in future|in the future|and|so|ok|okay),? )*"
+    r"(?:always|never|don't|do not|stop|avoid|make sure|remember to|be sure to)\b",
+    re.I,
+)
+_PERSONAL = re.compile(
+    r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their)\b|\d|@", re.I
 )
 _DANGLING = frozenset(
     ("a an the to and or of in on at for with about it that this so but my your them you how when").split()
@@ -154,6 +165,19 @@ class ExtractiveEngine:
         weights = _weights([content_words(text[:20_000], language) for _, text in texts])
         entries = [_entry(section, own, weights, language) for section in request.sections]
         return FormationAnswer(streams=[entry.model_dump() for entry in entries])
+
+    def digest(self, request: DigestRequest) -> DigestAnswer:
+        """What is known from before and the most telling sentences of the turns; lessons as the person put them."""
+        language = language_of(turn.content for turn in request.turns)
+        texts = _by_speaker(request.turns)
+        own = [sentence for n, turn in enumerate(request.turns) for sentence in _sentences(turn, *texts[n], language)]
+        weights = _weights([content_words(text[:20_000], language) for _, text in texts])
+        new = _dated(_telling(own, weights, request.max_words * 3 // 4)) or _fallback(request.turns[-1])
+        lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
+        while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
+            lines.pop(0)
+        lessons = [sentence.text for sentence in own if _is_lesson(sentence)]
+        return DigestAnswer(context="\n".join(lines)[:8_000], lessons=list(dict.fromkeys(lessons))[:5])
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """The message itself: its rarest words find best."""
@@ -388,6 +412,18 @@ def _is_statement(sentence: Sentence) -> bool:
         and not sentence.text.rstrip().endswith("?")
         # At its beginning: "You sound like my mother" says nothing of her.
         and bool(_ABOUT_ME.search(sentence.text[:STATEMENT_START]))
+    )
+
+
+def _is_lesson(sentence: Sentence) -> bool:
+    """Whether a person tells the assistant how to work, in words that hold for anybody: lessons are everybody's."""
+    least, most = PROFILE_LINE_WORDS
+    return (
+        sentence.turn.role == "user"
+        and least <= len(sentence.text.split()) <= most
+        and bool(_LESSON.search(sentence.text))
+        and not _PERSONAL.search(sentence.text)
+        and not re.search(r"(?<=\s)[A-Z][a-z]", sentence.text)  # a name
     )
 
 

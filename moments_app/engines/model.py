@@ -12,6 +12,7 @@ import openai
 from moments_app.engines import transcript
 from moments_app.engines.answers import (
     CONSOLIDATION,
+    DIGEST,
     FORMATION,
     MOMENTS,
     QUERY,
@@ -25,6 +26,8 @@ from moments_app.engines.base import (
     CallRecord,
     ConsolidationAnswer,
     ConsolidationRequest,
+    DigestAnswer,
+    DigestRequest,
     EngineError,
     FormationAnswer,
     FormationRequest,
@@ -105,6 +108,13 @@ class ModelEngine:
         given = len(request.current) + sum(map(len, request.observations))
         return self._answer(
             CONSOLIDATION, request.rules, transcript.consolidation_request(request), max(ANSWER_MIN_ALLOWANCE, given)
+        )
+
+    def digest(self, request: DigestRequest) -> DigestAnswer:
+        """Asks for the context and the lessons; see `base.Engine`."""
+        given = len(request.context) + sum(len(turn.content) for turn in request.turns)
+        return self._answer(
+            DIGEST, request.prompt, transcript.digest_request(request), max(ANSWER_MIN_ALLOWANCE, given)
         )
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:

@@ -11,6 +11,7 @@ from datetime import UTC
 
 from moments_app.engines.base import (
     ConsolidationRequest,
+    DigestRequest,
     FormationRequest,
     Limits,
     MomentRequest,
@@ -106,6 +107,19 @@ def consolidation_request(request: ConsolidationRequest) -> str:
             f"Text so far: {as_data(request.current)}",
             "Observations, oldest first, as JSON:",
             *(as_data(observation) for observation in request.observations),
+        ]
+    )
+
+
+def digest_request(request: DigestRequest) -> str:
+    """The user message of a request for a digest: what is known from before, then the turns."""
+    first, last = request.turns[0].index, request.turns[-1].index
+    return "\n".join(
+        [
+            f"Known from before these turns: {as_data(request.context)}",
+            f"The context has at most {request.max_words} words.",
+            f"Turns in the transcript: indexes {first} to {last}.",
+            fenced(request.turns),
         ]
     )
 

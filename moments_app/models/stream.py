@@ -80,12 +80,33 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
     def active(self) -> Self:
         return self.filter(is_active=True)
 
+    def extracting(self) -> Self:
+        """Those that formations fill."""
+        return self.active().filter(Q(extracts_observations=True) | Q(extracts_facts=True))
+
     def seen_by(self, session: Session) -> Self:
         """Those a session's turns are formed into and its context shows: its own, its person's, its agent's."""
         own = Q(stream_type=MemoryStream.Type.SESSION, session=session)
         person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
         shards = Q(stream_type=MemoryStream.Type.AGENT, agent_id__in=("", session.agent_id), user=None)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
+
+    def ensure_lessons(self, agent_id: str, scope: str) -> "list[MemoryStream]":
+        """The active streams that take a session's lessons, made where they aren't there.
+
+        Args:
+            agent_id: of the session.
+            scope: `global`: every agent's; `agent`: this one's; `both`.
+        """
+        agents = {"global": [""], "agent": [agent_id], "both": ["", agent_id]}[scope]
+        for agent in agents:
+            # Digests fill it; a formation might take one person's remark for everybody's lesson.
+            fields = asdict(LESSONS_DEFAULTS) | {"extracts_observations": False}
+            insert_unless_there(
+                MemoryStream(stream_type=MemoryStream.Type.AGENT, agent_id=agent, name=LESSONS, **fields)
+            )
+        lessons = self.active().filter(stream_type=MemoryStream.Type.AGENT, name=LESSONS, agent_id__in=agents)
+        return list(lessons.order_by("id"))
 
     def ensure_for(self, session: Session) -> None:
         """Makes the session's and the person's stream when they aren't there."""

@@ -23,7 +23,7 @@ from moments_app.recall.scene import Scene, read_scene
 from moments_app.recall.search import Question
 from sessions_app.models import UserProfile
 
-__all__ = ["BudgetTooSmall", "Envelope", "Wanted", "assemble", "preview"]
+__all__ = ["BudgetTooSmall", "Envelope", "Wanted", "assemble", "preview", "serve"]
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,14 @@ def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | N
     """
     envelope = preview(user, session_id, wanted)
     if envelope:
-        receipts.keep(_receipt(envelope))
-        accesses.note(line.item.ref for line in envelope.fitted.layers.get("retrieved", ()))
+        serve(envelope)
     return envelope
+
+
+def serve(envelope: Envelope) -> None:
+    """Notes that a context is served: its receipt, and the facts that were retrieved for it."""
+    receipts.keep(_receipt(envelope))
+    accesses.note(line.item.ref for line in envelope.fitted.layers.get("retrieved", ()))
 
 
 def preview(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:

@@ -1,6 +1,7 @@
 """What the processes with an engine share: how a claim or a commit says that there is nothing to write."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -23,6 +24,19 @@ class CannotRun(Exception):
 
 class Moved(Exception):
     """What the claim read has changed since: the work is to be done again with what is there now."""
+
+
+class Waits(Exception):
+    """The work can't go on before something else is done; the attempt doesn't count.
+
+    Args:
+        until: when to look again.
+        reason: what is waited for.
+    """
+
+    def __init__(self, until: datetime, reason: str) -> None:
+        super().__init__(reason)
+        self.until = until
 
 
 class ClaimLost(Exception):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from django.conf import settings
-from django.db.models import QuerySet, Sum
+from django.db.models import QuerySet
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
@@ -110,7 +110,7 @@ def claim(job: Job) -> Work | Skipped:
     assert session is not None  # a build is about a session, always
     if not job.force and not is_due(session):
         return Skipped("not due: neither threshold is reached")
-    turns, is_cut = _compactable(session, job.params.get("lag"))
+    turns, is_cut = _compactable(session, job.params.get("lag"), whole=_is_settling(job))
     shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
     if not shown:
         if not job.force:
@@ -129,8 +129,18 @@ def claim(job: Job) -> Work | Skipped:
     )
 
 
-def _compactable(session: Session, asked_lag: int | None) -> tuple[list[Message], bool]:
-    """The turns no moment holds yet that lie before the lag, and whether one run takes only some of them."""
+def _is_settling(job: Job) -> bool:
+    """Whether the session is being settled: what it has is all there will be, and its boundary comes with the rest."""
+    return bool(job.params.get("settling"))
+
+
+def _compactable(session: Session, asked_lag: int | None, *, whole: bool) -> tuple[list[Message], bool]:
+    """The turns no moment holds yet that lie before the lag, and whether one run takes only some of them.
+
+    Args:
+        asked_lag: None is the one of the settings.
+        whole: results that calls at the end still wait for won't come.
+    """
     conf = settings.MOMENT_BUILDER
     keep = asked_lag
     if keep is None:
@@ -143,6 +153,8 @@ def _compactable(session: Session, asked_lag: int | None) -> tuple[list[Message]
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
     fitting = _fitting(turns[:beyond])
+    if whole and fitting == len(turns):
+        return turns, False
     boundary = window.pair_safe_boundary(turns, fitting) or (fitting if fitting < beyond else 0)
     return turns[:boundary], fitting < beyond
 
@@ -249,7 +261,7 @@ def commit(job: Job, work: Work, built: Built) -> None:
         preferred_topics=built.profile.preferred_topics,
         actor=f"job:{job.job_id}",
     )
-    _move_boundary(session, work, built, moments)
+    _move_boundary(job, session, work, built, moments)
     result = {
         "moment_keys": [moment.key for moment in moments],
         "messages_compressed": work.last_sequence - work.first_sequence + 1,
@@ -306,14 +318,12 @@ def _held(session: Session, segment: Segment) -> QuerySet[Message]:
     return session.messages.turns().filter(sequence__range=(segment.first_sequence, segment.last_sequence))
 
 
-def _move_boundary(session: Session, work: Work, built: Built, moments: Sequence[Moment]) -> None:
+def _move_boundary(job: Job, session: Session, work: Work, built: Built, moments: Sequence[Moment]) -> None:
     session.last_moment_message_idx = work.last_sequence
-    if settings.MOMENT_BUILDER.insert_partition_event:
+    session.save(update_fields=["last_moment_message_idx"])
+    if settings.MOMENT_BUILDER.insert_partition_event and not _is_settling(job):
         PartitionEvent.of_build(moments, journey=built.journey, session=session).leave(work.last_sequence)
-        session.live_from_sequence = max(session.live_from_sequence, work.last_sequence + 1)
-        live = session.messages.turns().filter(sequence__gte=session.live_from_sequence)
-        session.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
-    session.save(update_fields=["last_moment_message_idx", "live_from_sequence", "live_tokens"])
+        session.begin_live_window(work.last_sequence + 1)
     _count_from(session, work.session)
 
 

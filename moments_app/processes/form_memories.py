@@ -16,14 +16,13 @@ from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits, StreamSection
-from moments_app.models import FactEmbedding, Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.own_text import is_own
-from moments_app.processes import consolidate
-from moments_app.processes.base import Moved, Skipped, complete, has_grown, locked_session, prompt_in_force
+from moments_app.processes.add_atoms import add_atoms
+from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MEMORY_EXTRACTION_URI
-from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session
 
 NAME = "form_memories"
@@ -110,7 +109,7 @@ def claim(job: Job) -> Work | Skipped:
             _count_from(session, turns[-1].sequence)
         return Skipped("no turns to form memories from")
     MemoryStream.objects.ensure_for(session)
-    streams = {stream.label: stream for stream in MemoryStream.objects.seen_by(session).active().order_by("id")}
+    streams = {stream.label: stream for stream in MemoryStream.objects.seen_by(session).extracting().order_by("id")}
     if not streams:
         _count_from(session, turns[-1].sequence)
         return Skipped("no stream is active")
@@ -241,21 +240,18 @@ def commit(job: Job, work: Work, formed: Formed) -> None:
     session = locked_session(job)
     if session.last_formation_sequence != work.session.last_formation_sequence:
         raise Moved("These turns were formed meanwhile.")
-    added: Counter[int] = Counter()
     dropped = Counter(formed.dropped)
-    for candidate in formed.candidates:
-        if insert_unless_there(_atom(candidate, job, work, formed)):
-            added[candidate.stream.pk] += 1
-        else:
-            dropped["known already"] += 1
+    added = 0
     for stream in work.streams.values():
-        if added[stream.pk]:
-            _tidy(stream, job)
+        atoms = [_atom(item, job, work, formed) for item in formed.candidates if item.stream == stream]
+        new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
+        dropped["known already"] += len(atoms) - new
+        added += new
     _count_from(session, work.last_sequence)
     result = {
-        "atoms": added.total(),
+        "atoms": added,
         "streams": len(work.streams),
-        "dropped": dict(dropped),
+        "dropped": dict(+dropped),
         "first_sequence": work.request.turns[0].index,
         "last_sequence": work.last_sequence,
         "engine": formed.engine,
@@ -285,17 +281,6 @@ def _atom(candidate: Candidate, job: Job, work: Work, formed: Formed) -> MemoryA
 def _said_at(sources: Sequence[Message]) -> datetime:
     """The time of the last of the turns it comes from."""
     return max(sources, key=lambda message: message.sequence).created_at
-
-
-def _tidy(stream: MemoryStream, job: Job) -> None:
-    """Evicts the oldest facts over the buffer, notes the change, and asks for a consolidation when one is due."""
-    facts = stream.atoms.active().facts().unpinned().order_by("-formed_at", "-id")
-    over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
-    MemoryAtom.objects.filter(pk__in=over).update(state=MemoryAtom.State.EVICTED)
-    FactEmbedding.objects.filter(source_id__in=over).delete()  # what has a vector is found
-    has_grown(stream, has_facts=stream.extracts_facts, requested_by=f"job:{job.job_id}")
-    if consolidate.is_due(stream):
-        Job.objects.request(consolidate.NAME, stream=stream, requested_by=f"job:{job.job_id}")
 
 
 def _count_from(session: Session, last_sequence: int) -> None:

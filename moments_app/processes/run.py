@@ -21,8 +21,17 @@ from django.utils import timezone
 from moments_app.engines import Caller
 from moments_app.engines.base import CallRecord, EngineError
 from moments_app.models import EngineCall, Job
-from moments_app.processes import build_moments, consolidate, count_words, embed, form_memories, roll_summary
-from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped
+from moments_app.processes import (
+    build_moments,
+    consolidate,
+    count_words,
+    digest_session,
+    embed,
+    form_memories,
+    roll_summary,
+    settle,
+)
+from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped, Waits
 
 logger = structlog.get_logger(__name__)
 
@@ -51,7 +60,16 @@ class Process(Protocol):
         """Called when an attempt came to nothing, before the job is put back or failed."""
 
 
-_MODULES: tuple[Process, ...] = (build_moments, roll_summary, form_memories, consolidate, count_words, embed)
+_MODULES: tuple[Process, ...] = (
+    build_moments,
+    roll_summary,
+    form_memories,
+    consolidate,
+    digest_session,
+    settle,
+    count_words,
+    embed,
+)
 PROCESSES = {process.NAME: process for process in _MODULES}
 
 
@@ -75,6 +93,8 @@ def run_job(job_id: uuid.UUID | str) -> Job | None:
         pass
     except Moved as error:
         job.retry_later(str(error), wait=timedelta(0))
+    except Waits as error:
+        job.postpone(error.until, str(error))
     except Exception as error:
         _came_to_nothing(job, process, error)
     job = Job.objects.filter(pk=job.pk).first() or job

@@ -13,6 +13,7 @@ MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
 ROLLING_SUMMARY_URI = "rem://prompts/rolling-summary"
 MEMORY_EXTRACTION_URI = "rem://prompts/memory-extraction"
 STREAM_CONSOLIDATION_URI = "rem://prompts/stream-consolidation"
+SESSION_DIGEST_URI = "rem://prompts/session-digest"
 RECALL_QUERY_URI = "rem://prompts/recall-query"
 
 _SHIPPED = {
@@ -20,6 +21,7 @@ _SHIPPED = {
     ROLLING_SUMMARY_URI: ("Rolling summary", "rolling-summary"),
     MEMORY_EXTRACTION_URI: ("Memory extraction", "memory-extraction"),
     STREAM_CONSOLIDATION_URI: ("Stream consolidation", "stream-consolidation"),
+    SESSION_DIGEST_URI: ("Session digest", "session-digest"),
     RECALL_QUERY_URI: ("Recall query", "recall-query"),
 }
 

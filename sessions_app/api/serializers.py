@@ -78,6 +78,9 @@ class SessionInput(PersonQuery):
     source = TextField(max_length=64, default="api")  # type: ignore[assignment]
     title = TextField(allow_blank=True, max_length=255, default="")
     metadata = JsonObjectField(default=dict)
+    compact_on_request = serializers.BooleanField(
+        default=None, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
+    )
 
 
 class SessionPatch(PersonQuery):
@@ -85,6 +88,9 @@ class SessionPatch(PersonQuery):
 
     title = TextField(allow_blank=True, max_length=255, required=False)
     metadata = JsonObjectField(required=False)
+    compact_on_request = serializers.BooleanField(
+        required=False, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
+    )
 
 
 class MessagesQuery(PersonQuery):
@@ -142,6 +148,7 @@ class SessionAnswer(serializers.ModelSerializer[Session]):
             "last_moment_message_idx",
             "live_from_sequence",
             "live_tokens",
+            "compact_on_request",
             "metadata",
             "created_at",
         )

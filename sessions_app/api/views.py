@@ -16,6 +16,7 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.processes.append import append
 from sessions_app.processes.load import load_session_messages, page_of_messages
+from sessions_app.signals import digest_wanted
 
 
 class SessionsView(APIView):
@@ -52,7 +53,7 @@ class SessionView(APIView):
 
     @extend_schema(request=shapes.SessionPatch, responses=shapes.SessionAnswer)
     def patch(self, request: Request, session_id: str) -> Response:
-        """Changes title or metadata."""
+        """Changes title, metadata, or whether it is digested on request."""
         asked = parsed(shapes.SessionPatch, request.data).validated_data
         with acting_as(request, asked.pop("user_id", None)) as user:
             session = session_or_404(user, session_id)
@@ -109,9 +110,19 @@ class MessagesView(APIView):
     def get(self, request: Request, session_id: str) -> Response:
         """`view=live`: the latest partition event and the newest turns after it. `view=all`: pages by sequence."""
         asked = query(shapes.MessagesQuery, request).validated_data
+        if asked["view"] == "all":
+            with acting_as(request, asked.get("user_id")) as user:
+                return Response(_page(session_or_404(user, session_id), asked))
+        return self._live(request, session_id, asked)
+
+    def _live(self, request: Request, session_id: str, asked: dict[str, Any]) -> Response:
         with acting_as(request, asked.get("user_id")) as user:
             session = session_or_404(user, session_id)
-            return Response(_live(session, asked) if asked["view"] == "live" else _page(session, asked))
+            if not session.wants_digest:
+                return Response(_live(session, asked))
+        digest_wanted.send(sender=Session, session=session)
+        with acting_as(request, asked.get("user_id")) as user:
+            return Response(_live(session_or_404(user, session_id), asked))
 
 
 def _live(session: Session, asked: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,9 @@ class Message(models.Model):
             # Of all messages, with an id or without: what finds the rows of a session that is deleted.
             models.UniqueConstraint(fields=["session", "external_id"], name="message_external_id_unique"),
             models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
-            models.CheckConstraint(condition=Q(kind="turn") | Q(role="tool"), name="message_partition_is_tool"),
+            models.CheckConstraint(
+                condition=Q(kind="turn") | Q(role__in=["tool", "system"]), name="message_partition_is_no_speech"
+            ),
         ]
         indexes = [
             models.Index(fields=["user", "-created_at", "-id"], name="message_user_newest"),

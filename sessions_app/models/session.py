@@ -1,14 +1,22 @@
 """One conversation of one user."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from sessions_app.models.user_profile import UserProfile
+
+_LIVE = F("last_sequence") - F("live_from_sequence") + 1
+_UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
+
+
+def _inactive_before() -> datetime:
+    return timezone.now() - timedelta(minutes=settings.SESSION_COMPACTION.inactive_after_minutes)
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -23,6 +31,23 @@ class SessionQuerySet(models.QuerySet["Session"]):
         waiting = F("message_count") - F("formed_message_count")
         unformed = self.filter(message_count__gt=F("formed_message_count"), last_activity_at__lt=idle)
         return unformed.alias(waiting=waiting).filter(waiting__gte=conf.min_messages).order_by("last_activity_at")
+
+    def idle(self) -> Self:
+        """Without activity for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`, and not cleared yet."""
+        return self.filter(status=Session.Status.ACTIVE, last_activity_at__lt=_inactive_before(), message_count__gt=0)
+
+    def quiet(self) -> Self:
+        """Idle, with enough turns that are live or in no moment."""
+        least = settings.SESSION_COMPACTION.min_messages
+        enough = Q(live_turns__gte=least) | Q(unbuilt_turns__gte=least)
+        return self.idle().alias(live_turns=_LIVE, unbuilt_turns=_UNBUILT).filter(enough)
+
+    def busy(self) -> Self:
+        """Not idle, with enough live turns before the newest that a digest leaves."""
+        conf = settings.SESSION_COMPACTION
+        lively = self.filter(status=Session.Status.ACTIVE, last_activity_at__gte=_inactive_before())
+        enough = conf.keep_recent_messages + conf.min_messages
+        return lively.alias(live_turns=_LIVE).filter(live_turns__gte=enough)
 
     def grown(self) -> Self:
         """Grown by a quarter since their words were last counted."""
@@ -104,14 +129,38 @@ class Session(models.Model):
             ),
             models.Index(
                 fields=["last_activity_at", "id"],
-                condition=Q(last_sequence__gte=F("live_from_sequence")),
-                name="session_live",
+                condition=Q(status="active"),
+                name="session_active",
             ),
             models.Index(fields=["id"], condition=Q(last_sequence__gte=F("kept_from_sequence")), name="session_kept"),
         ]
 
     def __str__(self) -> str:
         return self.session_id
+
+    @property
+    def live_count(self) -> int:
+        """Turns in the live window."""
+        return self.last_sequence - self.live_from_sequence + 1
+
+    @property
+    def unbuilt_count(self) -> int:
+        """Turns behind the last that is in a moment."""
+        return self.last_sequence - (-1 if self.last_moment_message_idx is None else self.last_moment_message_idx)
+
+    @property
+    def wants_digest(self) -> bool:
+        """Whether one is made when a load or a context is asked for."""
+        conf = settings.SESSION_COMPACTION
+        wanted = conf.on_request if self.compact_on_request is None else self.compact_on_request
+        return wanted and self.live_count >= conf.on_request_threshold
+
+    def begin_live_window(self, sequence: int) -> None:
+        """Moves the boundary forward: turns from this one on are live."""
+        self.live_from_sequence = max(self.live_from_sequence, sequence)
+        live = self.messages.filter(kind="turn", sequence__gte=self.live_from_sequence)
+        self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
+        self.save(update_fields=["live_from_sequence", "live_tokens"])
 
     def note_summarised(self, sequence: int) -> None:
         """Notes that a summary or a digest covers the turns up to this one."""

@@ -361,6 +361,8 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
         return query_of(body)
     if "Summary so far: " in asked:
         return summary_of(body)
+    if asked.startswith("Known from before"):
+        return digest_of(body)
     if asked.startswith("Stream: "):
         return memories_of(body)
     return consolidated(body) if asked.startswith("What the text is for: ") else moments_of(body)
@@ -371,6 +373,16 @@ def query_of(body: dict[str, Any]) -> dict[str, Any]:
     message = json.loads(body["messages"][1]["content"].splitlines()[0].partition(": ")[2])
     words = [word.strip(".,?!") for turn in turns_of(body) for word in turn["text"].split()]
     return {"query": "" if message.startswith("Hello") else max(words, key=len, default="")}
+
+
+def digest_of(body: dict[str, Any]) -> dict[str, Any]:
+    """What is known from before and the last turn as context, one lesson for the window."""
+    known = json.loads(body["messages"][1]["content"].splitlines()[0].partition(": ")[2])
+    last = turns_of(body)[-1]
+    return {
+        "context": f"{known} Last said: {last['text'][:200]}".strip(),
+        "lessons": [f"Answer what is asked in turn {last['index']} at once."],
+    }
 
 
 def memories_of(body: dict[str, Any]) -> dict[str, Any]:

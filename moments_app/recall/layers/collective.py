@@ -11,5 +11,6 @@ STATIC = True
 
 
 def items(scene: Scene) -> Sequence[Item]:
-    """Of each active shard of the agent and of every agent, named after it."""
-    return items_of(scene, MemoryStream.Type.AGENT)
+    """Of each active shard of the agent and of every agent, named after it; a lesson that both learned once."""
+    found = items_of(scene, MemoryStream.Type.AGENT)
+    return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]

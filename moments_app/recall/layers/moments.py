@@ -26,7 +26,7 @@ def items(scene: Scene) -> Sequence[Item]:
 
 def _checkpoint(scene: Scene, event: Message) -> Item:
     payload = event.payload if isinstance(event.payload, dict) else {}
-    told = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "recovery_hint")]
+    told = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "context", "recovery_hint")]
     return Item(
         " ".join(part for part in told if part),
         ref=f"rem://sessions/{scene.session.session_id}/messages/{event.sequence}",

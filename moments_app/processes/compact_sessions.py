@@ -1,0 +1,67 @@
+"""`compact_sessions`: asks for the digest of busy sessions and the settling of quiet ones.
+
+Sessions are taken in batches, oldest activity first, each batch by one query that passes over what another run has
+locked: two runs, on one host or many, never take the same session, and ten thousand cost no more memory than a hundred.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+
+from moments_app.models import Job
+from moments_app.processes import digest_session, settle
+from sessions_app.models import Session
+from sessions_app.models.session import SessionQuerySet
+
+BATCH = 100
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """How many sessions are to be digested and how many settled."""
+
+    digested: int = 0
+    settled: int = 0
+
+
+def compact_sessions(*, dry_run: bool = False) -> Compacted:
+    """Asks for what is due; jobs do the work.
+
+    Args:
+        dry_run: only count.
+    """
+    if not settings.SESSION_COMPACTION.enabled:
+        return Compacted()
+    busy, quiet = Session.objects.busy(), Session.objects.quiet()
+    if dry_run:
+        return Compacted(busy.count(), quiet.count())
+    keep = settings.SESSION_COMPACTION.keep_recent_messages
+    return Compacted(_ask(busy, digest_session.NAME, {"keep": keep}), _ask(quiet, settle.NAME, {}))
+
+
+def _ask(wanted: SessionQuerySet, process: str, params: dict[str, Any]) -> int:
+    asked = 0
+    for batch in _batches(wanted):
+        for session in batch:
+            Job.objects.request(process, session, requested_by="compact_sessions", params=params)
+        asked += len(batch)
+    return asked
+
+
+def _batches(wanted: SessionQuerySet) -> Iterator[list[Session]]:
+    """Each locked until the next is asked for."""
+    beyond = Q()
+    while True:
+        with transaction.atomic():
+            rows = wanted.filter(beyond).order_by("last_activity_at", "id")
+            batch = list(rows.select_for_update(skip_locked=True, no_key=True, of=("self",))[:BATCH])
+            if not batch:
+                return
+            yield batch
+        last = batch[-1]
+        later = Q(last_activity_at__gt=last.last_activity_at) | Q(pk__gt=last.pk)
+        beyond = Q(last_activity_at__gte=last.last_activity_at) & later

@@ -1,0 +1,247 @@
+"""Settling: a session that simply stops is remembered all the same, and cleared."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+from django.utils import timezone
+from django_q.models import OrmQ
+from pytest_django.fixtures import Settings
+
+from moments_app.models import Job, MemoryAtom, Moment, Summary
+from moments_app.processes import compact_sessions as compaction
+from moments_app.processes.compact_sessions import compact_sessions
+from moments_app.processes.run import run_job
+from moments_app.processes.settle import NAME
+from sessions_app.models import Event, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.concurrency import at_once
+from tests.support.jobs import assert_each_compacted_turn_is_in_exactly_one_moment, build, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk, turns
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "rolling")]
+
+
+def settle(session: Session, **asked: Any) -> Job:
+    job = run_job(Job.objects.request(NAME, session, requested_by="test", **asked).job_id)
+    assert job is not None
+    session.refresh_from_db()
+    return job
+
+
+def checkpoint(session: Session) -> dict[str, Any]:
+    payload: dict[str, Any] | None = session.messages.partitions().order_by("-sequence", "-id")[0].payload
+    assert payload is not None
+    return payload
+
+
+class TestAQuietSession:
+    """Everything is brought up to date."""
+
+    def test_it_becomes_moments_memories_a_summary_and_a_checkpoint(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 9)
+        job = settle(session)
+        assert job.status == Job.Status.COMPLETED, job.error
+        assert (session.status, session.live_count, session.live_tokens) == ("cleared", 0, 0)
+        assert session.last_moment_message_idx == session.last_formation_sequence == session.summarised_sequence == 8
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert MemoryAtom.objects.filter(source_session=session).exists()
+        assert Summary.objects.completed().get().end_sequence == 7
+        told = checkpoint(session)
+        assert (told["partition_type"], told["first_sequence"], told["last_sequence"]) == ("session_cleared", 0, 8)
+        assert told["context"]
+        assert told["last_n_moment_keys"] == list(Moment.objects.newest_first().values_list("key", flat=True))
+        assert Event.objects.filter(type="session_settled", session_pk=session.pk).exists()
+
+    def test_there_is_one_checkpoint_and_not_one_of_the_build_too(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 9)
+        settle(session)
+        assert session.messages.partitions().count() == 1
+
+    def test_a_new_message_starts_with_the_checkpoint(
+        self, service: Api, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 9)
+        settle(session)
+        append(ada, "s1", [NewMessage("user", "I am back.")])
+        loaded = service.get("sessions/s1/messages", user_id="ada").json()["messages"]
+        assert [(m["kind"], m["role"], m["sequence"]) for m in loaded] == [
+            ("partition", "system", 8),
+            ("turn", "user", 9),
+        ]
+        session.refresh_from_db()
+        assert session.status == "active"
+
+    def test_it_needs_no_model(self, ada: UserProfile) -> None:
+        session = talk(ada, 9)
+        assert settle(session).status == Job.Status.COMPLETED
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert "kiln" in checkpoint(session)["context"]
+
+    def test_what_was_compacted_before_is_not_made_again(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        session = talk(ada, 60)
+        build(session)
+        before = list(Moment.objects.values_list("key", flat=True))
+        settle(session)
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert set(before) < set(Moment.objects.values_list("key", flat=True))
+        assert checkpoint(session)["first_sequence"] == 42
+
+    def test_a_digest_before_it_is_carried_on(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        session = talk(ada, 9)
+        run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
+        settle(session)
+        assert session.status == "cleared"
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert checkpoint(session)["context"].startswith("Last said: Turn 8")
+
+    def test_a_call_that_was_never_answered_is_taken_along(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        call = NewMessage("assistant", payload={"tool_calls": [{"id": "c1", "function": {"name": "look"}}]})
+        append(ada, "s1", [*turns(5), call])
+        Session.objects.update(last_activity_at=timezone.now() - timedelta(hours=1))
+        session = Session.objects.get()
+        assert settle(session).status == Job.Status.COMPLETED
+        assert (session.last_moment_message_idx, session.live_count) == (5, 0)
+
+    def test_system_turns_at_the_end_go_with_the_last_moment(self, ada: UserProfile) -> None:
+        append(ada, "s1", [*turns(5), NewMessage("system", "Be kind.", created_at=turns(1)[0].created_at)])
+        session = Session.objects.get()
+        assert settle(session).status == Job.Status.COMPLETED
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert session.last_moment_message_idx == 5
+
+    def test_more_turns_than_one_build_takes(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.processes.build_moments.MAX_TURNS", 30)
+        session = talk(ada, 100)
+        assert settle(session).status == Job.Status.COMPLETED
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert session.last_moment_message_idx == 99
+
+
+class TestWhichSessions:
+    """Quiet ones, each once."""
+
+    def test_idle_ones_with_enough_turns(self, ada: UserProfile) -> None:
+        talk(ada, 4, session_id="quiet")
+        talk(ada, 3, session_id="short")
+        append(ada, "active", [NewMessage("user", "Now.")] * 9)
+        assert compact_sessions(dry_run=True).settled == 1
+        assert not Job.objects.exists()
+        assert compact_sessions().settled == 1
+        work_off()
+        assert dict(Session.objects.values_list("session_id", "status")) == {
+            "quiet": "cleared",
+            "short": "active",
+            "active": "active",
+        }
+        assert compact_sessions().settled == 0
+
+    def test_the_time_is_a_setting_down_to_seconds(self, ada: UserProfile, settings: Settings) -> None:
+        append(ada, "s1", [NewMessage("user", "Now.")] * 4)
+        Session.objects.update(last_activity_at=timezone.now() - timedelta(seconds=3))
+        assert compact_sessions(dry_run=True).settled == 0
+        settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"inactive_after_minutes": 0.02})
+        assert compact_sessions(dry_run=True).settled == 1
+
+    def test_a_digested_one_whose_turns_are_in_no_moment(self, ada: UserProfile) -> None:
+        session = talk(ada, 9)
+        run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
+        assert compact_sessions(dry_run=True).settled == 1
+
+    def test_a_forced_one_need_not_have_many_turns_but_must_be_idle(self, ada: UserProfile) -> None:
+        assert settle(talk(ada, 1), force=True).status == Job.Status.COMPLETED
+        append(ada, "s2", [NewMessage("user", "Now.")])
+        assert settle(Session.objects.get(session_id="s2"), force=True).status == Job.Status.SKIPPED
+
+    def test_row_6_two_runs_at_once_ask_for_each_session_once(self, ada: UserProfile) -> None:
+        for number in range(250):
+            talk(ada, 4, session_id=f"s{number}")
+        OrmQ.objects.all().delete()
+        asked = [compacted.settled for compacted in at_once(lambda _: compact_sessions(), 2)]
+        assert sum(asked) >= 250
+        assert Job.objects.filter(process=NAME).count() == 250
+
+    def test_what_another_run_holds_is_passed_over(self, ada: UserProfile) -> None:
+        talk(ada, 4, session_id="a")
+        talk(ada, 4, session_id="b")
+        with transaction.atomic():
+            Session.objects.locked().get(session_id="a")
+            [asked] = at_once(lambda _: compact_sessions(), 1)
+        assert asked.settled == 1
+        assert Job.objects.get().session == Session.objects.get(session_id="b")
+
+    def test_batches_cost_one_query_each(self, ada: UserProfile, django_assert_num_queries: Any) -> None:
+        for number in range(5):
+            talk(ada, 4, session_id=f"s{number}")
+        with django_assert_num_queries(2 * 3) as queries:  # begin, query, commit; and once more to find no more
+            for batch in compaction._batches(Session.objects.quiet()):
+                assert len(batch) == 5
+        assert sum("FOR NO KEY UPDATE" in query["sql"] for query in queries.captured_queries) == 2
+
+
+class TestFailure:
+    """A step that fails is seen, and the session stays as it was."""
+
+    def test_a_failing_step_holds_the_clearing_back(
+        self, ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = talk(ada, 9)
+        model_server.always(behave.error(500))
+        job = settle(session)
+        assert job.status == Job.Status.QUEUED
+        assert "Waiting for build_moments" in job.error
+        assert job.attempts == 0
+        assert (session.status, session.live_count) == ("active", 9)
+        Job.objects.filter(process=NAME).update(run_after=timezone.now())
+        monkeypatch.setattr("moments_app.processes.settle.BUSY_PAUSE", timedelta(0))
+        work_off()
+        failed = dict(Job.objects.values_list("process", "status"))
+        assert failed[NAME] == failed["build_moments"] == Job.Status.FAILED
+        assert "build_moments failed" in Job.objects.get(process=NAME).error
+        model_server.always(behave.answer_well)
+        compact_sessions()
+        work_off()
+        session.refresh_from_db()
+        assert session.status == "cleared"
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+    def test_a_session_that_wakes_up_meanwhile_is_left_alone(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 9)
+
+        def wake(handler: Any, body: Any) -> None:
+            if body["messages"][1]["content"].startswith("Known from before"):
+                append(ada, "s1", [NewMessage("user", "I am back.")])
+            behave.answer_well(handler, body)
+
+        model_server.always(wake)
+        settle(session)
+        work_off()
+        session.refresh_from_db()
+        assert (session.status, session.live_count) == ("active", 10)
+        assert Job.objects.get(process=NAME).status == Job.Status.SKIPPED
+
+    def test_row_17_no_connection_is_held_while_the_engine_digests(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 9)
+        held: list[bool] = []
+
+        def look(handler: Any, body: Any) -> None:
+            held.append(main.connection is not None)
+            behave.answer_well(handler, body)
+
+        main = connections["default"]
+        model_server.always(look)
+        settle(session)
+        assert held
+        assert not any(held)
