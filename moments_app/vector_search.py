@@ -2,7 +2,7 @@
 
 from django.db.migrations import RunSQL
 
-from sessions_app.row_security import ACTING, ROLE
+from sessions_app.row_security import PERSON, ROLE
 from sessions_app.word_search import ROWS
 
 
@@ -40,7 +40,7 @@ def nearest(table: str, *, shards_of: str = "") -> RunSQL:
             LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS {ROWS}
             SET search_path FROM CURRENT SET max_parallel_workers_per_gather = 0 AS $$
             DECLARE
-                acting bigint := CASE WHEN current_setting('role') = '{ROLE}' THEN {ACTING} ELSE person END;
+                acting bigint := {PERSON};
             BEGIN
                 -- Not in the function's head: only a superuser may name there what the extension has not yet defined.
                 PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true),

@@ -19,6 +19,10 @@ from sessions_app.models.user_profile import UserProfile
 ROLE = "memory_request"
 # The acting user's primary key, in SQL.
 ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
+# In the body of a function that runs as the tables' owner: whether a request calls it, and whose rows it may find then,
+# whoever its parameter `person` names.
+IS_REQUEST = f"current_setting('role') = '{ROLE}'"
+PERSON = f"CASE WHEN {IS_REQUEST} THEN {ACTING} ELSE person END"
 
 CREATE_ROLE = RunSQL(
     # Roles belong to the whole server: another database on it, a migration running beside this, or an administrator
@@ -78,7 +82,6 @@ def text_search(table: str) -> RunSQL:
     more than rare ones: planned with its values, the statement walks the newest rows for the one and the words' index
     for the other.
     """
-    person = f"CASE WHEN current_setting('role') = '{ROLE}' THEN {ACTING} ELSE person END"
     return RunSQL(
         sql=f"""
             CREATE FUNCTION search_{table}(person bigint, words text, wanted_status text, most integer)
@@ -87,7 +90,7 @@ def text_search(table: str) -> RunSQL:
             SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan AS $$
             DECLARE
                 any_word tsquery := replace(plainto_tsquery('english', words)::text, '&', '|');
-                acting bigint := {person};
+                acting bigint := {PERSON};
             BEGIN
                 RETURN QUERY SELECT newest.id, ts_rank(newest.search_vector, any_word, 32) FROM (
                     SELECT id, search_vector FROM {table}

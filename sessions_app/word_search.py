@@ -13,7 +13,7 @@ per cent, and costs no unpacking of the vector.
 
 from django.db.migrations import RunSQL
 
-from sessions_app.row_security import ACTING, ROLE
+from sessions_app.row_security import ACTING, IS_REQUEST, ROLE
 
 CONFIG = "english"
 MAX_CHARS = 50_000  # of a text; a vector's own limit is a megabyte
@@ -78,7 +78,7 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
             ) RETURNS TABLE (found bigint, score float8)
             LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS {ROWS} SET search_path FROM CURRENT AS $$
             DECLARE
-                is_request boolean := current_setting('role') = '{ROLE}';
+                is_request boolean := {IS_REQUEST};
                 acting bigint := CASE WHEN is_request THEN {ACTING} ELSE person END;
                 own text := 'u' || acting;
                 seen text[] := ARRAY(SELECT s FROM unnest(scopes) s WHERE NOT is_request OR s = own OR s LIKE 's%');
