@@ -5,6 +5,7 @@ from itertools import takewhile
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from moments_app.engines.base import CallRecord
 from moments_app.models.job import Job
@@ -21,7 +22,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
         Returns:
             The time of the last failure plus a pause that starts at `ENGINE__CIRCUIT_SECONDS` and doubles with each
-            further failure up to an hour; None while the circuit is closed. The state is the log itself.
+            further failure up to an hour; None when it may be tried now. The state is the log itself.
         """
         pause = timedelta(seconds=settings.ENGINE.circuit_seconds)
         latest = list(self.filter(engine=engine).order_by("-created_at", "-id")[:LOOK_BACK])
@@ -31,7 +32,8 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             return None
         last: datetime = latest[0].created_at
         longest: timedelta = min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
-        return last + longest
+        until = last + longest
+        return until if until > timezone.now() else None
 
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
         """Puts a call on record.

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils import timezone
 
 from moments_app.engines import Caller
 from moments_app.engines.base import CallRecord, EngineError
@@ -133,7 +132,7 @@ def _postponed(job: Job, process: Process) -> bool:
     """Puts the job back when the engine's circuit is open: it would be tried in vain."""
     caller = process.caller(job)
     until = EngineCall.objects.closed_until(caller.name) if caller else None
-    if caller is None or until is None or until <= timezone.now():
+    if caller is None or until is None:
         return False
     job.postpone(until, f"Waiting: the last calls of {caller.name} failed; it is tried again at {until:%H:%M:%S} UTC.")
     return True

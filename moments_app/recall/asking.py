@@ -10,7 +10,6 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection
-from django.utils import timezone
 
 from moments_app.engines import language_model
 from moments_app.engines.base import CallRecord, EngineError, QueryRequest, Turn
@@ -58,7 +57,7 @@ def _query(user_id: str | None, session_id: str, message: str) -> str:
     closed_until = EngineCall.objects.closed_until(caller.name)
     with acting_for(user_id) as user:
         read = _conversation(user, session_id) if user else Conversation()
-    if not read.turns or read.prompt is None or (closed_until and closed_until > timezone.now()):
+    if not read.turns or read.prompt is None or closed_until:
         return message
     connection.close()  # none is held while the engine thinks
     prompt = read.prompt

@@ -7,7 +7,6 @@ import structlog
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
-from django.utils import timezone
 
 from moments_app.engines import embedding_model
 from moments_app.engines.base import EngineError
@@ -41,8 +40,7 @@ def _vector(text: str, model: EmbeddingModel) -> Vector | None:
 
 def _asked(text: str, model: EmbeddingModel) -> list[float] | None:
     caller = embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.query_timeout_seconds)
-    closed_until = EngineCall.objects.closed_until(caller.name)
-    if closed_until and closed_until > timezone.now():
+    if EngineCall.objects.closed_until(caller.name):
         return None
     connection.close()  # none is held while the endpoint thinks
     try:
