@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db.models.signals import post_save
 
 from moments_app.models import Job, MemoryAtom, Moment
-from moments_app.models.embedding import KINDS, ask_to_embed
+from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
 from moments_app.processes import build_moments, digest_session, form_memories, roll_summary
 from moments_app.processes.run import run_job
 from sessions_app.models import Message, Session
@@ -50,7 +50,4 @@ def embed_anew(
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()  # type: ignore[attr-defined]
-    if isinstance(instance, MemoryAtom) and instance.user_id is None:
-        ask_to_embed("edit", stream=instance.stream)
-    else:
-        ask_to_embed("edit", user_id=instance.user_id)
+    ask_to_embed("edit", **whose_memories(instance))

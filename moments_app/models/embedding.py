@@ -14,6 +14,7 @@ from pgvector.django import HalfVectorField
 from moments_app.models.atom import MemoryAtom
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
+from moments_app.models.stream import MemoryStream
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, UserProfile
 
@@ -138,3 +139,10 @@ def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
         about: a `session` for its turns, a `user_id` for a person's facts and moments, a `stream` for a shard's facts.
     """
     return Job.objects.request("embed", requested_by=requested_by, **about) if settings.EMBEDDING.is_on else None
+
+
+def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment) -> dict[str, Any]:
+    """What a job is asked for with that is about all memories of a person, or of a shard, which is nobody's."""
+    if isinstance(of, Moment) or of.user_id is not None:
+        return {"user_id": of.user_id}
+    return {"stream": of if isinstance(of, MemoryStream) else of.stream}

@@ -7,7 +7,7 @@ from typing import Any
 from django.utils import timezone
 
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
-from moments_app.models.embedding import ask_to_embed
+from moments_app.models.embedding import ask_to_embed, whose_memories
 from sessions_app.models import Event, Session
 
 
@@ -80,6 +80,6 @@ def has_grown(stream: MemoryStream, *, has_facts: bool, requested_by: str) -> No
     """Notes that a stream has new atoms, and asks for what makes new facts found well."""
     MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
     if has_facts:
-        about: dict[str, Any] = {"user_id": stream.user_id} if stream.user_id else {"stream": stream}
+        about = whose_memories(stream)
         Job.objects.request("count_words", requested_by=requested_by, **about)
         ask_to_embed(requested_by, **about)

@@ -18,7 +18,7 @@ from moments_app.engines import Caller, embedding_model
 from moments_app.engines.base import EngineError
 from moments_app.engines.embeddings import Embedder
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
-from moments_app.models.embedding import KINDS
+from moments_app.models.embedding import KINDS, whose_memories
 from moments_app.own_text import is_own
 from moments_app.processes.base import Moved, Skipped, locked_session
 from sessions_app.models import Message, Session
@@ -141,11 +141,10 @@ def _turns_of(session: Session, model: EmbeddingModel) -> Work | Skipped:
 
 
 def _memories_of(job: Job, model: EmbeddingModel) -> Work | Skipped:
-    about: dict[str, Any] = {"user_id": job.user_id} if job.user_id else {"stream_id": job.stream_id}
     waiting: list[Any] = []
     for kind in ("fact", "moment") if job.user_id else ("fact",):
         room = settings.EMBEDDING.batch_size + 1 - len(waiting)
-        waiting += without_vector(kind, model).filter(**about)[:room]
+        waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
     texts = _texts(waiting[: settings.EMBEDDING.batch_size])
     return Work(model, texts, is_cut=len(waiting) > len(texts)) if texts else Skipped("every text has its vector")
 
@@ -205,8 +204,7 @@ def commit(job: Job, work: Work, made: Vectors) -> None:
     refused = sum(vector is None for _text, vector in made)
     job.complete({"embedded": write(work.model, made) - refused, "refused": refused, "model": str(work.model)})
     if work.is_cut:
-        about: dict[str, Any] = {"user_id": job.user_id} if job.user_id else {"stream": job.stream}
-        about = {"session": job.session} if job.session else about
+        about = {"session": job.session} if job.session else whose_memories(job)
         Job.objects.request(NAME, requested_by=f"job:{job.job_id}", **about)
 
 
