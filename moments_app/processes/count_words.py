@@ -40,22 +40,21 @@ _COUNT_SQL = f"""{_TEXTS_SQL}, counted AS MATERIALIZED (
 ), gone AS (
     DELETE FROM moments_app_word word WHERE vocabulary_id = %(vocabulary)s
     AND NOT EXISTS (SELECT FROM counted WHERE counted.stem = word.stem)
+), sized AS (
+    UPDATE moments_app_vocabulary SET counted_at = now(),
+        (fact_count, fact_words, moment_count, moment_words, turn_count, turn_words) = (
+            SELECT count(*) FILTER (WHERE kind = 'fact'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'fact'), 0),
+                count(*) FILTER (WHERE kind = 'moment'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'moment'), 0),
+                count(*) FILTER (WHERE kind = 'turn'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'turn'), 0)
+            FROM texts
+        )
+    WHERE id = %(vocabulary)s
 )
 INSERT INTO moments_app_word AS word (vocabulary_id, user_id, stem, facts, moments, turns)
 SELECT %(vocabulary)s, %(user)s, stem, facts, moments, turns FROM counted
 ON CONFLICT (vocabulary_id, stem) DO UPDATE
 SET facts = excluded.facts, moments = excluded.moments, turns = excluded.turns
 WHERE (word.facts, word.moments, word.turns) IS DISTINCT FROM (excluded.facts, excluded.moments, excluded.turns)
-"""  # noqa: S608
-_SIZES_SQL = f"""{_TEXTS_SQL}
-UPDATE moments_app_vocabulary SET counted_at = now(),
-    (fact_count, fact_words, moment_count, moment_words, turn_count, turn_words) = (
-        SELECT count(*) FILTER (WHERE kind = 'fact'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'fact'), 0),
-            count(*) FILTER (WHERE kind = 'moment'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'moment'), 0),
-            count(*) FILTER (WHERE kind = 'turn'), COALESCE(sum(length(words)) FILTER (WHERE kind = 'turn'), 0)
-        FROM texts
-    )
-WHERE id = %(vocabulary)s
 """  # noqa: S608
 
 
@@ -97,10 +96,8 @@ def commit(job: Job, work: Work, answer: None) -> None:
     insert_unless_there(vocabulary)
     vocabulary = Vocabulary.objects.select_for_update().get(user_id=work.user, stream_id=work.stream)
     _count_from_now(work.user)
-    parameters = {"user": work.user, "stream": work.stream, "vocabulary": vocabulary.pk}
     with connection.cursor() as cursor:
-        cursor.execute(_COUNT_SQL, parameters)
-        cursor.execute(_SIZES_SQL, parameters)
+        cursor.execute(_COUNT_SQL, {"user": work.user, "stream": work.stream, "vocabulary": vocabulary.pk})
     job.complete({"words": vocabulary.words.count()})
 
 
