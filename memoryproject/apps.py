@@ -1,4 +1,4 @@
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
 
 
@@ -10,4 +10,5 @@ class MemoryProjectConfig(AppConfig):
     def ready(self) -> None:
         from memoryproject.schedules import register_schedules
 
-        post_migrate.connect(register_schedules, sender=self)
+        # The queue's signal, whose table they stand in: an app without models, like this one, is sent none.
+        post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django_q.models import Schedule
 
-from memoryproject.schedules import register_schedules
+from memoryproject.schedules import SCHEDULES, register_schedules
 from moments_app.models import PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI, install_shipped_prompts
 from tests.support.api import Api
@@ -52,6 +52,12 @@ def test_the_docs_page_needs_no_other_host(client: Any) -> None:
     page = client.get("/api/v1/docs").content.decode()
     assert "swagger-ui" in page
     assert "https://" not in page
+
+
+def test_migrating_registers_the_schedules() -> None:
+    Schedule.objects.all().delete()
+    call_command("migrate", verbosity=0)
+    assert set(Schedule.objects.values_list("name", flat=True)) == {entry.name for entry in SCHEDULES}
 
 
 def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transactional_db: None) -> None:
