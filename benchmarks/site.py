@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from functools import cached_property
@@ -105,7 +104,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", port: int) -> None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # not there yet, or too busy to answer in time
             time.sleep(0.1)
     raise RuntimeError("The web server did not start.")
 

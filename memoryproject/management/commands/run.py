@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from datetime import timedelta
 from typing import Any
@@ -107,7 +106,7 @@ def _wait_until_ready(base_url: str, children: list[subprocess.Popen[bytes]]) ->
         try:
             with urllib.request.urlopen(f"{base_url}/healthz", timeout=5):  # noqa: S310 (our own site)
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # not there yet, or too busy to answer in time
             time.sleep(0.1)
     raise CommandError(f"The site did not answer at {base_url} within {START_TIMEOUT} s.")
 
