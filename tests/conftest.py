@@ -7,6 +7,7 @@ import pytest
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
+from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
@@ -15,6 +16,7 @@ from memoryproject.embedded import server
 from moments_app.recall import accesses, write_behind
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
+from tests.support.fresh_database import FreshDatabase
 
 _started_server = False
 
@@ -34,11 +36,16 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Between two tests everything is emptied: that need not outlive a crash of the machine."""
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """After each test the database is as it was: what one wrote need not outlive a crash of the machine."""
+    with django_db_blocker.unblock():
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
+        fresh = FreshDatabase()
         connection.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,67 @@
+"""That no test sees what another did to the database."""
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Permission
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection
+from django_q.models import Schedule
+
+from memoryproject.schedules import SCHEDULES
+from moments_app.models import EmbeddingModel, Job, PromptResource
+from moments_app.prompts import MOMENT_BUILDER_URI
+from sessions_app.models import Message, UserProfile
+from tests.support.fresh_database import FreshDatabase
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def everything() -> dict[str, list[tuple[str]]]:
+    """All rows of all models, and all indexes."""
+    tables = {model._meta.db_table for model in apps.get_models(include_auto_created=True)}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT indexname::text FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1")
+        found = {"indexes": cursor.fetchall()}
+        for table in tables:
+            cursor.execute(f"SELECT t::text FROM {table} t ORDER BY 1")
+            found[table] = cursor.fetchall()
+    return found
+
+
+def test_it_begins_with_what_migrate_leaves_and_with_nothing_else() -> None:
+    filled = {table for table, rows in everything().items() if rows}
+    assert filled == {
+        "indexes",
+        "auth_permission",
+        "django_content_type",
+        "django_q_schedule",
+        "moments_app_promptresource",
+        "moments_app_promptversion",
+    }
+    assert Permission.objects.filter(codename="change_moment").exists()
+    assert Schedule.objects.count() == len(SCHEDULES)
+    assert PromptResource.objects.version_in_force(MOMENT_BUILDER_URI).created_by == "shipped"
+
+
+@pytest.mark.parametrize("turns", [1, 1_000])
+def test_what_a_test_wrote_is_gone(turns: int) -> None:
+    fresh, before = FreshDatabase(), everything()
+    talk(UserProfile.objects.ensure("ada"), turns)
+    Job.objects.request("count_words", user_id=UserProfile.objects.get().pk, requested_by="test")
+    EmbeddingModel.objects.ensure("m", 64)
+    assert Message.objects.count() == turns
+    fresh.restore()
+    assert everything() == before
+
+
+def test_what_a_test_changed_or_deleted_is_back() -> None:
+    fresh, before = FreshDatabase(), everything()
+    resource = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
+    resource.activate(resource.add_version("own", created_by="operator:eve"))
+    Schedule.objects.update(minutes=99)
+    Schedule.objects.create(name="own", func="x")
+    Permission.objects.filter(codename__startswith="view").delete()
+    ContentType.objects.filter(model="moment").delete()
+    fresh.restore()
+    assert everything() == before
