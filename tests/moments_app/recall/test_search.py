@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -17,6 +17,7 @@ from moments_app.models.stream import USER_DEFAULTS
 from moments_app.processes.assemble import Wanted, preview
 from moments_app.recall import accesses
 from moments_app.recall.search import Question, Result, recall
+from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
@@ -486,6 +487,30 @@ class TestByMeaning:
             assert "Harpsichord jacks need felt." in texts
             theirs = as_ada.post("memory/search", user_id="bo", query="harpsichord", mode=mode).json()["results"]
             assert theirs == []
+
+    @pytest.mark.parametrize(("most", "reads_the_index"), [(20_000, False), (1, True)])
+    def test_up_to_so_many_vectors_are_all_read_and_more_are_searched_by_the_index(
+        self, ada: UserProfile, most: int, reads_the_index: bool
+    ) -> None:
+        call_command("embed", model="test-embedder", dimensions=64)
+        model = EmbeddingModel.objects.get()
+        scans = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = %s"
+        index = f"moments_app_turnembedding_nearest_{model.pk}"
+        # All but the index of nearest neighbours made dear: the planner would take it for two rows too.
+        dear = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_get_functiondef('nearest_moments_app_turnembedding'::regproc)")
+            [definition] = cursor.fetchone() or [""]
+            cursor.execute(definition.replace(str(EXACT), str(most)))
+            cursor.execute(dear)
+            asked: list[Any] = [ada.pk, [], model.pk, 64, str([1.0] * 64), None, 100]
+            cursor.execute("SELECT * FROM nearest_moments_app_turnembedding(%s, %s, %s, %s, %s, %s, %s)", asked)
+            assert len(cursor.fetchall()) == 4
+            transaction.set_rollback(True)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_force_next_flush()")
+            cursor.execute(scans, [index])
+            assert (cursor.fetchone() == (1,)) is reads_the_index
 
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
     def test_row_9_the_functions_of_vectors_hold_the_line_themselves(
