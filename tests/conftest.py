@@ -51,10 +51,11 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 @pytest.fixture(autouse=True)
 def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests call faster than applications do; those of the throttle set a rate of their own. Nor is anything written
-    behind their back: what waits is written when a test says so.
+    behind their back: what waits is written when a test says so. Nor does each client list all static files.
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     settings.API_RATE = 1_000_000
+    settings.WHITENOISE_AUTOREFRESH = True
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
     yield
