@@ -18,6 +18,10 @@ class MessageQuerySet(models.QuerySet["Message"]):
     def turns(self) -> Self:
         return self.filter(kind=Message.Kind.TURN)
 
+    def believed(self) -> Self:
+        """Those that are not retracted: all that an engine, a context or a search may ever get."""
+        return self.filter(retracted_at=None)
+
     def partitions(self) -> Self:
         return self.filter(kind=Message.Kind.PARTITION)
 
