@@ -133,6 +133,27 @@ class Accepted(serializers.Serializer[Any]):
     job_id = serializers.UUIDField()
 
 
+class CoverageAnswer(serializers.Serializer[Any]):
+    """How many turns are where."""
+
+    in_moments = serializers.IntegerField()
+    live = serializers.IntegerField()
+    digested = serializers.IntegerField(help_text="Behind a digest; in the moments of the next build.")
+    queued = serializers.IntegerField()
+    held = serializers.IntegerField(help_text="In a job that waits for a back-off or an engine.")
+    failed = serializers.IntegerField()
+    archived = serializers.IntegerField()
+    retracted = serializers.IntegerField()
+    missing = serializers.IntegerField(help_text="Nowhere. Must be 0.")
+    miscounted = serializers.IntegerField(help_text="Sessions whose counters disagree with their rows. Must be 0.")
+    oldest_waiting = serializers.DateTimeField(allow_null=True)
+    jobs_with_nothing = serializers.IntegerField()
+
+
+class JobsAsked(serializers.Serializer[Any]):
+    job_ids = serializers.ListField(child=serializers.UUIDField())
+
+
 class ProgressAnswer(serializers.Serializer[Any]):
     done = serializers.IntegerField(source="progress_done")
     total = serializers.IntegerField(source="progress_total")

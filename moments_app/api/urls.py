@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from moments_app.api import context, entities, search, streams, views
+from moments_app.api import context, coverage, entities, search, streams, views
 
 urlpatterns = [
     path("moments", views.MomentsView.as_view(), name="moments"),
@@ -19,6 +19,7 @@ urlpatterns = [
     path("streams/<uuid:stream_id>/atoms", streams.AtomsView.as_view(), name="stream_atoms"),
     path("streams/<uuid:stream_id>/consolidate", streams.ConsolidateView.as_view(), name="stream_consolidate"),
     path("streams/<uuid:stream_id>/undo", streams.UndoView.as_view(), name="stream_undo"),
+    path("coverage", coverage.CoverageView.as_view(), name="coverage"),
     path("memory/context", context.ContextView.as_view(), name="memory_context"),
     path("memory/search", search.SearchView.as_view(), name="memory_search"),
     path("jobs", views.JobsView.as_view(), name="jobs"),

@@ -96,7 +96,7 @@ def read(session: Session, end: int) -> Work | Skipped:
     Raises:
         CannotRun: when the prompt resource has no active version.
     """
-    latest = _live(session).filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM).order_by("-sequence")
+    latest = _live(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM).order_by("-sequence")
     shown = [turn for turn in list(latest[:SHOWN_TURNS])[::-1] if not is_own(turn.tool_name, turn.content)]
     if not shown:
         return Skipped("nothing to digest")

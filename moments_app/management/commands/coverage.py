@@ -1,0 +1,34 @@
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from moments_app.processes.coverage import coverage, queue_again, uncovered
+from sessions_app.models import UserProfile
+
+
+class Command(BaseCommand):
+    help = "Says where every turn is; fails when one is nowhere."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--user", metavar="USER_ID", help="Only this person's.")
+        parser.add_argument("--queue", action="store_true", help="Ask again for what has failed or is nowhere.")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        user = self._user(options["user"])
+        if options["queue"]:
+            return f"asked for: {len(queue_again(user, requested_by='coverage'))}"
+        found = coverage(user)
+        lines = [f"{name.replace('_', ' ')}: {value}" for name, value in asdict(found).items()]
+        lines += [f"see session {session.session_id} of {session.user.user_id}" for session in uncovered(user)]
+        if not found.is_whole:
+            raise CommandError("\n".join([*lines, "Some turns are nowhere, or counters disagree with rows."]))
+        return "\n".join(lines)
+
+    def _user(self, user_id: str | None) -> UserProfile | None:
+        if user_id is None:
+            return None
+        try:
+            return UserProfile.objects.get(user_id=user_id)
+        except UserProfile.DoesNotExist:
+            raise CommandError(f"There is no user {user_id}.") from None

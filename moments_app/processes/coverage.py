@@ -1,0 +1,138 @@
+"""`coverage`: where every turn is, counted from the rows and not from the counters.
+
+A turn is in a moment, in the live window, digested and waiting for the next build, waiting in a named job, archived or
+deleted by retention, or retracted. One that is nowhere is an alarm, and so is a session whose counters disagree with
+its rows. All turns are read once: this is for operators, not for requests that must be quick.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F, Sum
+
+from moments_app.models import Job
+from moments_app.processes import build_moments
+from sessions_app.models import Session, UserProfile
+
+NAMED = 100  # sessions told by name
+
+# The latest job that would have put a session's turns into moments says why they wait.
+_PLACED = """
+WITH latest AS (
+    SELECT DISTINCT ON (session_id) session_id, CASE
+        WHEN status = 'failed' THEN 'failed'
+        WHEN status = 'processing' OR status = 'queued' AND run_after <= now() THEN 'queued'
+        WHEN status = 'queued' THEN 'held'
+    END AS state
+    FROM moments_app_job
+    WHERE process IN ('build_moments', 'settle') AND status <> 'skipped' AND (%(user)s IS NULL OR user_id = %(user)s)
+    ORDER BY session_id, id DESC
+), placed AS (
+    SELECT message.session_id, message.created_at, CASE
+        WHEN message.retracted_at IS NOT NULL THEN 'retracted'
+        WHEN message.moment_id IS NOT NULL THEN 'in_moments'
+        WHEN message.sequence >= session.live_from_sequence THEN 'live'
+        WHEN latest.state IS NOT NULL THEN latest.state
+        WHEN message.sequence <= session.summarised_sequence THEN 'digested'
+        ELSE 'missing'
+    END AS state
+    FROM sessions_app_message message
+    JOIN sessions_app_session session ON session.id = message.session_id
+    LEFT JOIN latest ON latest.session_id = message.session_id
+    WHERE message.kind = 'turn' AND (%(user)s IS NULL OR message.user_id = %(user)s)
+)
+"""
+_TOTALS_SQL = f"{_PLACED} SELECT state, count(*), min(created_at) FROM placed GROUP BY state"  # noqa: S608
+_SESSIONS_SQL = f"""{_PLACED}
+SELECT session_id FROM placed WHERE state = ANY(%(states)s) GROUP BY session_id ORDER BY min(created_at) LIMIT %(most)s
+"""  # noqa: S608
+_MISCOUNTED_SQL = """
+SELECT count(*) FROM sessions_app_session session LEFT JOIN (
+    SELECT session_id, count(*) AS turns FROM sessions_app_message WHERE kind = 'turn' GROUP BY session_id
+) there ON there.session_id = session.id
+WHERE COALESCE(there.turns, 0) <> session.message_count - session.kept_from_sequence
+  AND (%(user)s IS NULL OR session.user_id = %(user)s)
+"""
+WAITING = ("queued", "held", "failed", "digested", "missing")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many turns are where.
+
+    Args:
+        in_moments: in exactly one moment each.
+        live: in the live window of their session.
+        digested: behind a digest, and in the moments of the next build or when the session is settled.
+        queued, held, failed: in a job that is due or running, that waits for a back-off or an engine, that has failed.
+        archived: no longer in the table, by retention.
+        retracted: kept, but no longer believed.
+        missing: nowhere. Must be 0.
+        miscounted: sessions whose counters disagree with their rows. Must be 0.
+        oldest_waiting: when the oldest was said that is in no moment and not live.
+        jobs_with_nothing: that ended skipped.
+    """
+
+    in_moments: int = 0
+    live: int = 0
+    digested: int = 0
+    queued: int = 0
+    held: int = 0
+    failed: int = 0
+    archived: int = 0
+    retracted: int = 0
+    missing: int = 0
+    miscounted: int = 0
+    oldest_waiting: datetime | None = None
+    jobs_with_nothing: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every turn is somewhere."""
+        return not self.missing and not self.miscounted
+
+
+def coverage(user: UserProfile | None = None) -> Coverage:
+    """Counts.
+
+    Args:
+        user: only this person's turns; None is everybody's.
+    """
+    rows = _rows(_TOTALS_SQL, user)
+    sessions, jobs = Session.objects.all(), Job.objects.filter(status=Job.Status.SKIPPED)
+    if user:
+        sessions, jobs = sessions.for_user(user), jobs.for_user(user)
+    archived = sessions.filter(kept_from_sequence__gt=0).aggregate(total=Sum(F("kept_from_sequence")))["total"]
+    return Coverage(
+        **{state: count for state, count, _ in rows},
+        archived=archived or 0,
+        miscounted=_rows(_MISCOUNTED_SQL, user)[0][0],
+        oldest_waiting=min((first for state, _, first in rows if state in WAITING), default=None),
+        jobs_with_nothing=jobs.count(),
+    )
+
+
+def uncovered(user: UserProfile | None = None, *, states: Sequence[str] = ("failed", "missing")) -> list[Session]:
+    """Sessions with turns that nothing will put into moments by itself, the oldest turn first; at most `NAMED`."""
+    found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=list(states), most=NAMED)]
+    sessions = Session.objects.select_related("user").in_bulk(found)
+    return [sessions[pk] for pk in found if pk in sessions]
+
+
+@transaction.atomic
+def queue_again(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
+    """Asks for moments of what `uncovered` finds, whatever the thresholds say."""
+    return [
+        Job.objects.request(build_moments.NAME, session, requested_by=requested_by, force=True)
+        for session in uncovered(user)
+    ]
+
+
+def _rows(sql: str, user: UserProfile | None, **parameters: Any) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, {"user": user.pk if user else None, **parameters})
+        rows: list[Any] = cursor.fetchall()
+    return rows

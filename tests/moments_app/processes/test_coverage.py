@@ -1,0 +1,111 @@
+"""The account of where every turn is."""
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from moments_app.models import Job
+from moments_app.processes.coverage import Coverage, coverage, queue_again, uncovered
+from moments_app.processes.run import run_job
+from sessions_app.models import Message, Session, UserProfile
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.jobs import build, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def places(user: UserProfile | None = None) -> dict[str, Any]:
+    """Where turns are, without what is 0."""
+    return {name: value for name, value in vars(coverage(user)).items() if value and name != "oldest_waiting"}
+
+
+def test_nothing_is_whole(db: None) -> None:
+    assert coverage() == Coverage()
+    assert coverage().is_whole
+
+
+def test_turns_are_in_moments_or_live(ada: UserProfile) -> None:
+    build(talk(ada, 50))
+    assert places() == {"in_moments": 35, "live": 15}
+    assert coverage().oldest_waiting is None
+
+
+def test_behind_a_digest_they_wait_for_the_next_build(ada: UserProfile) -> None:
+    session = talk(ada, 20)
+    run_job(Job.objects.request("digest_session", session, requested_by="test", force=True, params={"keep": 8}).job_id)
+    assert places() == {"digested": 12, "live": 8}
+    assert coverage().oldest_waiting == session.messages.order_by("sequence")[0].created_at
+    assert not uncovered()
+
+
+def test_those_of_a_job_are_told_by_its_state(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
+    session = talk(ada, 20)
+    run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
+    job = Job.objects.request("build_moments", session, requested_by="test", force=True, params={"lag": 0})
+    assert places() == {"queued": 20}
+    model_server.always(behave.error(500))
+    settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 60, "max_attempts": 2})
+    run_job(job.job_id)
+    assert places() == {"held": 20}
+    Job.objects.filter(pk=job.pk).update(run_after=timezone.now())
+    run_job(job.job_id)
+    assert places() == {"failed": 20}
+    assert uncovered() == [session]
+    model_server.always(behave.answer_well)
+    queue_again(requested_by="test")
+    work_off()
+    assert places() == {"in_moments": 10, "digested": 10}
+
+
+def test_archived_and_retracted_ones_are_told(ada: UserProfile) -> None:
+    session = talk(ada, 20)
+    session.messages.filter(sequence__lt=5).delete()
+    Session.objects.update(kept_from_sequence=5)
+    session.messages.filter(sequence=7).update(retracted_at=timezone.now())
+    assert places() == {"archived": 5, "retracted": 1, "live": 14}
+
+
+def test_row_4_one_that_is_nowhere_is_an_alarm(ada: UserProfile) -> None:
+    session = build(talk(ada, 50)).session
+    Message.objects.turns().filter(sequence__in=(3, 4)).update(moment=None)
+    found = coverage()
+    assert (found.missing, found.is_whole, uncovered()) == (2, False, [session])
+    with pytest.raises(CommandError, match=r"missing: 2(?s:.*)see session s1 of ada"):
+        call_command("coverage")
+
+
+def test_row_15_counters_that_disagree_with_the_rows_are_an_alarm(ada: UserProfile, bo: UserProfile) -> None:
+    session = talk(ada, 20)
+    talk(bo, 20)
+    session.messages.get(sequence=9).delete()
+    assert (coverage().miscounted, coverage(bo).miscounted) == (1, 0)
+    with pytest.raises(CommandError, match="miscounted: 1"):
+        call_command("coverage")
+
+
+def test_the_command_tells_and_asks_again(ada: UserProfile) -> None:
+    build(talk(ada, 50))
+    out = StringIO()
+    call_command("coverage", user="ada", stdout=out)
+    assert "in moments: 35" in out.getvalue()
+    call_command("coverage", queue=True, stdout=out)
+    assert "asked for: 0" in out.getvalue()
+    with pytest.raises(CommandError, match="no user nobody"):
+        call_command("coverage", user="nobody")
+
+
+def test_row_9_an_account_is_of_ones_own_turns(service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile) -> None:
+    talk(ada, 3)
+    talk(bo, 7)
+    assert service.get("coverage", user_id="bo").json()["live"] == 7
+    assert as_ada.get("coverage").json()["live"] == 3
+    assert as_ada.get("coverage", user_id="bo").status_code == 404
+    assert service.get("coverage", user_id="nobody").status_code == 404
+    assert service.post("coverage", user_id="ada").json() == {"job_ids": []}
