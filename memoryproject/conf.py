@@ -5,13 +5,14 @@ Each is an environment variable (or a line in `.env`): a field here is its upper
 it. `docs/settings.md` is made from these classes by `manage.py settings_table`.
 """
 
+import json
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -21,6 +22,12 @@ def _split_commas(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _parse_json(value: Any) -> Any:
+    return json.loads(value or "{}") if isinstance(value, str) else value
+
+
+# USD for a million tokens given and for a million answered, by model.
+Prices = Annotated[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]], BeforeValidator(_parse_json)]
 CommaList = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
@@ -143,6 +150,14 @@ class EngineSettings(Group):
     circuit_seconds: int = Field(
         60, ge=0, le=3600, description="Pause after three like failures in a row; doubles up to an hour. 0: never."
     )
+
+    prices: Prices = Field(
+        {}, description='USD for a million tokens in and out, by model: `{"gpt-4.1-mini": [0.4, 1.6]}`.'
+    )
+    max_calls_per_day: int = Field(
+        0, ge=0, description="Calls of models after which jobs wait for the next day. 0: any."
+    )
+    max_usd_per_day: float = Field(0, ge=0, description="The same by money, where prices are known. 0: any.")
 
     @property
     def uses_model(self) -> bool:

@@ -1,10 +1,13 @@
 """What each call of a model cost and how it ended, and whether the engine should be left alone for now."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import takewhile
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Count, Sum
 from django.utils import timezone
 
 from moments_app.engines.base import CallRecord
@@ -13,16 +16,28 @@ from moments_app.models.prompt import PromptVersion
 
 FAILURES_TO_OPEN = 3
 LOOK_BACK = 20  # calls; doubling reaches the longest pause well before
+MICRO = Decimal("0.000001")
 LONGEST_PAUSE = timedelta(hours=1)
 
 
-class EngineCallQuerySet(models.QuerySet["EngineCall"]):
-    def closed_until(self, engine: str) -> datetime | None:
-        """When `engine` may be tried again: its circuit opens after three failures in a row of one kind.
+@dataclass(frozen=True)
+class Pause:
+    """Until when an engine is left alone, and why."""
 
-        Returns:
-            The time of the last failure plus a pause that starts at `ENGINE__CIRCUIT_SECONDS` and doubles with each
-            further failure up to an hour; None when it may be tried now. The state is the log itself.
+    until: datetime
+    reason: str
+
+
+class EngineCallQuerySet(models.QuerySet["EngineCall"]):
+    def pause_of(self, engine: str) -> Pause | None:
+        """Whether `engine` is to be left alone for now: its circuit is open, or the day's budget is used up."""
+        return self._open_circuit(engine) or self._used_up()
+
+    def _open_circuit(self, engine: str) -> Pause | None:
+        """A circuit opens after three failures in a row of one kind.
+
+        It is closed again after the time of the last failure plus a pause that starts at `ENGINE__CIRCUIT_SECONDS` and
+        doubles with each further failure up to an hour. The state is the log itself.
         """
         pause = timedelta(seconds=settings.ENGINE.circuit_seconds)
         latest = list(self.filter(engine=engine).order_by("-created_at", "-id")[:LOOK_BACK])
@@ -30,10 +45,24 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         failures = sum(1 for _ in alike)
         if failures < FAILURES_TO_OPEN or not pause:
             return None
-        last: datetime = latest[0].created_at
         longest: timedelta = min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
-        until = last + longest
-        return until if until > timezone.now() else None
+        until = latest[0].created_at + longest
+        told = f"Waiting: the last calls of {engine} failed; it is tried again at {until:%H:%M:%S} UTC."
+        return Pause(until, told) if until > timezone.now() else None
+
+    def _used_up(self) -> Pause | None:
+        """The caps of a day hold for all engines together; a day begins at midnight UTC."""
+        calls, usd = settings.ENGINE.max_calls_per_day, settings.ENGINE.max_usd_per_day
+        if not calls and not usd:
+            return None
+        today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+        spent = self.filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
+        tomorrow = today + timedelta(days=1)
+        if calls and spent["calls"] >= calls:
+            return Pause(tomorrow, f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY.")
+        if usd and (spent["usd"] or 0) >= usd:
+            return Pause(tomorrow, f"Waiting for tomorrow: {spent['usd']:.2f} USD today, ENGINE__MAX_USD_PER_DAY.")
+        return None
 
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
         """Puts a call on record.
@@ -50,11 +79,26 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             engine=call.engine,
             input_tokens=call.input_tokens,
             output_tokens=call.output_tokens,
+            cost_usd=cost_of(call.engine, call.input_tokens, call.output_tokens),
             latency_ms=call.latency_ms,
             ok=not call.error_kind,
             error_kind=call.error_kind,
             error=call.error,
         )
+
+
+def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:
+    """What a call cost, in USD; None when its price or its tokens aren't known.
+
+    Args:
+        engine: as it is recorded, e.g. `openai:gpt-4.1-mini`.
+        input_tokens, output_tokens: given and answered.
+    """
+    prices = settings.ENGINE.prices.get(engine.partition(":")[2])
+    if prices is None or input_tokens is None:
+        return None
+    given, answered = prices
+    return Decimal((input_tokens * given + (output_tokens or 0) * answered) / 1_000_000).quantize(MICRO)
 
 
 class EngineCall(models.Model):
@@ -79,7 +123,10 @@ class EngineCall(models.Model):
 
     class Meta:
         verbose_name = "engine call"
-        indexes = [models.Index(fields=["engine", "-created_at", "-id"], name="engine_call_newest")]
+        indexes = [
+            models.Index(fields=["engine", "-created_at", "-id"], name="engine_call_newest"),
+            models.Index(fields=["-created_at"], include=["cost_usd"], name="engine_call_day"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.purpose} by {self.engine}"

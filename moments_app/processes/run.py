@@ -129,12 +129,12 @@ def _claim_think_commit(job: Job, process: Process) -> None:
 
 
 def _postponed(job: Job, process: Process) -> bool:
-    """Puts the job back when the engine's circuit is open: it would be tried in vain."""
+    """Puts the job back when the engine is to be left alone: it would be tried in vain, or cost too much."""
     caller = process.caller(job)
-    until = EngineCall.objects.closed_until(caller.name) if caller else None
-    if caller is None or until is None:
+    pause = EngineCall.objects.pause_of(caller.name) if caller else None
+    if pause is None:
         return False
-    job.postpone(until, f"Waiting: the last calls of {caller.name} failed; it is tried again at {until:%H:%M:%S} UTC.")
+    job.postpone(pause.until, pause.reason)
     return True
 
 

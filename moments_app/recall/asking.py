@@ -54,10 +54,10 @@ def question_for(user_id: str | None, session_id: str, message: str, *, retrieva
 def _query(user_id: str | None, session_id: str, message: str) -> str:
     """What the engine makes of the message; the message itself when it can't."""
     caller = language_model(settings.RECALL.model, timeout=settings.RECALL.query_timeout_seconds)
-    closed_until = EngineCall.objects.closed_until(caller.name)
+    pause = EngineCall.objects.pause_of(caller.name)
     with acting_for(user_id) as user:
         read = _conversation(user, session_id) if user else Conversation()
-    if not read.turns or read.prompt is None or closed_until:
+    if not read.turns or read.prompt is None or pause:
         return message
     connection.close()  # none is held while the engine thinks
     prompt = read.prompt

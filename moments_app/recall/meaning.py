@@ -40,7 +40,7 @@ def _vector(text: str, model: EmbeddingModel) -> Vector | None:
 
 def _asked(text: str, model: EmbeddingModel) -> list[float] | None:
     caller = embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.query_timeout_seconds)
-    if EngineCall.objects.closed_until(caller.name):
+    if EngineCall.objects.pause_of(caller.name):
         return None
     connection.close()  # none is held while the endpoint thinks
     try:

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from sessions_app.models.user_profile import UserProfile
 
-_LIVE = F("last_sequence") - F("live_from_sequence") + 1
-_UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
+LIVE = F("last_sequence") - F("live_from_sequence") + 1
+UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 
 def _inactive_before() -> datetime:
@@ -40,14 +40,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Idle, with enough turns that are live or in no moment."""
         least = settings.SESSION_COMPACTION.min_messages
         enough = Q(live_turns__gte=least) | Q(unbuilt_turns__gte=least)
-        return self.idle().alias(live_turns=_LIVE, unbuilt_turns=_UNBUILT).filter(enough)
+        return self.idle().alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(enough)
 
     def busy(self) -> Self:
         """Not idle, with enough live turns before the newest that a digest leaves."""
         conf = settings.SESSION_COMPACTION
         lively = self.filter(status=Session.Status.ACTIVE, last_activity_at__gte=_inactive_before())
         enough = conf.keep_recent_messages + conf.min_messages
-        return lively.alias(live_turns=_LIVE).filter(live_turns__gte=enough)
+        return lively.alias(live_turns=LIVE).filter(live_turns__gte=enough)
 
     def grown(self) -> Self:
         """Grown by a quarter since their words were last counted."""

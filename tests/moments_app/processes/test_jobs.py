@@ -1,6 +1,7 @@
 """Jobs: every one ends with an outcome, and a failed engine changes nothing but the job."""
 
-from datetime import timedelta
+from datetime import time, timedelta
+from decimal import Decimal
 from io import StringIO
 from typing import Any
 
@@ -179,19 +180,19 @@ class TestCircuit:
     @pytest.mark.parametrize(("failures", "seconds"), [(3, 60), (4, 120), (6, 480), (12, 3600), (30, 3600)])
     def test_the_pause_doubles_up_to_an_hour(self, transactional_db: None, failures: int, seconds: int) -> None:
         self.fail(failures)
-        until = EngineCall.objects.closed_until("openai:gpt-4.1-mini")
-        assert until is not None
-        assert abs((until - timezone.now()).total_seconds() - seconds) < 5
+        pause = EngineCall.objects.pause_of("openai:gpt-4.1-mini")
+        assert pause is not None
+        assert abs((pause.until - timezone.now()).total_seconds() - seconds) < 5
 
     def test_a_success_closes_it(self, transactional_db: None) -> None:
         self.fail(5)
         self.fail(1, kind="")
-        assert EngineCall.objects.closed_until("openai:gpt-4.1-mini") is None
+        assert EngineCall.objects.pause_of("openai:gpt-4.1-mini") is None
 
     def test_failures_of_different_kinds_do_not_add_up(self, transactional_db: None) -> None:
         for kind in ("timeout", "server_error", "timeout", "server_error"):
             self.fail(1, kind)
-        assert EngineCall.objects.closed_until("openai:gpt-4.1-mini") is None
+        assert EngineCall.objects.pause_of("openai:gpt-4.1-mini") is None
 
     def test_when_the_pause_is_over_it_is_tried_again(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         self.fail(3, ago=timedelta(seconds=61))
@@ -284,3 +285,33 @@ def test_row_20_no_secret_gets_into_jobs_or_calls(ada: UserProfile, model_server
     everything = f"{list(Job.objects.values())} {list(EngineCall.objects.values())}"
     assert "401" in everything
     assert "sk-marked-key" not in everything
+
+
+class TestTheBudgetOfADay:
+    """Caps by calls and by money."""
+
+    def test_a_call_costs_what_its_model_costs(
+        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (0.4, 1.6)}})
+        ran(asked(talk(ada, 50)))
+        assert EngineCall.objects.get().cost_usd == Decimal("0.000072")  # 100 tokens in, 20 out
+
+    def test_without_a_price_the_cost_is_unknown(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        ran(asked(talk(ada, 50)))
+        assert EngineCall.objects.get().cost_usd is None
+
+    @pytest.mark.parametrize("cap", [{"max_calls_per_day": 1}, {"max_usd_per_day": 0.00007}])
+    def test_when_it_is_used_up_jobs_wait_for_tomorrow(
+        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings, cap: dict[str, float]
+    ) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (0.4, 1.6)}, **cap})
+        assert ran(asked(talk(ada, 50))).status == "completed"
+        waiting = ran(asked(talk(ada, 50, session_id="s2")))
+        assert (waiting.status, waiting.attempts) == ("queued", 0)
+        assert "Waiting for tomorrow" in waiting.error
+        assert waiting.run_after.time() == time(0)
+        assert waiting.run_after > timezone.now()
+        EngineCall.objects.update(created_at=timezone.now() - timedelta(days=1))
+        Job.objects.update(run_after=timezone.now())
+        assert ran(waiting).status == "completed"

@@ -1,0 +1,25 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from moments_app.processes.estimate import estimate
+from sessions_app.models import UserProfile
+
+
+class Command(BaseCommand):
+    help = "Says how many calls, tokens and how much money the memory of what waits would take."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--user", metavar="USER_ID", help="Only this person's sessions.")
+        parser.add_argument("--everything", action="store_true", help="As if nothing had been made yet.")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        user = UserProfile.objects.filter(user_id=options["user"]).first() if options["user"] else None
+        if options["user"] and user is None:
+            raise CommandError(f"There is no user {options['user']}.")
+        lines = []
+        for part in estimate(user, everything=options["everything"]):
+            money = "price unknown" if part.usd is None else f"{part.usd:.2f} USD"
+            told = f"{part.calls:,} calls, {part.input_tokens:,} tokens in, {part.output_tokens:,} out"
+            lines.append(f"{part.purpose} by {part.engine}: {told}, {money}")
+        return "\n".join(lines)

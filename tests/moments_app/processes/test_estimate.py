@@ -1,0 +1,67 @@
+"""What a big run would take, told before it is begun."""
+
+from decimal import Decimal
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django.fixtures import Settings
+
+from moments_app.models import EngineCall, Job
+from moments_app.processes.estimate import Estimate, estimate
+from moments_app.processes.settle import NAME
+from sessions_app.models import Session, UserProfile
+from tests.support.jobs import work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "rolling")]
+
+
+def calls(*parts: Estimate) -> dict[str, int]:
+    return {part.purpose: part.calls for part in parts}
+
+
+def test_of_nothing_it_is_nothing(db: None) -> None:
+    assert not any(part.calls or part.input_tokens for part in estimate())
+
+
+def test_it_tells_the_calls_that_settling_then_makes(ada: UserProfile, model_server: OpenAIServer) -> None:
+    talk(ada, 20)
+    talk(ada, 60, session_id="s2")
+    Job.objects.all().delete()
+    told = calls(*estimate())
+    for session in Session.objects.all():
+        Job.objects.request(NAME, session, requested_by="test")
+    work_off()
+    made = {purpose: EngineCall.objects.filter(purpose=purpose).count() for purpose in told}
+    assert made == told
+    assert calls(*estimate()) == dict.fromkeys(told, 0)
+    assert calls(*estimate(everything=True)) == told
+
+
+def test_a_window_larger_than_a_call_takes_several(ada: UserProfile, settings: Settings) -> None:
+    settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 500})
+    session = talk(ada, 100)
+    assert calls(*estimate())["moment-builder"] == -(-session.total_tokens // 500)
+
+
+def test_money_is_told_where_the_price_is_known(
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
+) -> None:
+    talk(ada, 20)
+    assert estimate()[0].usd is None
+    settings.ENGINE = settings.ENGINE.model_copy(update={"prices": {"gpt-4.1-mini": (1.0, 2.0)}})
+    part = estimate()[0]
+    assert part.usd == Decimal(part.input_tokens + 2 * part.output_tokens) / 1_000_000
+
+
+def test_the_command_tells_it_by_person(ada: UserProfile, bo: UserProfile) -> None:
+    talk(ada, 20)
+    out = StringIO()
+    call_command("estimate", user="bo", stdout=out)
+    assert "moment-builder by extractive: 0 calls" in out.getvalue()
+    call_command("estimate", everything=True, stdout=out)
+    assert "moment-builder by extractive: 1 calls" in out.getvalue()
+    with pytest.raises(CommandError, match="no user nobody"):
+        call_command("estimate", user="nobody")
