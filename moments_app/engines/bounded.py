@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import httpcore2
@@ -29,7 +30,7 @@ class BoundedTransport(httpx2.HTTPTransport):
     """
 
     def __init__(self, *, timeout: float, max_bytes: int) -> None:
-        context = httpx2.create_ssl_context()
+        context = _tls()
         super().__init__(verify=context)
         # The transport has no parameter for the network below it, the pool has.
         self._pool = httpcore2.ConnectionPool(
@@ -42,6 +43,12 @@ class BoundedTransport(httpx2.HTTPTransport):
         response = super().handle_request(request)
         response.headers.pop("Content-Encoding", None)
         return response
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once a process, and safe to share: reading the certificates takes longer than many a call."""
+    return httpx2.create_ssl_context()
 
 
 class _Budget:
