@@ -20,6 +20,7 @@ from benchmarks import __main__ as run, seed
 few = {
     "ROUNDS": 2, "REPEATS": 2, "WARM_UP": 0.1, "HTTP_SECONDS": 0.3, "RAW_SECONDS": 0.2, "TURNS": 200,
     "LENGTHS": (200, 1_000), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
+    "SESSIONS": 20, "SETTLED": 3,
 }
 
 def small(name):
@@ -33,13 +34,29 @@ run.importlib = SimpleNamespace(import_module=small)
 raise SystemExit(run.main([]))
 """
 
+TITLES = (
+    "Append over HTTP",
+    "Load the live window",
+    "Build moments of",
+    "Context over HTTP",
+    "Search facts",
+    "Settle ",
+)
+
 
 def test_each_measures_the_platform_beside_raw_statements() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SMALL], cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3_000:]
-    for title in ("Append over HTTP", "Load the live window", "Build moments of", "Context over HTTP", "Search facts"):
+    for title in (
+        "Append over HTTP",
+        "Load the live window",
+        "Build moments of",
+        "Context over HTTP",
+        "Search facts",
+        "Settle ",
+    ):
         assert title in done.stdout
 
 
