@@ -1,4 +1,6 @@
 from django.apps import AppConfig, apps
+from django.core.exceptions import ImproperlyConfigured
+from django.core.files.storage import storages
 from django.db.models.signals import post_migrate
 
 
@@ -12,3 +14,12 @@ class MemoryProjectConfig(AppConfig):
 
         # The queue's signal, whose table they stand in: an app without models, like this one, is sent none.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
+        _check_archive_storage()
+
+
+def _check_archive_storage() -> None:
+    """Makes the storage, so that nothing starts with one that can't be made."""
+    try:
+        storages["archive"]
+    except Exception as error:
+        raise ImproperlyConfigured(f"RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS: {error}") from error

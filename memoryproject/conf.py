@@ -5,29 +5,33 @@ Each is an environment variable (or a line in `.env`): a field here is its upper
 it. `docs/settings.md` is made from these classes by `manage.py settings_table`.
 """
 
-import json
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeFloat, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Json,
+    NonNegativeFloat,
+    Secret,
+    SecretStr,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 
 
 def _split_commas(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-def _parse_json(value: Any) -> Any:
-    return json.loads(value or "{}") if isinstance(value, str) else value
-
-
-# USD for a million tokens given and for a million answered, by model.
-Prices = Annotated[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]], BeforeValidator(_parse_json)]
 CommaList = Annotated[list[str], BeforeValidator(_split_commas)]
 
 
@@ -151,7 +155,7 @@ class EngineSettings(Group):
         60, ge=0, le=3600, description="Pause after three like failures in a row; doubles up to an hour. 0: never."
     )
 
-    prices: Prices = Field(
+    prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
         {}, description='USD for a million tokens in and out, by model: `{"gpt-4.1-mini": [0.4, 1.6]}`.'
     )
     max_calls_per_day: int = Field(
@@ -193,6 +197,29 @@ class EmbeddingSettings(Group):
         return self.provider == "openai"
 
 
+class RetentionSettings(Group):
+    """How long turns stay in the transcript, and where they go then."""
+
+    transcript_days: int = Field(30, ge=1, le=36_500, description="Older turns go, once memory covers them.")
+    action: Literal["archive", "delete", "off"] = Field(
+        "archive", description="What becomes of them; `off`: they stay."
+    )
+    storage_backend: str = Field(
+        LOCAL_STORAGE, min_length=1, description="Class of the storage archives are in, a Django storage."
+    )
+    storage_options: Secret[Json[dict[str, Any]]] = Field(
+        Secret({}), description="What it is made with, as JSON. Unset, with the default class: `DATA_DIR/archive`."
+    )
+
+    def storage(self, data_dir: Path) -> dict[str, Any]:
+        """The entry of Django's `STORAGES`; files that hold what people said are for their owner only."""
+        options = self.storage_options.get_secret_value()
+        if self.storage_backend == LOCAL_STORAGE:
+            private = {"file_permissions_mode": 0o600, "directory_permissions_mode": 0o700}
+            options = {"location": data_dir.resolve() / "archive"} | private | options
+        return {"BACKEND": self.storage_backend, "OPTIONS": options}
+
+
 class JobSettings(Group):
     """How background work is run and recovered."""
 
@@ -212,7 +239,7 @@ class Settings(Group):
     )
     database_url: str = Field("", description="PostgreSQL 15+ with pgvector. Unset: the embedded server.")
     database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
-    data_dir: Path = Field(BASE_DIR / ".data", description="Where the embedded database and the made key live.")
+    data_dir: Path = Field(BASE_DIR / ".data", description="Where the embedded database, archives and made key live.")
     debug: bool = Field(False, description="Django's debug pages. Never on a server that others reach.")
     allowed_hosts: CommaList = Field(["localhost", "127.0.0.1", "[::1]"], description="Host names served, by comma.")
     csrf_trusted_origins: CommaList = Field([], description="Origins (`https://…`) the admin is served from.")
@@ -233,6 +260,7 @@ class Settings(Group):
     recall: RecallSettings = RecallSettings()
     engine: EngineSettings = EngineSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    retention: RetentionSettings = RetentionSettings()
     jobs: JobSettings = JobSettings()
 
 

@@ -5,6 +5,7 @@ import sys
 
 import environ
 import structlog
+from django.conf import global_settings
 from django.templatetags.static import static
 from django.urls import reverse_lazy
 
@@ -23,6 +24,7 @@ MEMORY_CONTEXT = CONF.memory_context
 RECALL = CONF.recall
 ENGINE = CONF.engine
 EMBEDDING = CONF.embedding
+RETENTION = CONF.retention
 JOBS = CONF.jobs
 API_RATE = CONF.api_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes
@@ -114,6 +116,7 @@ LOGIN_REDIRECT_URL = "admin:index"
 STATIC_URL = "static/"
 # Served from the packages themselves: there is no build step and nothing to collect.
 WHITENOISE_USE_FINDERS = True
+STORAGES = global_settings.STORAGES | {"archive": RETENTION.storage(CONF.data_dir)}
 X_FRAME_OPTIONS = "DENY"
 
 if CONF.https:

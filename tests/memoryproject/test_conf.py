@@ -23,6 +23,10 @@ WRONG = [
     ("EMBEDDING__BASE_URL", "localhost:11434"),
     ("EMBEDDING__DIMENSIONS", "4001"),
     ("EMBEDDING__BATCH_SIZE", "0"),
+    ("RETENTION__TRANSCRIPT_DAYS", "0"),
+    ("RETENTION__ACTION", "burn"),
+    ("RETENTION__STORAGE_OPTIONS", "[1]"),
+    ("RETENTION__STORAGE_OPTIONS", "{"),
     ("JOBS__MAX_ATTEMPTS", "-1"),
     ("API_RATE", "many"),
     ("DEBUG", "perhaps"),
@@ -52,11 +56,37 @@ def test_nothing_starts_with_a_wrong_setting(command: str) -> None:
     assert "MOMENT_BUILDER__LAG_PERCENTAGE" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("backend", "options"),
+    [("storages.nowhere.Storage", "{}"), (conf.LOCAL_STORAGE, '{"bucket": "b"}'), ("math", "{}")],
+)
+def test_nothing_starts_with_a_storage_of_archives_that_cannot_be_made(backend: str, options: str) -> None:
+    variables = {"RETENTION__STORAGE_BACKEND": backend, "RETENTION__STORAGE_OPTIONS": options}
+    run = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=BASE_DIR,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode != 0
+    assert "RETENTION__STORAGE_BACKEND" in run.stderr
+
+
+def test_archives_are_kept_beside_the_database_for_their_owner_only(tmp_path: Path) -> None:
+    storage = conf.load({}).retention.storage(tmp_path)
+    assert storage["OPTIONS"]["location"] == tmp_path / "archive"
+    assert storage["OPTIONS"]["file_permissions_mode"] == 0o600
+    elsewhere = conf.load({"RETENTION__STORAGE_BACKEND": "x.Y", "RETENTION__STORAGE_OPTIONS": '{"bucket": "b"}'})
+    assert elsewhere.retention.storage(tmp_path) == {"BACKEND": "x.Y", "OPTIONS": {"bucket": "b"}}
+
+
 def test_row_20_a_wrong_secret_is_not_printed() -> None:
     with pytest.raises(ImproperlyConfigured) as raised:
         conf.load({"ENGINE__API_KEY": "sk-marked", "ENGINE__TIMEOUT_SECONDS": "sk-marked"})
     assert "sk-marked" not in str(raised.value)
     assert "sk-marked" not in repr(conf.load({"ENGINE__API_KEY": "sk-marked", "SECRET_KEY": "sk-marked"}))
+    assert "sk-marked" not in repr(conf.load({"RETENTION__STORAGE_OPTIONS": '{"secret_key": "sk-marked"}'}))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from pydantic import SecretStr
+from pydantic import Secret, SecretStr
 from pydantic.fields import FieldInfo
 
 from memoryproject.conf import BASE_DIR, variables
@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
 def _default(field: FieldInfo) -> str:
     value = field.default
-    if isinstance(value, SecretStr) or value in ("", []):
+    if isinstance(value, Secret | SecretStr) or value in ("", []):
         return "–"
     if isinstance(value, list):
         value = ",".join(value)
