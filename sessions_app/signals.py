@@ -8,3 +8,7 @@ messages_appended = Signal()
 
 # Sent outside any transaction, with `session`, before a load or context is answered for which a digest is wanted first.
 digest_wanted = Signal()
+
+# Sent by `retain`, in a transaction, with a `session` that has turns past their keep-by date which memory doesn't cover
+# yet. They are kept until it does.
+turns_overdue = Signal()

@@ -1,11 +1,13 @@
 """What the site answers without, or beside, the API."""
 
 import json
+from datetime import UTC, datetime, time, timedelta
 from io import StringIO
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.utils import timezone
 from django_q.models import Schedule
 
 from memoryproject.schedules import SCHEDULES, register_schedules
@@ -73,10 +75,24 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         "form_memories": 10,
         "embed": 10,
         "prune_receipts": 60,
+        "retain": None,
     }
     out = StringIO()
     call_command("schedules", stdout=out)
     assert "recover_jobs: every 1 min" in out.getvalue()
+    assert "retain: daily at 03:00 UTC" in out.getvalue()
+
+
+def test_a_daily_task_runs_next_at_its_time_of_day_whenever_it_was_registered(transactional_db: None) -> None:
+    Schedule.objects.filter(name="retain").delete()
+    for _ in range(2):
+        register_schedules()
+        row = Schedule.objects.get(name="retain")
+        assert row.next_run.time() == time(3)
+        assert timedelta(0) < row.next_run - timezone.now() <= timedelta(days=1)
+        row.next_run += timedelta(minutes=17)
+        row.save()
+    assert row.calculate_next_run(datetime(2026, 3, 2, 3, tzinfo=UTC)) == datetime(2026, 3, 3, 3, tzinfo=UTC)
 
 
 class TestShippedPrompts:

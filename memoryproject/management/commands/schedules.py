@@ -11,5 +11,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         register_schedules()
-        rows = Schedule.objects.filter(name__in=[entry.name for entry in SCHEDULES]).order_by("name")
-        return "\n".join(f"{row.name}: every {row.minutes} min, next {row.next_run:%Y-%m-%d %H:%M} UTC" for row in rows)
+        entries = {entry.name: entry for entry in SCHEDULES}
+        rows = Schedule.objects.filter(name__in=entries).order_by("name")
+        return "\n".join(f"{row.name}: {entries[row.name]}, next {row.next_run:%Y-%m-%d %H:%M} UTC" for row in rows)

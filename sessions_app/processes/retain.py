@@ -1,0 +1,329 @@
+"""`retain`: turns past their keep-by date leave the transcript, once memory covers them: archived first, or deleted.
+
+Of each session the oldest turns go, up to the first that is too young, not covered yet, or still live. Their archive is
+written, synced and read back before one transaction names it and deletes exactly the turns that it holds. A crash at
+any point leaves a file too many at most, which the session's next run removes.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from itertools import chain
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Max, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import TruncMonth
+from django.utils import timezone
+
+from sessions_app import archive_files
+from sessions_app.archive_files import ArchiveError, Packed, Turns
+from sessions_app.models import Archive, Event, Message, Session
+from sessions_app.models.message import MessageQuerySet
+from sessions_app.signals import turns_overdue
+
+ACTOR = "process:retain"
+SESSIONS_AT_ONCE = 500
+DELETED_AT_ONCE = 1_000
+FAILURES_TOLD = 10  # in a result; the event log has all
+
+logger = structlog.get_logger(__name__)
+
+
+class Moved(Exception):
+    """What was archived changed meanwhile: the session is left for the next run."""
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What a run did.
+
+    Args:
+        sessions: that turns were taken from.
+        archived_turns: that are in an archive now, and no longer in the transcript.
+        archived_bytes: by which archives grew.
+        deleted_turns: that are gone for good.
+        overdue_sessions: with turns past their keep-by date that are kept, since memory doesn't cover them yet.
+        held_sessions: with such turns, under legal hold.
+        failed_sessions: left as they were, since the storage failed.
+        failures: of the first of them, a sentence each.
+        seconds: it took.
+    """
+
+    sessions: int = 0
+    archived_turns: int = 0
+    archived_bytes: int = 0
+    deleted_turns: int = 0
+    overdue_sessions: int = 0
+    held_sessions: int = 0
+    failed_sessions: int = 0
+    failures: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def __add__(self, other: "Retained") -> "Retained":
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return Retained(**sums | {"failures": sums["failures"][:FAILURES_TOLD]})
+
+    def counts(self) -> dict[str, float]:
+        """For the event log."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "failures"}
+
+
+def retain(*, dry_run: bool = False) -> Retained:
+    """Takes from all sessions what is past its keep-by date.
+
+    Args:
+        dry_run: find and count the same, and change nothing.
+    """
+    started = time.monotonic()
+    retained = Retained()
+    if settings.RETENTION.action == "off":
+        return retained
+    before = timezone.now() - timedelta(days=settings.RETENTION.transcript_days)
+    for pk in _candidates(before):
+        retained += _retain_session(pk, before, dry_run=dry_run)
+    retained += Retained(seconds=round(time.monotonic() - started, 3))
+    if not dry_run:
+        Event.objects.create(type="memory_compaction_completed", actor=ACTOR, payload=retained.counts())
+    return retained
+
+
+# --- which sessions ---
+
+
+def candidates(before: datetime) -> QuerySet[Session]:
+    """Sessions whose first turn is older, by primary key; not those whose turns were restored since."""
+    kept = Message.objects.turns().filter(
+        session=OuterRef("pk"), user=OuterRef("user_id"), sequence__gte=OuterRef("kept_from_sequence")
+    )
+    # `session_kept` has the sessions with turns, and the turns' own index the first of each.
+    return (
+        Session.objects.filter(Q(restored_at=None) | Q(restored_at__lt=before))
+        .filter(last_sequence__gte=F("kept_from_sequence"))
+        .alias(first_at=Subquery(kept.order_by("sequence").values("created_at")[:1]))
+        .filter(first_at__lt=before)
+        .order_by("pk")
+    )
+
+
+def _candidates(before: datetime) -> Iterator[int]:
+    after = 0
+    while batch := list(candidates(before).filter(pk__gt=after).values_list("pk", flat=True)[:SESSIONS_AT_ONCE]):
+        yield from batch
+        after = batch[-1]
+
+
+# --- one session ---
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The oldest turns of a session, as far as they can go.
+
+    Args:
+        turns: all of them.
+        end: sequence after the last one.
+        is_overdue: the turn there is past its keep-by date as well.
+    """
+
+    turns: MessageQuerySet
+    end: int
+    is_overdue: bool
+
+
+def _retain_session(pk: int, before: datetime, *, dry_run: bool) -> Retained:
+    take = _TAKE[settings.RETENTION.action]
+    try:
+        with transaction.atomic():
+            session = Session.objects.claim_archive(pk)
+            if session is None:  # another run is at it
+                return Retained()
+            if session.legal_hold:
+                return Retained(held_sessions=1)
+            stretch = _stretch(session, before)
+            is_empty = not stretch.turns.exists()
+            retained = Retained() if is_empty else take(session, stretch, dry_run=dry_run)
+    except Moved as moved:
+        logger.info("session left for the next run", session=pk, reason=str(moved))
+        return Retained()
+    except ArchiveError as error:
+        return _failed(session, error, dry_run=dry_run)
+    if stretch.is_overdue and not dry_run:
+        with transaction.atomic():
+            turns_overdue.send(sender=Session, session=session)
+    return retained + Retained(overdue_sessions=int(stretch.is_overdue))
+
+
+def _stretch(session: Session, before: datetime) -> Stretch:
+    """Up to the first turn that has to stay."""
+    covered = Q(retracted_at__isnull=False) | Q(
+        moment__isnull=False, sequence__lte=-1 if session.summarised_sequence is None else session.summarised_sequence
+    )
+    can_go = Q(created_at__lt=before, sequence__lt=session.live_from_sequence) & covered
+    turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)
+    stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "created_at").first()
+    end, created_at = stays or (session.last_sequence + 1, before)
+    # The condition again: a turn may come to be uncovered before it is locked, and is missed then.
+    return Stretch(turns.filter(can_go, sequence__lt=end), end, created_at < before)
+
+
+def _failed(session: Session | None, error: ArchiveError, *, dry_run: bool) -> Retained:
+    assert session is not None
+    logger.error("session not archived", session=session.pk, reason=str(error))
+    if not dry_run:
+        Event.objects.create(
+            type="memory_compaction_failed",
+            actor=ACTOR,
+            user_pk=session.user_id,
+            session_pk=session.pk,
+            payload={"reason": str(error)},
+        )
+    return Retained(failed_sessions=1, failures=(f"session {session.session_id}: {error}",))
+
+
+# --- delete ---
+
+
+def _delete(session: Session, stretch: Stretch, *, dry_run: bool) -> Retained:
+    count = stretch.turns.count()
+    if not dry_run:
+        _lock(session)
+        if _delete_turns(stretch.turns).count != count:
+            raise Moved("turns changed")
+        _keep_from(session, stretch.end)
+    return Retained(sessions=1, deleted_turns=count)
+
+
+def _lock(session: Session) -> None:
+    """Locks a claimed session.
+
+    Raises:
+        Moved: it is gone, or what decides about its turns is no longer as it was read.
+    """
+    now = Session.objects.locked().filter(pk=session.pk).first()
+    if now is None:
+        raise Moved("it is gone")
+    if now.legal_hold or now.live_from_sequence < session.live_from_sequence:
+        raise Moved("its turns have to stay")
+
+
+def _delete_turns(turns: MessageQuerySet) -> Turns:
+    """Deletes turns of a locked session, and says which they were.
+
+    Raises:
+        Moved: one of them changed in this very moment.
+    """
+    deleted, after = Turns(), -1
+    hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
+    rows = hashed.values_list("sequence", "sha256")
+    while batch := list(rows.filter(sequence__gt=after)[:DELETED_AT_ONCE]):
+        for _sequence, sha256 in batch:
+            deleted.add(bytes(sha256))
+        first, after = batch[0][0], batch[-1][0]
+        if turns.filter(sequence__range=(first, after)).delete_unread() != len(batch):
+            raise Moved("turns changed")
+    return deleted
+
+
+def _keep_from(session: Session, sequence: int) -> None:
+    session.kept_from_sequence = sequence
+    session.save(update_fields=["kept_from_sequence"])
+
+
+# --- archive ---
+
+
+@dataclass
+class Month:
+    """The turns of a stretch that one file takes.
+
+    Args:
+        month: its first day.
+        turns: those of them.
+        last_sequence: of them.
+        old: the archive of this month, when there is one.
+        added: the turns as they were written.
+    """
+
+    month: date
+    turns: MessageQuerySet
+    first_sequence: int
+    last_sequence: int
+    old: Archive | None
+    added: Turns = field(default_factory=Turns)
+
+    def lines(self) -> Iterator[bytes]:
+        """What there was, and what comes to it."""
+        before = archive_files.read(self.old) if self.old else iter(())
+        return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
+
+    def record(self, session: Session, name: str, content: Packed) -> None:
+        """Names the file in the month's row."""
+        row = {
+            "user_id": session.user_id,
+            "name": name,
+            "first_sequence": self.old.first_sequence if self.old else self.first_sequence,
+            "last_sequence": self.last_sequence,
+            "turn_count": content.turns.count,
+            "byte_count": content.byte_count,
+            "sha256": content.sha256,
+        }
+        Archive.objects.update_or_create(session=session, month=self.month, defaults=row)
+
+
+def _months(session: Session, turns: MessageQuerySet) -> list[Month]:
+    """By their times, which may be in any order: most often each is a stretch, but none need be."""
+    by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
+    ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
+    old = {archive.month: archive for archive in session.archives.all()}
+    months = []
+    for month, first, last in ranges.values_list("month", "first", "last"):
+        following = (month + timedelta(days=31)).replace(day=1)
+        own = turns.filter(sequence__range=(first, last), created_at__gte=month, created_at__lt=following)
+        months.append(Month(month.date(), own, first, last, old.get(month.date())))
+    return months
+
+
+def _archive(session: Session, stretch: Stretch, *, dry_run: bool) -> Retained:
+    retained = Retained(sessions=1)
+    if not dry_run:
+        archive_files.sweep(session)
+    with ExitStack() as undo:
+        written: list[tuple[Month, str, Packed]] = []
+        for month in _months(session, stretch.turns):
+            with archive_files.packed(month.lines()) as content:
+                grown = content.byte_count - (month.old.byte_count if month.old else 0)
+                retained += Retained(archived_turns=month.added.count, archived_bytes=grown)
+                if not dry_run:
+                    name = archive_files.name_of(session, month.month, month.last_sequence)
+                    name = archive_files.store(content, name)
+                    undo.callback(archive_files.discard, [name])
+                    written.append((month, name, content))
+        if not dry_run:
+            archive_files.sync_folder(session)
+            _replace(session, written)
+            _keep_from(session, stretch.end)
+        undo.pop_all()
+    return retained
+
+
+def _replace(session: Session, written: list[tuple[Month, str, Packed]]) -> None:
+    """Names the files, and deletes the turns that are in them.
+
+    Raises:
+        Moved: the session or a turn is not as it was when it was written down.
+    """
+    _lock(session)
+    for month, name, content in written:
+        month.record(session, name, content)
+        if not _delete_turns(month.turns).equal(month.added):
+            raise Moved("turns changed")
+    old = [month.old.name for month, _, _ in written if month.old]
+    transaction.on_commit(partial(archive_files.discard, old), robust=True)
+
+
+_TAKE: dict[str, Callable[..., Retained]] = {"archive": _archive, "delete": _delete}
