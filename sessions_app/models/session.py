@@ -4,11 +4,12 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
-from django.db import models
+from django.db import connection, models
 from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from sessions_app.models.event import Event
 from sessions_app.models.user_profile import UserProfile
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
@@ -56,6 +57,19 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def locked(self) -> Self:
         """Locks the rows against other writers; readers and references go on."""
         return self.select_for_update(no_key=True, of=("self",))
+
+    def claim_archive(self, pk: int) -> "Session | None":
+        """The session, whose turns nobody else moves into or out of its archives until the transaction ends.
+
+        Appends go on meanwhile: this locks no row.
+
+        Returns:
+            None when somebody else does just now, or the session is gone.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive', %s))", [pk])
+            [claimed] = cursor.fetchone() or [False]
+        return self.filter(pk=pk).first() if claimed else None
 
 
 class Session(models.Model):
@@ -167,3 +181,19 @@ class Session(models.Model):
         if self.summarised_sequence is None or self.summarised_sequence < sequence:
             self.summarised_sequence = sequence
             self.save(update_fields=["summarised_sequence"])
+
+    def hold(self, held: bool, *, actor: str) -> None:
+        """Puts the session under legal hold, or ends it.
+
+        Args:
+            held: from now on.
+            actor: who does: key:… or operator:….
+        """
+        self.legal_hold = held
+        self.save(update_fields=["legal_hold"])
+        Event.objects.create(
+            type="legal_hold_set" if held else "legal_hold_ended",
+            actor=actor,
+            user_pk=self.user_id,
+            session_pk=self.pk,
+        )

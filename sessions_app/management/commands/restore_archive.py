@@ -1,0 +1,35 @@
+from datetime import UTC, date, datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from sessions_app.archive_files import ArchiveError
+from sessions_app.models import Session
+from sessions_app.processes.restore import CannotRestore, restore_archive
+
+
+class Command(BaseCommand):
+    help = "Puts archived turns of a session back into the transcript, and removes their files."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user_id")
+        parser.add_argument("session_id")
+        parser.add_argument("--month", help="YYYY-MM; left out: all there are")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        month = _month(options["month"]) if options["month"] else None
+        session = Session.objects.filter(user__user_id=options["user_id"], session_id=options["session_id"]).first()
+        if session is None:
+            raise CommandError(f"{options['user_id']} has no session {options['session_id']}.")
+        try:
+            restored = restore_archive(session, actor="command:restore_archive", month=month)
+        except (CannotRestore, ArchiveError) as error:
+            raise CommandError(f"{error} Nothing was changed.") from error
+        return f"{restored.turns} turns restored from {restored.files} files"
+
+
+def _month(text: str) -> date:
+    try:
+        return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
+    except ValueError:
+        raise CommandError(f"--month is like 2026-03, not {text}.") from None

@@ -1,0 +1,120 @@
+"""`restore_archive`: archived turns of a session come back into the transcript, exactly as they were.
+
+The files are read to their end before anything is changed. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from sessions_app import archive_files
+from sessions_app.models import Archive, Event, Session
+
+LINES_AT_ONCE = 1_000
+BYTES_AT_ONCE = 1_000_000  # about
+
+_COLUMNS = ", ".join(archive_files.COLUMNS)
+# PostgreSQL reads what it wrote. A moment that was deleted since is let go.
+_INSERT_SQL = f"""
+INSERT INTO sessions_app_message ({_COLUMNS})
+SELECT {", ".join(f"turn.{column}" if column != "moment_id" else "moment.id" for column in archive_files.COLUMNS)}
+FROM json_populate_recordset(NULL::sessions_app_message, %s::json) turn
+LEFT JOIN moments_app_moment moment ON moment.id = turn.moment_id AND moment.user_id = turn.user_id
+"""  # noqa: S608 (columns of our own)
+
+
+class CannotRestore(Exception):
+    """There is nothing to restore, or it has no place; the message says why."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What came back."""
+
+    files: int
+    turns: int
+
+
+def restore_archive(session: Session, *, actor: str, month: date | None = None) -> Restored:
+    """Puts archived turns back, and removes their files.
+
+    Args:
+        session: whose they are.
+        actor: who asks, for the event log.
+        month: its first day; None for all there are.
+
+    Raises:
+        CannotRestore: there is no archive, its turns have no place, or retention is at work on this session.
+        ArchiveError: a file is missing or not what was written. Nothing is changed.
+    """
+    with transaction.atomic():
+        if Session.objects.claim_archive(session.pk) is None:
+            raise CannotRestore(f"The archives of {session} are being changed; try again later.")
+        archives = _archives(session, month)
+        for archive in archives:
+            archive_files.check(archive)
+        locked = Session.objects.locked().get(pk=session.pk)
+        for archive in archives:
+            _put_back(archive)
+        _reopen(locked, archives)
+        return _finish(locked, archives, actor)
+
+
+def _archives(session: Session, month: date | None) -> list[Archive]:
+    archives = session.archives.order_by("first_sequence")
+    found = list(archives.filter(month=month) if month else archives)
+    if not found:
+        raise CannotRestore(f"{session} has no archive{f' of {month:%Y-%m}' if month else ''}.")
+    return found
+
+
+def _put_back(archive: Archive) -> None:
+    with connection.cursor() as cursor:
+        for lines in _batches(archive_files.read(archive)):
+            rows = (b"[" + b",".join(lines) + b"]").decode()
+            try:
+                cursor.execute(_INSERT_SQL, [rows])
+            except IntegrityError:
+                raise CannotRestore(
+                    f"{archive.name}: one of its turns, or another with its external_id, is in the session already."
+                ) from None
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line)
+        if len(batch) == LINES_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _reopen(session: Session, archives: list[Archive]) -> None:
+    first = archives[0].first_sequence
+    session.kept_from_sequence = min(session.kept_from_sequence, first)
+    session.embedded_sequence = min(session.embedded_sequence, first - 1)  # their vectors went with them
+    session.restored_at = timezone.now()
+    session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
+
+
+def _finish(session: Session, archives: list[Archive], actor: str) -> Restored:
+    restored = Restored(len(archives), sum(archive.turn_count for archive in archives))
+    names = [archive.name for archive in archives]
+    session.archives.filter(name__in=names).delete()
+    Event.objects.create(
+        type="archive_restored",
+        actor=actor,
+        user_pk=session.user_id,
+        session_pk=session.pk,
+        payload={"files": restored.files, "turns": restored.turns},
+    )
+    transaction.on_commit(partial(archive_files.discard, names), robust=True)
+    return restored

@@ -1,0 +1,73 @@
+"""Sessions with turns that are past their keep-by date, and what must hold of them wherever they are."""
+
+import hashlib
+from datetime import timedelta
+
+from django.utils import timezone
+
+from moments_app.models import Moment
+from sessions_app import archive_files
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+
+OLD = timedelta(days=70)
+
+
+def covered_session(user: UserProfile, count: int, *, session_id: str = "s1", live: int = 0) -> Session:
+    """Old turns in a moment and a summary, half of them in the month before, and newer ones that are live."""
+    start = timezone.now().replace(day=1, hour=0) - OLD
+    start = start.replace(day=28)
+    times = [start + timedelta(days=5) * (number // max(count // 2, 1)) for number in range(count)]
+    batch = [
+        NewMessage(
+            "assistant" if number % 2 else "user",
+            f'Turn {number} 🏺 \\ "quoted"\nand a second line',
+            payload={"number": number, "float": 0.1, "nested": [None, True, "é"]} if number % 3 else None,
+            created_at=time + timedelta(microseconds=number * 7919),
+            external_id=f"m{number}",
+            metadata={"n": number},
+        )
+        for number, time in enumerate(times)
+    ]
+    batch += [NewMessage("user", f"live {number}") for number in range(live)]
+    session = append(user, session_id, batch).session
+    cover(session, count)
+    return session
+
+
+def cover(session: Session, count: int) -> None:
+    """Memory covers the first turns, and nothing of them is live."""
+    moment = Moment.objects.create(
+        user_id=session.user_id,
+        source_session=session,
+        key=f"k-{session.pk}-{count}",
+        name="k",
+        summary="s",
+        starts_at=session.created_at,
+        ends_at=session.created_at,
+        first_sequence=0,
+        last_sequence=max(count - 1, 0),
+        engine="test",
+    )
+    session.messages.turns().filter(sequence__lt=count, moment=None).update(moment=moment)
+    session.live_from_sequence, session.summarised_sequence = count, count - 1
+    session.save(update_fields=["live_from_sequence", "summarised_sequence"])
+
+
+def in_table(session: Session) -> list[bytes]:
+    """The turns that are in the transcript's table, each as a line with all its columns."""
+    return list(archive_files.lines_of(session.messages.turns()))
+
+
+def in_archives(session: Session) -> list[bytes]:
+    """The turns that are in files which a row names, by month."""
+    return [line for archive in session.archives.order_by("month") for line in archive_files.read(archive)]
+
+
+def fingerprint(session: Session) -> str:
+    """Of all turns in the table, with all their columns."""
+    return hashlib.sha256(b"\n".join(in_table(session))).hexdigest()
+
+
+def unembedded(session: Session) -> int:
+    return Message.objects.filter(session=session, embeddings=None).count()
