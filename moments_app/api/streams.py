@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.exceptions import APIException, NotFound, PermissionDenied, ValidationError
+from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -18,6 +18,7 @@ from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.processes import consolidate
 from moments_app.processes.add_atoms import add_atoms
+from sessions_app.api.errors import Conflict
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, update
 from sessions_app.api.serializers import PersonQuery
@@ -25,10 +26,9 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models import UserProfile
 
 
-class AlreadyThere(APIException):
+class AlreadyThere(Conflict):
     """What was to be made is there."""
 
-    status_code = status.HTTP_409_CONFLICT
     default_code = "already_there"
 
 

@@ -2,8 +2,17 @@
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
+from rest_framework import status
+from rest_framework.exceptions import APIException
 
 API_PREFIX = "/api/"
+
+
+class Conflict(APIException):
+    """What is asked for is refused as things stand."""
+
+    status_code = status.HTTP_409_CONFLICT
+    default_code = "conflict"
 
 
 def error_response(status: int, code: str, detail: str) -> JsonResponse:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
@@ -24,5 +25,19 @@ class HasScope(BasePermission):
         if request.auth is None:
             return False
         needed = (DEFAULT_SCOPES | getattr(view, "scopes", {})).get(request.method or "", "admin")
-        self.message = f"This needs a key of scope {needed}."
+        self.message = _needs(needed)
         return key_of(request).allows(needed)
+
+
+def require_scope(request: Request, scope: str) -> None:
+    """For what needs more than its method does.
+
+    Raises:
+        PermissionDenied: the key's scope is less.
+    """
+    if not key_of(request).allows(scope):
+        raise PermissionDenied(_needs(scope))
+
+
+def _needs(scope: str) -> str:
+    return f"This needs a key of scope {scope}."

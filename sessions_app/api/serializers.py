@@ -87,6 +87,9 @@ class SessionPatch(PersonQuery):
     """What can be changed of a session."""
 
     title = TextField(allow_blank=True, max_length=255, required=False)
+    legal_hold = serializers.BooleanField(
+        required=False, help_text="Nothing of it is archived or deleted. Needs scope admin."
+    )
     metadata = JsonObjectField(required=False)
     compact_on_request = serializers.BooleanField(
         required=False, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
@@ -149,6 +152,8 @@ class SessionAnswer(serializers.ModelSerializer[Session]):
             "live_from_sequence",
             "live_tokens",
             "compact_on_request",
+            "kept_from_sequence",
+            "legal_hold",
             "metadata",
             "created_at",
         )

@@ -10,11 +10,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from sessions_app.api import serializers as shapes
+from sessions_app.api.errors import Conflict
+from sessions_app.api.permissions import require_scope
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.insert import insert_unless_there
-from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import append
+from sessions_app.processes.delete_session import CannotDelete, delete_session
 from sessions_app.processes.load import load_session_messages, page_of_messages
 from sessions_app.signals import digest_wanted
 
@@ -53,27 +56,26 @@ class SessionView(APIView):
 
     @extend_schema(request=shapes.SessionPatch, responses=shapes.SessionAnswer)
     def patch(self, request: Request, session_id: str) -> Response:
-        """Changes title, metadata, or whether it is digested on request."""
+        """Changes title, metadata, whether it is digested on request; the legal hold with a key of scope `admin`."""
         asked = parsed(shapes.SessionPatch, request.data).validated_data
+        if "legal_hold" in asked:
+            require_scope(request, "admin")
         with acting_as(request, asked.pop("user_id", None)) as user:
             session = session_or_404(user, session_id)
+            if "legal_hold" in asked:
+                session.hold(asked.pop("legal_hold"), actor=key_of(request).actor)
             update(session, asked)
         return Response(shapes.SessionAnswer(session).data)
 
     @extend_schema(parameters=[shapes.PersonQuery], responses={204: OpenApiResponse(description="Deleted.")})
     def delete(self, request: Request, session_id: str) -> Response:
-        """Deletes the session with its transcript; moments made of it stay."""
+        """Deletes the session with its transcript and archives; moments made of it stay. Under legal hold: 409."""
         asked = query(shapes.PersonQuery, request).validated_data
         with acting_as(request, asked.get("user_id")) as user:
-            session = session_or_404(user, session_id)
-            Event.objects.create(
-                type="session_deleted",
-                actor=key_of(request).actor,
-                user_pk=session.user_id,
-                session_pk=session.pk,
-                payload={"message_count": session.message_count},
-            )
-            session.delete()
+            try:
+                delete_session(session_or_404(user, session_id), actor=key_of(request).actor)
+            except CannotDelete as error:
+                raise Conflict(str(error)) from error
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -1,0 +1,39 @@
+"""`delete_session`: a session goes with its transcript and its archives; what was remembered of it stays."""
+
+from functools import partial
+
+from django.db import transaction
+
+from sessions_app import archive_files
+from sessions_app.models import Event, Session
+
+
+class CannotDelete(Exception):
+    """The session has to stay, for now; the message says why."""
+
+
+def delete_session(session: Session, *, actor: str) -> None:
+    """Deletes a session, in the caller's transaction; its files go when that is committed.
+
+    Args:
+        session: of the acting user.
+        actor: who asks, for the event log.
+
+    Raises:
+        CannotDelete: it is under legal hold, or retention is at work on it.
+    """
+    claimed = Session.objects.claim_archive(session.pk)
+    if claimed is None:
+        raise CannotDelete("The session is being archived; try again later.")
+    if Session.objects.locked().get(pk=session.pk).legal_hold:
+        raise CannotDelete("The session is under legal hold.")
+    Event.objects.create(
+        type="session_deleted",
+        actor=actor,
+        user_pk=session.user_id,
+        session_pk=session.pk,
+        payload={"message_count": session.message_count},
+    )
+    folder = archive_files.folder_of(session)
+    session.delete()
+    transaction.on_commit(partial(archive_files.remove, folder), robust=True)
