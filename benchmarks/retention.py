@@ -1,0 +1,113 @@
+"""Turns past their keep-by date, into archives."""
+
+import gzip
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import psycopg
+from django.db import connection
+
+from benchmarks.clients import WORDS
+from benchmarks.figures import Figure
+from benchmarks.seed import settle
+from benchmarks.site import ROOT, Site
+from sessions_app.models import Session, UserProfile
+
+TURNS = 1_000_000
+TURNS_EACH = 100  # of many short sessions
+TITLE = "Archive turns past their keep-by date"
+NOTE = (
+    "One run of `manage.py retain` over turns a minute apart: each is written down, compressed, synced, read back, "
+    "compared and deleted. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, "
+    "synced, and one DELETE. In place of a median: the one run."
+)
+
+SEED_SESSIONS = """
+INSERT INTO sessions_app_session
+    (user_id, session_id, agent_id, source, title, status, message_count, total_tokens, last_sequence,
+     last_activity_at, built_message_count, built_total_tokens, live_from_sequence, live_tokens, weighted_tokens,
+     formed_message_count, formed_weighted_tokens, counted_message_count, embedded_sequence, summarised_sequence,
+     kept_from_sequence, legal_hold, metadata, created_at)
+SELECT %(user)s, 's' || n, 'default', 'api', '', 'cleared', %(turns)s, 27 * %(turns)s, %(turns)s - 1,
+       now(), %(turns)s, 0, %(turns)s, 0, 0, %(turns)s, 0, %(turns)s, -1, %(turns)s - 1, 0, false, '{}', now()
+FROM generate_series(1, %(sessions)s) AS n
+"""
+SEED_MOMENT = """
+INSERT INTO moments_app_moment
+    (user_id, key, name, category, summary, detail, topic_tags, emotion_tags, present_persons, starts_at, ends_at,
+     first_sequence, last_sequence, previous_moment_keys, engine, created_at, updated_at)
+VALUES (%s, 'seed', 'seed', 'session-compression', 's', '', '{}', '{}', '{}', now(), now(), 0, 0, '{}', 'seed', now(),
+        now())
+RETURNING id
+"""
+SEED_TURNS = """
+INSERT INTO sessions_app_message
+    (session_id, user_id, sequence, kind, role, tool_name, content, tokens, external_id, moment_id,
+     created_at, metadata)
+SELECT id, user_id, n, 'turn', CASE n %% 2 WHEN 0 THEN 'user' ELSE 'assistant' END, '', %(text)s, 27, 'm' || n,
+       %(moment)s, now() - interval '60 days' - (last_sequence - n) * interval '1 minute', '{}'
+FROM sessions_app_session, generate_series(0, last_sequence) AS n WHERE user_id = %(user)s
+"""
+
+
+def figures(site: Site) -> list[Figure]:
+    return [
+        _measured(site, f"one session of {TURNS:,} turns", sessions=1, turns=TURNS),
+        _measured(
+            site,
+            f"{TURNS // TURNS_EACH // 10:,} sessions of {TURNS_EACH} turns",
+            sessions=TURNS // TURNS_EACH // 10,
+            turns=TURNS_EACH,
+        ),
+    ]
+
+
+def _measured(site: Site, what: str, *, sessions: int, turns: int) -> Figure:
+    _seed(f"raw {what}", sessions, turns)
+    theirs = _raw(site, f"raw {what}")
+    _seed(what, sessions, turns)
+    ours, peak = _retain()
+    if Session.objects.filter(user__user_id=what, kept_from_sequence=turns).count() != sessions:
+        raise RuntimeError("Not all turns were archived.")
+    rate = f"{sessions * turns / ours:,.0f} turns/s, {peak / 1e6:.0f} MB"
+    return Figure.of(what, [[ours]], [[theirs]], rate=rate, wanted="< 300 MB")
+
+
+def _seed(name: str, sessions: int, turns: int) -> None:
+    user = UserProfile.objects.ensure(name)
+    with connection.cursor() as cursor:
+        cursor.execute(SEED_SESSIONS, {"user": user.pk, "sessions": sessions, "turns": turns})
+        cursor.execute(SEED_MOMENT, [user.pk])
+        [moment] = cursor.fetchone() or [None]
+        cursor.execute(SEED_TURNS, {"user": user.pk, "text": WORDS, "moment": moment})
+    settle()
+
+
+def _retain() -> tuple[float, int]:
+    """Seconds, and the most bytes of memory its process had."""
+    started = time.monotonic()
+    process = subprocess.Popen([sys.executable, "manage.py", "retain"], cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError("The run failed.")
+    return time.monotonic() - started, usage.ru_maxrss * 1024
+
+
+def _raw(site: Site, name: str) -> float:
+    user = UserProfile.objects.get(user_id=name).pk
+    started = time.monotonic()
+    columns = "id, session_id, sequence, role, content, payload, external_id, moment_id, created_at, metadata"
+    with psycopg.connect(site.conninfo) as raw, tempfile.TemporaryFile() as file:
+        with gzip.GzipFile("", "wb", 6, file) as compressed:
+            copy = f"COPY (SELECT {columns} FROM sessions_app_message WHERE user_id = {user}) TO STDOUT"
+            with raw.cursor().copy(copy) as rows:
+                for row in rows:
+                    compressed.write(row)
+        os.fsync(file.fileno())
+        raw.execute("DELETE FROM sessions_app_message WHERE user_id = %s", [user])
+        raw.execute("UPDATE sessions_app_session SET kept_from_sequence = message_count WHERE user_id = %s", [user])
+    return time.monotonic() - started
