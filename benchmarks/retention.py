@@ -2,8 +2,6 @@
 
 import gzip
 import os
-import subprocess
-import sys
 import tempfile
 import time
 
@@ -13,7 +11,7 @@ from django.db import connection
 from benchmarks.clients import WORDS
 from benchmarks.figures import Figure
 from benchmarks.seed import settle
-from benchmarks.site import ROOT, Site
+from benchmarks.site import Site, run_command
 from sessions_app.models import Session, UserProfile
 
 TURNS = 1_000_000
@@ -69,7 +67,7 @@ def _measured(site: Site, what: str, *, sessions: int, turns: int) -> Figure:
     _seed(f"raw {what}", sessions, turns)
     theirs = _raw(site, f"raw {what}")
     _seed(what, sessions, turns)
-    ours, peak = _retain()
+    ours, peak = run_command("retain")
     if Session.objects.filter(user__user_id=what, kept_from_sequence=turns).count() != sessions:
         raise RuntimeError("Not all turns were archived.")
     rate = f"{sessions * turns / ours:,.0f} turns/s, {peak / 1e6:.0f} MB"
@@ -84,17 +82,6 @@ def _seed(name: str, sessions: int, turns: int) -> None:
         [moment] = cursor.fetchone() or [None]
         cursor.execute(SEED_TURNS, {"user": user.pk, "text": WORDS, "moment": moment})
     settle()
-
-
-def _retain() -> tuple[float, int]:
-    """Seconds, and the most bytes of memory its process had."""
-    started = time.monotonic()
-    process = subprocess.Popen([sys.executable, "manage.py", "retain"], cwd=ROOT, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError("The run failed.")
-    return time.monotonic() - started, usage.ru_maxrss * 1024
 
 
 def _raw(site: Site, name: str) -> float:

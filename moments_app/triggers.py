@@ -8,15 +8,16 @@ from django.db.models.signals import post_save
 
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.processes import build_moments, digest_session, form_memories, roll_summary
+from moments_app.processes import build_moments, digest_session, form_memories, roll_summary, settle
 from moments_app.processes.run import run_job
 from sessions_app.models import Message, Session
-from sessions_app.signals import digest_wanted, messages_appended
+from sessions_app.signals import digest_wanted, messages_appended, turns_overdue
 
 
 def connect() -> None:
     """Starts to listen; called once when the app is ready."""
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
+    turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_anew, sender=edited, dispatch_uid="moments_app.triggers")
@@ -40,6 +41,11 @@ def digest_now(session: Session, **_: Any) -> None:
     """Makes the digest while the request waits; one that fails is the job's matter, and the request goes on without."""
     job = Job.objects.request(digest_session.NAME, session, requested_by="request", force=True)
     run_job(job.job_id)
+
+
+def settle_overdue(session: Session, **_: Any) -> None:
+    """Turns past their keep-by date are remembered before they go."""
+    Job.objects.request(settle.NAME, session, requested_by="retain", force=True)
 
 
 def embed_anew(

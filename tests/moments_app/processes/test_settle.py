@@ -1,6 +1,7 @@
 """Settling: a session that simply stops is remembered all the same, and cleared."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from pytest_django.fixtures import Settings
 from moments_app.models import Job, MemoryAtom, Moment, Summary
 from moments_app.processes import compact_sessions as compaction
 from moments_app.processes.compact_sessions import compact_sessions
+from moments_app.processes.coverage import coverage
 from moments_app.processes.run import run_job
 from moments_app.processes.settle import NAME
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
+from sessions_app.processes.retain import retain
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import at_once
@@ -245,3 +248,45 @@ class TestFailure:
         settle(session)
         assert held
         assert not any(held)
+
+
+class TestTurnsPastTheirKeepByDate:
+    """Memory before deletion."""
+
+    @pytest.fixture(autouse=True)
+    def _archives(self, settings: Settings, tmp_path: Path) -> None:
+        settings.STORAGES = settings.STORAGES | {"archive": settings.RETENTION.storage(tmp_path)}
+
+    def test_what_nothing_covers_is_settled_first_and_archived_by_the_next_run(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 2)
+        Job.objects.all().delete()
+        first = retain()
+        assert (first.archived_turns, first.overdue_sessions) == (0, 1)
+        work_off()
+        session.refresh_from_db()
+        assert session.status == "cleared"
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert retain().archived_turns == 2
+        assert not session.messages.turns().exists()
+        assert (coverage().archived, coverage().is_whole) == (2, True)
+
+    def test_a_session_goes_on_after_all_its_turns_were_archived(
+        self, service: Api, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 9)
+        settle(session)
+        assert retain().archived_turns == 9
+        append(ada, "s1", [NewMessage("user", "I am back."), NewMessage("assistant", "Welcome.")] * 5)
+        loaded = service.get("sessions/s1/messages", user_id="ada").json()["messages"]
+        assert [m["sequence"] for m in loaded] == [8, *range(9, 19)]
+        context = service.get("memory/context", user_id="ada", session_id="s1", query="Hi").json()["context"]
+        assert "Welcome." in context
+        work_off()
+        Session.objects.update(last_activity_at=timezone.now() - timedelta(hours=1))
+        compact_sessions()
+        work_off()
+        session.refresh_from_db()
+        assert (session.status, session.last_moment_message_idx) == ("cleared", 18)
+        assert coverage().is_whole
