@@ -45,7 +45,7 @@ class SessionAdmin(PageAdmin):
     ordering = ("-last_activity_at", "-id")
     change_form_outer_after_template = "admin/session_transcript.html"
     fieldsets = (
-        (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"))}),
+        (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"), "legal_hold")}),
         (
             "Counters",
             {
@@ -54,6 +54,7 @@ class SessionAdmin(PageAdmin):
                     ("message_count", "total_tokens", "last_activity_at"),
                     ("live_from_sequence", "live_tokens", "last_moment_message_idx"),
                     ("built_message_count", "built_total_tokens", "created_at"),
+                    ("kept_from_sequence", "summarised_sequence", "restored_at"),
                     "metadata",
                 ),
             },
@@ -61,8 +62,14 @@ class SessionAdmin(PageAdmin):
     )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Everything but the title: the rest is what happened."""
-        return [field.name for field in Session._meta.fields if field.name != "title"]
+        """Everything but title and legal hold: the rest is what happened."""
+        return [field.name for field in Session._meta.fields if field.name not in ("title", "legal_hold")]
+
+    def save_model(self, request: HttpRequest, obj: Session, form: Any, change: bool) -> None:
+        """Saves what was edited and nothing else: counters may have moved since the row was read."""
+        if "legal_hold" in form.changed_data:
+            obj.hold(obj.legal_hold, actor=f"operator:{request.user.get_username()}")
+        obj.save(update_fields=form.changed_data)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
@@ -99,8 +106,8 @@ class SessionAdmin(PageAdmin):
             "entries": entries(page.messages, live_from=obj.live_from_sequence),
             "first": first,
             "last": last,
-            "has_earlier": first > 0,
-            "has_later": last < obj.last_sequence,
+            "has_earlier": first > obj.kept_from_sequence,
+            "has_later": bool(turns) and last < obj.last_sequence,
             "may_build": self.has_change_permission(request, obj),
             "build_url": reverse("admin:sessions_app_session_build", args=[obj.pk]),
             "context_url": reverse("admin:sessions_app_session_context", args=[obj.pk]),

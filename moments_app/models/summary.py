@@ -19,8 +19,9 @@ from sessions_app.models import Message, Session, UserProfile
 
 PROCESS = "roll_summary"
 
-# The window ends with a round and begins with a user turn where there is one: never within a pair. One statement, for
-# it is part of each append that ends a round; it reads a dozen turns and one summary by their indexes.
+# The window ends with a round and begins with a user turn where there is one: never within a pair. Whose turn it began
+# with is not known any more when that is archived. One statement, for it is part of each append that ends a round; it
+# reads a dozen turns and one summary by their indexes.
 BEGIN_SQL = """
 INSERT INTO moments_app_summary
     (session_id, user_id, status, start_sequence, end_sequence, base_id, text, facts, source_message_ids, engine, error,
@@ -29,7 +30,7 @@ SELECT %(session)s, %(user)s, 'processing',
     COALESCE((
         SELECT min(sequence) FROM sessions_app_message
         WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'turn' AND role = 'user'
-          AND sequence BETWEEN %(first)s AND %(end)s AND %(first)s > 0
+          AND sequence BETWEEN %(first)s AND %(end)s AND %(first)s > %(kept_from)s
     ), %(first)s), %(end)s, (
         SELECT id FROM moments_app_summary
         WHERE session_id = %(session)s AND user_id = %(user)s AND status = 'completed'
@@ -85,7 +86,8 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         """
         first = max(0, end - settings.ROLLING_SUMMARY.window_size + 1)
         with connection.cursor() as cursor:
-            cursor.execute(BEGIN_SQL, {"session": session.pk, "user": session.user_id, "first": first, "end": end})
+            window = {"first": first, "end": end, "kept_from": session.kept_from_sequence}
+            cursor.execute(BEGIN_SQL, {"session": session.pk, "user": session.user_id, **window})
             return cursor.fetchone() is not None
 
 

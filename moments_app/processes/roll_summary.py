@@ -151,8 +151,13 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
     """Ids of the turns the base was made of that the window has not left behind."""
     if base is None:
         return []
-    turns = session.messages.turns().filter(user_id=session.user_id, sequence__range=(start, base.end_sequence))
-    return sorted(set(base.source_message_ids) & set(turns.values_list("pk", flat=True)))
+    turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
+    sequences = dict(turns.values_list("pk", "sequence"))
+    still = [pk for pk, sequence in sequences.items() if sequence >= start]
+    # Of those that are archived only the ids are known: the last ones, for ids of a session grow with its sequence.
+    archived = sorted(set(base.source_message_ids) - sequences.keys())
+    slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
+    return sorted(still + archived[slid_out:])
 
 
 # --- think ---

@@ -1,8 +1,9 @@
 """The transcript's pages that need nothing of memory; sessions and their turns are shown by `moments_app.admin`."""
 
 from sessions_app.admin.api_key import ApiKeyAdmin
+from sessions_app.admin.archive import ArchiveAdmin
 from sessions_app.admin.event import EventAdmin
 from sessions_app.admin.logins import GroupAdmin, LoginAdmin
 from sessions_app.admin.user_profile import UserProfileAdmin
 
-__all__ = ["ApiKeyAdmin", "EventAdmin", "GroupAdmin", "LoginAdmin", "UserProfileAdmin"]
+__all__ = ["ApiKeyAdmin", "ArchiveAdmin", "EventAdmin", "GroupAdmin", "LoginAdmin", "UserProfileAdmin"]

@@ -119,6 +119,29 @@ class TestSession:
         assert "beta" not in page(root, list_url(Session), q="%_")
         assert root.get(list_url(Session), {"q": "a\0b"}).status_code == 200
 
+    def test_its_legal_hold_is_set_by_hand_and_noted_and_no_counter_is_overwritten(
+        self, root: Client, built: Session
+    ) -> None:
+        assert root.post(change_url(built), {"title": "Kiln", "legal_hold": "on"}).status_code == 302
+        built.refresh_from_db()
+        assert (built.title, built.legal_hold, built.message_count) == ("Kiln", True, 120)
+        assert Event.objects.get(type="legal_hold_set").actor == "operator:root"
+        assert root.post(change_url(built), {"title": "Kiln", "legal_hold": "on"}).status_code == 302
+        assert root.post(change_url(built), {"title": "Kiln"}).status_code == 302
+        assert Event.objects.filter(type__startswith="legal_hold").count() == 2
+
+    def test_turns_that_are_archived_are_told_there_and_at_their_moments(self, root: Client, built: Session) -> None:
+        built.messages.filter(sequence__lt=50).delete()
+        Session.objects.update(kept_from_sequence=50)
+        shown = page(root, change_url(built))
+        assert "Turns before 50 are past their keep-by date" in shown
+        assert "turns 50–119 of 120" in shown and "Earlier turns" not in shown
+        first = Moment.objects.earliest("id")
+        assert "Turns before 50 are past their keep-by date" in page(root, change_url(first))
+        built.messages.all().delete()
+        Session.objects.update(kept_from_sequence=120)
+        assert "no turns" in page(root, change_url(built))
+
 
 class TestMoment:
     """Moments with their chain and sources."""

@@ -1,14 +1,41 @@
 """Turns leave the transcript when they are old and covered, and come back as they were."""
 
+import gzip
+import json
+import random
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from sessions_app.models import Archive, UserProfile
-from sessions_app.processes.restore import restore_archive
+from moments_app.models import EmbeddingModel, Moment
+from moments_app.models.embedding import TurnEmbedding
+from sessions_app import archive_files
+from sessions_app.archive_files import ArchiveError
+from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
+from sessions_app.processes import retain as process
+from sessions_app.processes.append import NewMessage, append
+from sessions_app.processes.load import load_session_messages, page_of_messages
+from sessions_app.processes.restore import CannotRestore, restore_archive
 from sessions_app.processes.retain import retain
-from tests.support.retention import covered_session, fingerprint, in_archives, in_table
+from sessions_app.signals import turns_overdue
+from tests.support.api import Api
+from tests.support.concurrency import at_once
+from tests.support.killed import FINISHED, KILLED, Killed
+from tests.support.processes import database_url
+from tests.support.retention import cover, covered_session, files, fingerprint, in_archives, in_table
+from tests.support.transcript import turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -20,25 +47,526 @@ def folder(settings: Settings, tmp_path: Path) -> Path:
     return tmp_path / "archive"
 
 
-def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+@pytest.fixture
+def overdue() -> Iterator[list[Session]]:
+    """The sessions that settling was asked for."""
+    asked: list[Session] = []
+
+    def ask(session: Session, **_: Any) -> None:
+        asked.append(session)
+
+    turns_overdue.connect(ask)
+    yield asked
+    turns_overdue.disconnect(ask)
+
+
+def sequences(session: Session) -> list[int]:
+    return list(session.messages.turns().order_by("sequence").values_list("sequence", flat=True))
+
+
+def restored(session: Session) -> str:
+    """What the turns are after everything was brought back."""
+    restore_archive(session, actor="test")
+    return fingerprint(session)
+
+
+# --- what goes ---
 
 
 def test_old_covered_turns_go_into_a_file_a_month_and_come_back_byte_for_byte(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 30, live=3)
     before, lines = fingerprint(session), in_table(session)
     done = retain()
-    assert (done.sessions, done.archived_turns, done.failed_sessions) == (1, 30, 0)
-    assert len(in_table(session)) == 3
+    assert (done.sessions, done.archived_turns, done.failed_sessions, done.deleted_turns) == (1, 30, 0, 0)
+    assert sequences(session) == [30, 31, 32]
     assert in_archives(session) == lines[:30]
     assert [path.stat().st_mode & 0o777 for path in files(folder)] == [0o600, 0o600]
     assert done.archived_bytes == sum(path.stat().st_size for path in files(folder))
+    assert Event.objects.get(type="memory_compaction_completed").payload["archived_turns"] == 30
     session.refresh_from_db()
-    assert session.kept_from_sequence == 30
-    assert session.message_count == 33
-    restored = restore_archive(session, actor="test")
-    assert (restored.files, restored.turns) == (2, 30)
-    assert fingerprint(session) == before
+    assert (session.kept_from_sequence, session.message_count, session.last_sequence) == (30, 33, 32)
+    assert restored(session) == before
     assert not Archive.objects.exists() and not files(folder)
     session.refresh_from_db()
-    assert session.kept_from_sequence == 0
+    assert session.kept_from_sequence == 0 and session.restored_at
+
+
+def test_a_file_is_plain_json_with_every_column_and_no_text_in_its_name(ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 2)
+    retain()
+    [first, second] = files(folder)
+    assert first.relative_to(folder).parts[:2] == (str(ada.pk), str(session.pk))
+    [turn] = map(json.loads, gzip.decompress(first.read_bytes()).splitlines())
+    assert turn["content"].startswith("Turn 0 🏺") and turn["external_id"] == "m0"
+    assert datetime.fromisoformat(turn["created_at"]).strftime("%Y-%m") == first.name[:7]
+    assert turn.keys() == {field.column for field in Message._meta.concrete_fields}
+    assert second.name > first.name
+
+
+def test_a_month_grows_over_several_runs_and_leaves_one_file(ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 40)
+    before = fingerprint(session)
+    for covered in (10, 25, 26, 40):
+        Session.objects.update(summarised_sequence=covered - 1)
+        grown = sum(path.stat().st_size for path in files(folder))
+        assert retain().archived_bytes == sum(path.stat().st_size for path in files(folder)) - grown
+        assert sequences(session) == list(range(covered, 40))
+        assert {path.relative_to(folder).as_posix() for path in files(folder)} == {
+            a.name for a in Archive.objects.all()
+        }
+    assert len(files(folder)) == 2
+    assert restored(session) == before
+
+
+def test_equal_turns_give_equal_bytes(ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 20)
+    retain()
+    first = [path.read_bytes() for path in files(folder)]
+    restore_archive(session, actor="test")
+    Session.objects.update(restored_at=None)
+    retain()
+    assert [path.read_bytes() for path in files(folder)] == first
+
+
+def test_turns_can_be_deleted_in_place_of_archived_or_stay(ada: UserProfile, settings: Settings, folder: Path) -> None:
+    session = covered_session(ada, 30, live=2)
+    settings.RETENTION = settings.RETENTION.model_copy(update={"action": "off"})
+    assert retain().sessions == 0 and len(sequences(session)) == 32
+    settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
+    assert retain(dry_run=True).deleted_turns == 30 and len(sequences(session)) == 32
+    done = retain()
+    assert (done.deleted_turns, done.archived_turns, done.archived_bytes) == (30, 0, 0)
+    assert sequences(session) == [30, 31] and not files(folder)
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(ada: UserProfile, folder: Path, overdue: list[Session]) -> None:
+    session = covered_session(ada, 30)
+    Session.objects.update(summarised_sequence=9)
+    retain()
+    Session.objects.update(summarised_sequence=19)
+    before, names = fingerprint(session), files(folder)
+    dry = retain(dry_run=True)
+    assert (fingerprint(session), files(folder), len(overdue)) == (before, names, 1)
+    wet = retain()
+    assert dry.counts() | {"seconds": 0} == wet.counts() | {"seconds": 0}
+    assert wet.archived_turns == 10 and len(overdue) == 2
+
+
+# --- what stays ---
+
+
+def test_turns_that_memory_does_not_cover_are_kept_and_settling_is_asked_for(
+    ada: UserProfile, overdue: list[Session]
+) -> None:
+    session = covered_session(ada, 20)
+    session.messages.turns().filter(sequence=12).update(moment=None)
+    done = retain()
+    assert (done.archived_turns, done.overdue_sessions) == (12, 1)
+    assert overdue == [session]
+    assert sequences(session)[0] == 12
+
+
+def test_turns_after_the_last_summary_or_digest_are_kept(ada: UserProfile) -> None:
+    session = covered_session(ada, 20)
+    for covered, expected in ((None, 0), (7, 8)):
+        Session.objects.update(summarised_sequence=covered)
+        assert retain().overdue_sessions == 1
+        assert sequences(session)[0] == expected
+
+
+def test_the_live_window_is_kept_whatever_its_age(ada: UserProfile) -> None:
+    session = covered_session(ada, 20)
+    Session.objects.update(live_from_sequence=15)
+    assert retain().archived_turns == 15
+    assert sequences(session) == [15, 16, 17, 18, 19]
+
+
+def test_a_retracted_turn_counts_as_covered(ada: UserProfile) -> None:
+    session = covered_session(ada, 10)
+    before = session.messages.turns().filter(sequence=3)
+    before.update(moment=None, retracted_at=timezone.now())
+    unchanged = fingerprint(session)
+    assert retain().archived_turns == 10
+    assert restored(session) == unchanged
+
+
+def test_a_session_under_legal_hold_is_counted_and_left_alone(ada: UserProfile, bo: UserProfile) -> None:
+    held, other = covered_session(ada, 5), covered_session(bo, 5)
+    held.hold(True, actor="test")
+    done = retain()
+    assert (done.sessions, done.held_sessions) == (1, 1)
+    assert len(sequences(held)) == 5 and not sequences(other)
+
+
+def test_restored_turns_are_kept_for_as_many_days_as_new_ones(ada: UserProfile) -> None:
+    session = covered_session(ada, 5)
+    retain()
+    restore_archive(session, actor="test")
+    assert retain().sessions == 0
+    Session.objects.update(restored_at=timezone.now() - timedelta(days=31))
+    assert retain().sessions == 1
+
+
+def test_young_turns_are_kept(ada: UserProfile) -> None:
+    session = append(ada, "s1", [NewMessage("user", str(n)) for n in range(5)]).session
+    cover(session, 5)
+    assert retain().counts() | {"seconds": 0} == process.Retained().counts()
+    assert len(sequences(session)) == 5
+
+
+def test_row_13_with_shuffled_times_the_oldest_by_sequence_go_and_order_is_kept(ada: UserProfile) -> None:
+    chance = random.Random(13)
+    now = timezone.now()
+    old = [now - timedelta(days=chance.randrange(31, 20_000), microseconds=chance.randrange(10**6)) for _ in range(60)]
+    times = [*old[:40], now, *old[40:]]
+    session = append(ada, "s1", [NewMessage("user", str(n), created_at=at) for n, at in enumerate(times)]).session
+    cover(session, len(times))
+    before, lines = fingerprint(session), in_table(session)
+    assert retain().archived_turns == 40
+    assert sequences(session) == list(range(40, 61))
+    assert sorted(in_archives(session)) == sorted(lines[:40])
+    assert {a.month for a in Archive.objects.all()} == {at.astimezone(UTC).date().replace(day=1) for at in times[:40]}
+    # One month of many comes back between others that stay where they are, and goes again.
+    one = Archive.objects.order_by("first_sequence")[3]
+    restore_archive(session, actor="test", month=one.month)
+    Session.objects.update(restored_at=None)
+    assert retain().archived_turns == one.turn_count
+    assert restored(session) == before
+
+
+# --- nothing is lost ---
+
+
+def test_a_turn_that_changes_while_it_is_archived_stays(ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 5)
+    withdraw = "UPDATE sessions_app_message SET retracted_at = now() WHERE sequence = 2"
+    with changed_before("FOR UPDATE OF", withdraw):
+        assert retain().sessions == 0
+    assert len(sequences(session)) == 5 and not files(folder) and not Archive.objects.exists()
+    assert retain().archived_turns == 5
+    [line] = [json.loads(line) for line in in_archives(session) if json.loads(line)["sequence"] == 2]
+    assert line["retracted_at"]
+
+
+@pytest.mark.parametrize("change", ["legal_hold = true", "live_from_sequence = 0"])
+def test_a_session_that_is_held_or_reopened_meanwhile_is_left_alone(
+    ada: UserProfile, folder: Path, change: str
+) -> None:
+    session = covered_session(ada, 5)
+    with changed_before("FOR NO KEY UPDATE", f"UPDATE sessions_app_session SET {change}"):
+        assert retain().sessions == 0
+    assert len(sequences(session)) == 5 and not files(folder)
+
+
+@contextmanager
+def changed_before(words: str, change: str) -> Iterator[None]:
+    """Somebody else makes a change just before the first statement with these words."""
+    changes = [change]
+
+    def execute(execute: Any, sql: str, *arguments: Any) -> Any:
+        if words in sql and changes:
+            sql_of_another = changes.pop()
+            at_once(lambda _: connection.cursor().execute(sql_of_another), 1)
+        return execute(sql, *arguments)
+
+    with connection.execute_wrapper(execute):
+        yield
+    assert not changes
+
+
+def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) -> None:
+    sessions = [covered_session(user, 8, session_id=f"s{n}") for n in range(6) for user in (ada, bo)]
+    before = [fingerprint(session) for session in sessions]
+    done = at_once(lambda _: retain(), 4)
+    assert sum(each.archived_turns for each in done) == 12 * 8
+    assert sum(each.sessions for each in done) == 12
+    assert [restored(session) for session in sessions] == before
+
+
+def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, folder: Path) -> None:
+    variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
+    steps = 0
+    with Killed("sessions_app.processes.retain.retain", **variables) as killed:
+        ended = KILLED
+        while ended == KILLED:
+            steps += 1
+            session = covered_session(ada, 12, session_id=f"s{steps}")
+            everything, before = in_table(session), fingerprint(session)
+            Session.objects.filter(pk=session.pk).update(summarised_sequence=3)
+            retain()
+            Session.objects.filter(pk=session.pk).update(summarised_sequence=11)
+            ended = killed.run(steps)
+            wait_for_backends_to_end()
+            assert sorted(in_table(session) + in_archives(session)) == sorted(everything)
+            retain()
+            assert in_archives(session) == everything
+            assert restored(session) == before
+            assert not [path for path in files(folder / f"{ada.pk}/{session.pk}") if path.stat().st_size == 0]
+            session.delete()
+    assert ended == FINISHED
+    assert steps > 40
+
+
+def test_row_16_restoring_killed_between_any_two_steps_loses_nothing(ada: UserProfile, folder: Path) -> None:
+    variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
+    session = covered_session(ada, 12)
+    everything = in_table(session)
+    steps, ended = 0, KILLED
+    with Killed("tests.support.retention.restore_all", **variables) as killed:
+        while ended == KILLED:
+            steps += 1
+            Session.objects.update(restored_at=None)
+            retain()
+            assert in_archives(session) == everything
+            ended = killed.run(steps)
+            wait_for_backends_to_end()
+            assert sorted(in_table(session) + in_archives(session)) == sorted(everything)
+    assert ended == FINISHED
+    assert steps > 15
+
+
+def wait_for_backends_to_end() -> None:
+    """A killed client's transaction ends a moment after it."""
+    with connection.cursor() as cursor:
+        for _ in range(2_000):
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+                "AND state IN ('active', 'idle in transaction', 'idle in transaction (aborted)')"
+            )
+            if cursor.fetchone() == (0,):
+                return
+            cursor.execute("SELECT pg_sleep(0.005)")
+    raise AssertionError("a transaction goes on")
+
+
+def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
+    ada: UserProfile, bo: UserProfile, folder: Path
+) -> None:
+    noise = random.Random(16)
+    large = append(
+        ada,
+        "large",
+        [NewMessage("user", noise.randbytes(40_000).hex(), created_at=t.created_at) for t in turns(4)],
+    ).session
+    cover(large, 4)
+    small, before = covered_session(bo, 4), fingerprint(large)
+    out = StringIO()
+    with largest_file(60_000), pytest.raises(CommandError, match=r"session large: .*too large") as raised:
+        call_command("retain", stdout=out)
+    assert "1 sessions failed and are as they were" in str(raised.value)
+    assert (fingerprint(large), len(files(folder))) == (before, 2)
+    assert not sequences(small)
+    event = Event.objects.get(type="memory_compaction_failed")
+    assert (event.session_pk, event.user_pk) == (large.pk, ada.pk)
+    call_command("retain", stdout=out)
+    assert restored(large) == before
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process grows beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_row_16_an_old_file_that_is_damaged_keeps_its_month_from_growing(ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 10)
+    Session.objects.update(summarised_sequence=2)
+    retain()
+    [path] = files(folder)
+    path.write_bytes(path.read_bytes()[:-1])
+    Session.objects.update(summarised_sequence=9)
+    done = retain()
+    assert done.failed_sessions == 1 and path.name in done.failures[0]
+    assert len(sequences(session)) == 7 and files(folder) == [path]
+
+
+def test_what_a_crash_has_left_is_removed_by_the_sessions_next_run(ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 4)
+    stray = folder / f"{ada.pk}/{session.pk}/2020-01-7.jsonl.gz"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"half a fi")
+    retain(dry_run=True)
+    assert stray.exists()
+    retain()
+    assert not stray.exists() and len(files(folder)) == 2
+
+
+# --- restoring ---
+
+
+@pytest.mark.parametrize("damage", ["changed", "truncated", "missing", "exchanged"])
+def test_row_16_a_damaged_archive_is_named_and_nothing_restored(ada: UserProfile, folder: Path, damage: str) -> None:
+    session = covered_session(ada, 10)
+    retain()
+    first, second = files(folder)
+    content = bytearray(second.read_bytes())
+    if damage == "changed":
+        content[len(content) // 2] ^= 1
+        second.write_bytes(content)
+    elif damage == "truncated":
+        second.write_bytes(content[:-20])
+    elif damage == "missing":
+        second.unlink()
+    else:
+        second.write_bytes(first.read_bytes())
+    with pytest.raises(CommandError, match=second.name):
+        call_command("restore_archive", "ada", "s1", stdout=StringIO())
+    session.refresh_from_db()
+    assert (sequences(session), session.kept_from_sequence, session.restored_at) == ([], 10, None)
+    assert Archive.objects.count() == 2 and first.exists()
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", "not JSON", '{"session_id": 1}'])
+def test_a_file_whose_lines_are_no_turns_of_the_session_is_refused(ada: UserProfile, folder: Path, line: str) -> None:
+    session = covered_session(ada, 1)
+    retain()
+    archive = Archive.objects.get()
+    with archive_files.packed([line.encode()]) as content:
+        archive_files.discard([archive.name])
+        archive_files.store(content, archive.name)
+        Archive.objects.update(sha256=content.sha256)
+    with pytest.raises(ArchiveError, match="line 1 is not"):
+        restore_archive(session, actor="test")
+
+
+def test_one_month_can_be_restored_by_command(ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 10)
+    retain()
+    second = Archive.objects.order_by("month")[1]
+    out = StringIO()
+    call_command("restore_archive", "ada", "s1", month=f"{second.month:%Y-%m}", stdout=out)
+    assert "5 turns restored from 1 files" in out.getvalue()
+    assert sequences(session) == [5, 6, 7, 8, 9]
+    assert Event.objects.get(type="archive_restored").payload == {"files": 1, "turns": 5}
+    for arguments, told in (
+        (["ada", "s1", "--month", "2001-01"], "no archive of 2001-01"),
+        (["ada", "s1", "--month", "may"], "--month is like 2026-03"),
+        (["ada", "s2"], "ada has no session s2"),
+        (["bo", "s1"], "bo has no session s1"),
+    ):
+        with pytest.raises(CommandError, match=told):
+            call_command("restore_archive", *arguments, stdout=StringIO())
+
+
+def test_a_turn_whose_moment_is_gone_comes_back_without_it(ada: UserProfile) -> None:
+    session = covered_session(ada, 4)
+    retain()
+    Moment.objects.get().delete()
+    restore_archive(session, actor="test")
+    assert sequences(session) == [0, 1, 2, 3]
+    assert not session.messages.exclude(moment=None).exists()
+
+
+def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) -> None:
+    session = covered_session(ada, 4)
+    retain()
+    append(ada, "s1", [NewMessage("user", "secret text", external_id="m2")])
+    with pytest.raises(CannotRestore) as raised:
+        restore_archive(session, actor="test")
+    assert "external_id" in str(raised.value) and "secret" not in str(raised.value)
+    assert sequences(session) == [4]
+
+
+def test_vectors_go_with_their_turns_and_are_made_anew_after_they_come_back(ada: UserProfile) -> None:
+    session = covered_session(ada, 6)
+    model = EmbeddingModel.objects.create(name="m", dimensions=2)
+    for turn in session.messages.turns():
+        TurnEmbedding.objects.create(source=turn, model=model, user=ada, said_at=turn.created_at, vector=[1, 2])
+    Session.objects.update(embedded_sequence=5)
+    retain()
+    assert not TurnEmbedding.objects.exists()
+    restore_archive(session, actor="test")
+    session.refresh_from_db()
+    assert session.embedded_sequence == -1
+
+
+# --- how it reads and what it costs ---
+
+
+def test_reads_begin_at_what_is_kept(ada: UserProfile, service: Api) -> None:
+    session = covered_session(ada, 10, live=3)
+    session.messages.create(user=ada, sequence=9, kind="partition", role="tool", created_at=timezone.now())
+    retain()
+    session.refresh_from_db()
+    assert [m.sequence for m in load_session_messages(session, 5).messages] == [9, 10, 11, 12]
+    assert [m.sequence for m in page_of_messages(session, 5, after=-1).messages] == [10, 11, 12]
+    assert service.get("sessions/s1", user_id="ada").json()["kept_from_sequence"] == 10
+    page = service.get("sessions/s1/messages", user_id="ada", view="all", after=3).json()
+    assert [m["sequence"] for m in page["messages"]] == [10, 11, 12] and not page["has_more"]
+    append(ada, "s1", [NewMessage("user", "next")])
+    assert sequences(session) == [10, 11, 12, 13]
+
+
+def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile, settings: Settings) -> None:
+    for number in range(30):
+        append(ada, f"young{number}", [NewMessage("user", "x")])
+    with CaptureQueriesContext(connection) as queries:
+        retain()
+    assert len(queries) == 2, [q["sql"] for q in queries]  # and the event
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+        plan = process.candidates(timezone.now())[:10].explain()
+        cursor.execute("RESET enable_seqscan")
+    assert "session_kept" in plan and "message_turn_sequence_unique" in plan
+
+
+def test_all_sessions_are_met_whatever_the_size_of_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "SESSIONS_AT_ONCE", 3)
+    monkeypatch.setattr(process, "DELETED_AT_ONCE", 4)
+    sessions = [covered_session(ada, 9, session_id=f"s{n}") for n in range(7)]
+    before = [fingerprint(session) for session in sessions]
+    assert retain().sessions == 7
+    assert [restored(session) for session in sessions] == before
+
+
+# --- legal hold and deletion ---
+
+
+def test_a_session_under_legal_hold_is_not_deleted(service: Api, ada: UserProfile, folder: Path) -> None:
+    session = covered_session(ada, 4)
+    retain()
+    assert service.patch("sessions/s1", user_id="ada", legal_hold=True).json()["legal_hold"] is True
+    refused = service.delete("sessions/s1", user_id="ada")
+    assert refused.status_code == 409
+    assert "legal hold" in refused.json()["errors"][0]["detail"]
+    assert Session.objects.filter(pk=session.pk).exists() and len(files(folder)) == 2
+    assert service.patch("sessions/s1", user_id="ada", legal_hold=False, title="x").json()["title"] == "x"
+    assert service.delete("sessions/s1", user_id="ada").status_code == 204
+    assert not files(folder) and not Archive.objects.exists()
+    assert list(Event.objects.filter(type__startswith="legal_hold").order_by("id").values_list("type", flat=True)) == [
+        "legal_hold_set",
+        "legal_hold_ended",
+    ]
+
+
+def test_legal_hold_needs_scope_admin(ada: UserProfile) -> None:
+    session = covered_session(ada, 1)
+    writer = Api(ApiKey.objects.issue("writer", scope="write")[1])
+    assert writer.patch("sessions/s1", user_id="ada", legal_hold=True).status_code == 403
+    assert writer.patch("sessions/s1", user_id="ada", title="t").status_code == 200
+    session.refresh_from_db()
+    assert not session.legal_hold
+
+
+def test_a_session_is_not_deleted_while_it_is_being_archived(ada: UserProfile, service: Api) -> None:
+    session = covered_session(ada, 2)
+    with claimed(session):
+        refused = service.delete("sessions/s1", user_id="ada")
+        assert refused.status_code == 409 and "archived" in refused.json()["errors"][0]["detail"]
+        with pytest.raises(CannotRestore, match="try again"):
+            at_once(lambda _: restore_archive(session, actor="test"), 1)
+        assert at_once(lambda _: retain().sessions, 1) == [0]
+    assert service.delete("sessions/s1", user_id="ada").status_code == 204
+
+
+@contextmanager
+def claimed(session: Session) -> Iterator[None]:
+    """Somebody else is at its archives."""
+    with psycopg.connect(database_url()) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive', %s))", [session.pk])
+        yield

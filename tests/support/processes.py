@@ -17,12 +17,17 @@ from django.db import connection
 from memoryproject.conf import BASE_DIR
 
 
-def environment(**variables: str) -> dict[str, str]:
-    """The environment of a process that uses the test's database."""
+def database_url() -> str:
+    """Where the test's database is."""
     connection.ensure_connection()
     info = connection.connection.info
-    url = f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
-    return os.environ | {"DATABASE_URL": url, "SECRET_KEY": settings.SECRET_KEY, "LOG_LEVEL": "ERROR"} | variables
+    return f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of a process that uses the test's database."""
+    own = {"DATABASE_URL": database_url(), "SECRET_KEY": settings.SECRET_KEY, "LOG_LEVEL": "ERROR"}
+    return os.environ | own | variables
 
 
 class Worker:

@@ -2,13 +2,15 @@
 
 import hashlib
 from datetime import timedelta
+from pathlib import Path
 
 from django.utils import timezone
 
 from moments_app.models import Moment
 from sessions_app import archive_files
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
+from sessions_app.processes.restore import restore_archive
 
 OLD = timedelta(days=70)
 
@@ -69,5 +71,12 @@ def fingerprint(session: Session) -> str:
     return hashlib.sha256(b"\n".join(in_table(session))).hexdigest()
 
 
-def unembedded(session: Session) -> int:
-    return Message.objects.filter(session=session, embeddings=None).count()
+def files(folder: Path) -> list[Path]:
+    """All files below a folder."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def restore_all() -> None:
+    """Brings back what is archived of every session."""
+    for session in Session.objects.all():
+        restore_archive(session, actor="test")

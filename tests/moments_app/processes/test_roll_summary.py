@@ -130,6 +130,21 @@ class TestWhen:
 class TestContent:
     """What a version is made of."""
 
+    def test_turns_of_the_window_that_are_archived_are_still_its_sources(self, ada: UserProfile) -> None:
+        for number in range(12):
+            session = post_round(ada, number)
+            work_off()
+        ids = dict(session.messages.values_list("sequence", "pk"))
+        session.messages.all().delete()  # as `retain` does
+        Session.objects.update(kept_from_sequence=24)
+        post_round(ada, 12)
+        work_off()
+        latest = Summary.objects.latest_completed(session)
+        assert latest and (latest.start_sequence, latest.end_sequence) == (12, 25)
+        kept = list(session.messages.order_by("sequence").values_list("pk", flat=True))
+        assert latest.source_message_ids == [ids[n] for n in range(12, 24)] + kept
+        assert {index for fact in latest.facts for index in fact["message_indexes"]} & set(range(12, 24))
+
     @pytest.mark.parametrize("engine", ["extractive", "model"])
     def test_only_new_turns_are_read_and_what_slid_out_is_dropped(
         self, ada: UserProfile, request: pytest.FixtureRequest, engine: str
