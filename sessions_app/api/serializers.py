@@ -15,10 +15,9 @@ from sessions_app.api.fields import (
 )
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.user_profile import validate_timezone
-from sessions_app.processes.append import Appended, NewMessage
+from sessions_app.processes.append import BATCH_MAX, Appended, NewMessage
 from sessions_app.shorten import shorten_middle
 
-BATCH_MAX = 500
 PAGE_MAX = 200
 SEQUENCE_MAX = 2**62
 

@@ -19,6 +19,8 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.signals import messages_appended
 from sessions_app.tokens import estimate_tokens
 
+BATCH_MAX = 500  # messages that a client may send at once
+
 
 @dataclass(frozen=True)
 class NewMessage:

@@ -52,7 +52,7 @@ def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsy
     bad = ["{", json.dumps(line("x", role="robot")), "[1]", json.dumps(line("y", colour="red"))]
     path.write_text("\n".join([json.dumps(line("good")), *bad, json.dumps(line("good too"))]))
     err = StringIO()
-    with pytest.raises(CommandError, match="2 messages added, 0 were there already, 4 lines rejected"):
+    with pytest.raises(CommandError, match="2 messages added, 0 were there already, 4 records rejected"):
         call_command("import_sessions", str(path), stderr=err)
     for number, reason in ((2, "JSON"), (3, "role"), (4, "dictionary"), (5, "colour")):
         assert any(f"line {number}:" in text and reason in text for text in err.getvalue().splitlines())

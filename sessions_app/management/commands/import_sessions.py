@@ -1,110 +1,70 @@
-"""`import_sessions`: conversations from a file, a message a line, as if they had been posted."""
+"""`import_sessions`: conversations from a file, as if they had been posted."""
 
-import json
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from sessions_app.api.fields import PublicIdField, TextField
-from sessions_app.api.serializers import BATCH_MAX, MessageInput
-from sessions_app.models import UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.imports import FORMATS, Owner, Source, public_id, recognise
+from sessions_app.processes.import_sessions import Imported, Rejected, import_sessions
 
-
-class ImportRecord(MessageInput):
-    """A line of the file: a message, and where it belongs."""
-
-    user_id = PublicIdField()
-    session_id = PublicIdField()
-    agent_id = PublicIdField(default="")
-    source = TextField(max_length=64, default="import")  # type: ignore[assignment]  # not the attribute of a field
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a message belongs."""
-
-    user_id: str
-    session_id: str
-    agent_id: str
-    source: str
+SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # two reports of progress, on a terminal and elsewhere
+MIB = 2**20
 
 
 class Command(BaseCommand):
     help = (
-        "Imports messages from JSONL, one a line: {user_id, session_id, role, content, …}, with the fields of the API "
-        "and agent_id and source. It can be repeated: a message without an external_id is known by its position in "
-        "its session. Bad lines are reported and left out."
+        "Imports conversations: our own JSON lines, OpenAI chat messages as JSON lines, or the data export of ChatGPT "
+        "or Claude (conversations.json, or the zip file it comes in). It can be repeated: what is there already is not "
+        "added again. Bad records are reported and left out."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
+        parser.add_argument("--format", choices=["auto", *FORMATS], default="auto")
+        parser.add_argument("--user", default="", help="user_id of the person, if the file names none.")
+        parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file names none.")
+        parser.add_argument("--dry-run", action="store_true", help="Say what would be added, and change nothing.")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        self.rejected = 0
-        added = known = 0
-        for place, batch in _batches(self._records(options["file"])):
-            user = UserProfile.objects.ensure(place.user_id)
-            appended = append(user, place.session_id, batch, agent_id=place.agent_id, source=place.source)
-            new = sum(created for _, created in appended.messages)
-            added, known = added + new, known + len(batch) - new
-        summary = f"{added} messages added, {known} were there already, {self.rejected} lines rejected"
-        if self.rejected:
+        self.progress_wanted = options["verbosity"] > 0
+        self.reported_at = time.monotonic()
+        try:
+            self.source = Source(options["file"])
+            chosen = recognise(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
+            found = chosen.read(self.source, _owner(options["user"], options["agent"]))
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        imported = import_sessions(
+            found, dry_run=options["dry_run"], on_rejected=self._reject, on_batch=self._report_progress
+        )
+        summary = _counts(imported) + (" (dry run: nothing was changed)" if options["dry_run"] else "")
+        if imported.rejected:
             raise CommandError(summary)
         return summary
 
-    def _records(self, path: Path) -> Iterator[tuple[Place, NewMessage]]:
-        """The valid lines, in order; the others are reported."""
-        positions: Counter[tuple[str, str]] = Counter()
+    def _reject(self, rejected: Rejected) -> None:
+        self.stderr.write(f"{rejected.where}: {rejected.reason}")
+
+    def _report_progress(self, imported: Imported) -> None:
+        is_terminal = self.stderr.isatty()
+        if not self.progress_wanted or time.monotonic() < self.reported_at + SECONDS_BETWEEN[is_terminal]:
+            return
+        self.reported_at = time.monotonic()
+        read = f"{self.source.position / MIB:,.1f} of {self.source.size / MIB:,.1f} MiB"
+        self.stderr.write(f"{read}: {_counts(imported)}", ending="\r" if is_terminal else "\n")
+
+
+def _owner(user_id: str, agent_id: str) -> Owner:
+    for name, value in (("--user", user_id), ("--agent", agent_id)):
         try:
-            lines = path.open("rb")
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from error
-        with lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                try:
-                    fields = _parsed(line)
-                except ValueError as error:
-                    self.rejected += 1
-                    self.stderr.write(f"line {number}: {error}")
-                    continue
-                place = Place(**{name: fields.pop(name) for name in ("user_id", "session_id", "agent_id", "source")})
-                session = place.user_id, place.session_id
-                positions[session] += 1
-                fields["external_id"] = fields["external_id"] or f"import:{positions[session]}"
-                yield place, NewMessage(**fields)
+            value and public_id(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return Owner(user_id, agent_id)
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
-    """The fields of a line.
-
-    Raises:
-        ValueError: with the reason.
-    """
-    try:
-        record = ImportRecord(data=json.loads(line))
-    except (ValueError, RecursionError):
-        raise ValueError("not valid JSON in UTF-8") from None
-    if not record.is_valid():
-        raise ValueError(json.dumps(record.errors, ensure_ascii=False))
-    return dict(record.validated_data)
-
-
-def _batches(records: Iterator[tuple[Place, NewMessage]]) -> Iterator[tuple[Place, list[NewMessage]]]:
-    """Runs of messages of one session, each at most as long as the API takes."""
-    place: Place | None = None
-    batch: list[NewMessage] = []
-    for next_place, message in records:
-        if place is not None and (next_place != place or len(batch) == BATCH_MAX):
-            yield place, batch
-            batch = []
-        place = next_place
-        batch.append(message)
-    if place is not None:
-        yield place, batch
+def _counts(imported: Imported) -> str:
+    added = f"{imported.added:,} messages added, {imported.known:,} were there already"
+    return f"{added}, {imported.rejected:,} records rejected"

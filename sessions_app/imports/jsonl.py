@@ -1,0 +1,60 @@
+"""Our own JSON lines: a message a line, with the fields of the API and whose it is."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from rest_framework.exceptions import ValidationError
+
+from sessions_app.api.fields import PublicIdField, TextField
+from sessions_app.api.serializers import MessageInput
+from sessions_app.imports.records import Owner, reason_of
+from sessions_app.imports.source import Source
+from sessions_app.processes.append import NewMessage
+from sessions_app.processes.import_sessions import Place, Record, Rejected
+
+LOOKED_FOR = "JSON lines with user_id, session_id and role (jsonl)"
+
+
+class ImportRecord(MessageInput):
+    """A line of the file: a message, and where it belongs."""
+
+    user_id = PublicIdField()
+    session_id = PublicIdField()
+    agent_id = PublicIdField(default="")
+    source = TextField(max_length=64, default="import")  # type: ignore[assignment]  # not the attribute of a field
+
+
+def recognises(source: Source) -> bool:
+    """Whether its first line is a message."""
+    return isinstance(source.first, dict) and {"user_id", "session_id", "role"} <= source.first.keys()
+
+
+def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
+    """The messages; one without an `external_id` is known by its position in its session.
+
+    Raises:
+        ValueError: an owner is given, where each line names its own.
+    """
+    if owner != Owner():
+        raise ValueError("Each line of this format names its user and agent: leave out --user and --agent.")
+    return _records(source)
+
+
+def _records(source: Source) -> Iterator[Record | Rejected]:
+    record = ImportRecord()
+    positions: Counter[tuple[str, str]] = Counter()
+    for found in source.lines():
+        if isinstance(found, Rejected):
+            yield found
+            continue
+        try:
+            fields: dict[str, Any] = record.run_validation(found.value)
+        except ValidationError as error:
+            yield Rejected(found.where, reason_of(error))
+            continue
+        place = Place(**{name: fields.pop(name) for name in ("user_id", "session_id", "agent_id", "source")})
+        session = place.user_id, place.session_id
+        positions[session] += 1
+        fields["external_id"] = fields["external_id"] or f"import:{positions[session]}"
+        yield Record(found.where, place, NewMessage(**fields))

@@ -1,0 +1,120 @@
+"""Chat messages as OpenAI's API and its fine-tuning take them: a conversation a line, `{"messages": […]}`.
+
+A conversation goes by its `id` or, where it has none, by a hash of its messages; a message by its place and its own
+hash. So the same file, or a longer one, adds nothing twice, and a conversation with an id may grow.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sessions_app.imports.records import (
+    Conversation,
+    Fields,
+    Owner,
+    conversation_records,
+    filled,
+    point_in_time,
+    text_and_parts,
+    without_data,
+)
+from sessions_app.imports.source import Source
+from sessions_app.processes.import_sessions import Record, Rejected
+
+NAME = "openai"
+LOOKED_FOR = "JSON lines with messages (openai)"
+ID_NAMES = ("id", "conversation_id", "session_id")
+ROLES = {"developer": "system", "function": "tool"}
+
+
+class Message(BaseModel):
+    """One message; what isn't named here is kept as its metadata."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[str | dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    function_call: dict[str, Any] | None = None
+
+
+class Line(BaseModel):
+    """A line of the file."""
+
+    model_config = ConfigDict(extra="allow")
+
+    messages: list[Any]
+    metadata: Any = None
+    title: Any = None
+    created: float | None = None  # seconds since 1970, of a stored completion
+
+
+def recognises(source: Source) -> bool:
+    """Whether its first line is a conversation."""
+    return isinstance(source.first, dict) and isinstance(source.first.get("messages"), list)
+
+
+def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
+    """The messages of all conversations."""
+    return conversation_records(NAME, source.lines(), owner, _opened)
+
+
+def _opened(value: Any) -> Conversation:
+    line = Line.model_validate(value)
+    created_at = point_in_time(line.created)
+    tools: dict[str, str] = {}  # names by the ids of calls: results don't repeat them
+
+    def fields_of(numbered: tuple[int, Any]) -> list[Fields]:
+        number, raw = numbered
+        message = Message.model_validate(raw)
+        tools.update(_called(message))
+        fields = _fields(message, tools)
+        return [fields | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
+
+    return Conversation(_session_id(line), line.title, list(enumerate(line.messages)), fields_of)
+
+
+def _session_id(line: Line) -> str:
+    metadata = line.metadata if isinstance(line.metadata, dict) else {}
+    for place in (line.model_extra or {}, metadata):
+        for name in ID_NAMES:
+            if isinstance(place.get(name), str | int) and place[name]:
+                return str(place[name])
+    return _digest(line.messages)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _called(message: Message) -> dict[str, str]:
+    """Names of the tools that a message calls, by the ids of the calls."""
+    names: dict[str, str] = {}
+    for call in message.tool_calls or ():
+        function = call.get("function")
+        if isinstance(function, dict) and isinstance(call.get("id"), str) and isinstance(function.get("name"), str):
+            names[call["id"]] = function["name"]
+    return names
+
+
+def _fields(message: Message, tools: dict[str, str]) -> Fields:
+    text, parts = text_and_parts(message.content)
+    calls = message.tool_calls
+    if message.function_call:  # as it was called before tools
+        calls = [{"type": "function", "function": message.function_call}]
+    payload = {"tool_calls": calls, "tool_call_id": message.tool_call_id, "parts": parts}
+    role = ROLES.get(message.role, message.role)
+    is_result = role == "tool"
+    metadata = {} if is_result else {"name": message.name}
+    return {
+        "role": role,
+        "content": text,
+        "tool_name": (message.name or tools.get(message.tool_call_id or "", "")) if is_result else "",
+        "payload": filled(payload) or None,
+        "metadata": filled(metadata | without_data(message.model_extra)),
+    }

@@ -1,0 +1,197 @@
+"""What readers of formats share: whose conversations they are, and records that the API would take as well."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError as ShapeError
+from rest_framework.exceptions import ValidationError
+
+from sessions_app.api.fields import PublicIdField
+from sessions_app.api.serializers import MessageInput
+from sessions_app.imports.source import Found
+from sessions_app.processes.append import NewMessage
+from sessions_app.processes.import_sessions import Place, Record, Rejected
+from sessions_app.shorten import shorten_middle
+
+REASON_MAX_CHARS = 300
+DATA_MAX_CHARS = 200  # of a picture or a file that stands in the message itself
+
+Fields = dict[str, Any]  # of a message, as the API takes them
+
+_message_input = MessageInput()
+_public_id = PublicIdField()
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose conversations a file has that doesn't say so itself; blank where it does, or for the default agent."""
+
+    user_id: str = ""
+    agent_id: str = ""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation of a file.
+
+    Args:
+        session_id: the source's own id of it.
+        title: whatever the source has there.
+        messages: as the source has them, oldest first.
+        fields_of: makes of one of them the messages it stands for, none or some; raises ValueError with the reason.
+    """
+
+    session_id: str
+    title: Any
+    messages: Sequence[Any]
+    fields_of: Callable[[Any], list[Fields]]
+
+
+def public_id(value: str) -> str:
+    """An id as the API takes it.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    try:
+        return str(_public_id.run_validation(value))
+    except ValidationError as error:
+        raise ValueError(reason_of(error)) from None
+
+
+def checked_message(fields: Mapping[str, Any]) -> NewMessage:
+    """A message of these fields.
+
+    Raises:
+        ValueError: with what the API would say to them.
+    """
+    try:
+        return NewMessage(**_message_input.run_validation(fields))
+    except ValidationError as error:
+        raise ValueError(reason_of(error)) from None
+
+
+def conversation_records(
+    format_name: str, found: Iterator[Found | Rejected], owner: Owner, opened: Callable[[Any], Conversation]
+) -> Iterator[Record | Rejected]:
+    """The messages of all conversations.
+
+    Args:
+        format_name: prefix of session and message ids, so that no two sources' meet.
+        found: the file's values, a conversation each.
+        owner: whose they are.
+        opened: makes a conversation of such a value; raises ValueError with the reason.
+
+    Raises:
+        ValueError: the owner is missing.
+    """
+    if not owner.user_id:
+        raise ValueError(f"A file of the format {format_name} doesn't say whose it is: name the person with --user.")
+    return _all_records(format_name, found, owner, opened)
+
+
+def _all_records(
+    format_name: str, found: Iterator[Found | Rejected], owner: Owner, opened: Callable[[Any], Conversation]
+) -> Iterator[Record | Rejected]:
+    for item in found:
+        if isinstance(item, Rejected):
+            yield item
+            continue
+        try:
+            conversation = opened(item.value)
+            session_id = public_id(f"{format_name}:{conversation.session_id}")
+        except (ValueError, RecursionError) as error:
+            yield Rejected(item.where, reason_of(error))
+            continue
+        place = Place(
+            user_id=owner.user_id,
+            session_id=session_id,
+            agent_id=owner.agent_id,
+            source=f"import:{format_name}",
+            title=_title(conversation.title),
+        )
+        for number, message in enumerate(conversation.messages, 1):
+            yield from _records(f"{item.where}, message {number}", format_name, place, conversation, message)
+
+
+def _records(
+    where: str, format_name: str, place: Place, conversation: Conversation, message: Any
+) -> Iterator[Record | Rejected]:
+    """What one message of the source stands for: all of it, or the reason why none."""
+    try:
+        new = [
+            checked_message(fields | {"external_id": f"{format_name}:{fields['external_id']}"})
+            for fields in conversation.fields_of(message)
+        ]
+    except (ValueError, RecursionError) as error:
+        yield Rejected(where, reason_of(error))
+    else:
+        yield from (Record(where, place, one) for one in new)
+
+
+def reason_of(error: Exception) -> str:
+    """Why, without what the file says there."""
+    if isinstance(error, ShapeError):
+        told = [f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors(include_input=False)]
+        reason = "; ".join(told)
+    elif isinstance(error, ValidationError):
+        reason = json.dumps(error.detail, ensure_ascii=False)
+    elif isinstance(error, RecursionError):
+        reason = "It is nested too deeply."
+    else:
+        reason = str(error)
+    return reason[:REASON_MAX_CHARS]
+
+
+def _title(title: Any) -> str:
+    """What of a title can be kept: 255 characters, without those that can't be stored."""
+    text = title if isinstance(title, str) else ""
+    return text.replace("\0", "").encode("utf-8", "replace").decode().strip()[:255]
+
+
+def point_in_time(seconds: float | None) -> datetime | None:
+    """The time so many seconds after 1970 began.
+
+    Raises:
+        ValueError: there is no such time.
+    """
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError("Its time doesn't lie between 1970 and 2100.") from None
+
+
+def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:
+    """The text of a message's content, and what of it is not text: pictures, sound, files."""
+    if content is None or isinstance(content, str):
+        return content or "", []
+    texts: list[str] = []
+    others: list[Any] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            texts.append(text)
+        else:
+            others.append(without_data(part))
+    return "\n".join(filter(None, texts)), others
+
+
+def without_data(value: Any, *, is_data: bool = False) -> Any:
+    """A copy in which data of pictures and files is cut short, saying so: memory is of texts."""
+    if isinstance(value, dict):
+        return {key: without_data(part, is_data=key in ("data", "file_data")) for key, part in value.items()}
+    if isinstance(value, list):
+        return [without_data(part) for part in value]
+    if isinstance(value, str) and (is_data or value.startswith("data:")):
+        return shorten_middle(value, DATA_MAX_CHARS)
+    return value
+
+
+def filled(fields: Mapping[str, Any]) -> Fields:
+    """Those fields that say something."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

@@ -1,0 +1,151 @@
+"""`import_sessions`: conversations from elsewhere, as if they had been posted.
+
+Takes what a reader in `sessions_app/imports` found, a message after another, and appends it in batches, each whole or
+not at all. It can be repeated: a message is known by its `external_id`, and also when it was archived since.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from sessions_app.models import Session, UserProfile
+from sessions_app.processes.append import BATCH_MAX, NewMessage, append
+
+PENDING_MAX = 5_000  # messages held back so that those of a session are appended together
+PENDING_MAX_CHARS = 8_000_000  # of them
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a message belongs; agent, source and title are those of a session that isn't there yet."""
+
+    user_id: str
+    session_id: str
+    agent_id: str = ""
+    source: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A message found; `where` in the file, and where it belongs. It has an `external_id`."""
+
+    where: str
+    place: Place
+    message: NewMessage
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """What can't be taken; where it stands in the file, and the reason, without its text."""
+
+    where: str
+    reason: str
+
+
+@dataclass
+class Imported:
+    """Messages added, messages that were there already, and records rejected."""
+
+    added: int = 0
+    known: int = 0
+    rejected: int = 0
+
+
+def import_sessions(
+    found: Iterable[Record | Rejected],
+    *,
+    dry_run: bool = False,
+    on_rejected: Callable[[Rejected], None] = lambda _: None,
+    on_batch: Callable[[Imported], None] = lambda _: None,
+) -> Imported:
+    """Appends what was found, session by session, in the order of the file.
+
+    Args:
+        found: in the order of the file; read as it is needed.
+        dry_run: each batch is undone again.
+        on_rejected: called with each record that is left out.
+        on_batch: called with the counts so far, after each batch.
+    """
+    imported = Imported()
+
+    def reject(rejected: Rejected) -> None:
+        imported.rejected += 1
+        on_rejected(rejected)
+
+    for batch in _batches(found, reject):
+        with transaction.atomic():
+            added, known = _append(batch, reject)
+            transaction.set_rollback(dry_run)
+        imported.added += added
+        imported.known += known
+        on_batch(imported)
+    return imported
+
+
+def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], None]) -> Iterable[list[Record]]:
+    """Messages of one session each, however sessions are interleaved in the file; at most as many as the API takes."""
+    pending: dict[tuple[str, str], list[Record]] = {}
+    count = chars = 0
+    for record in found:
+        if isinstance(record, Rejected):
+            reject(record)
+            continue
+        session = record.place.user_id, record.place.session_id
+        batch = pending.setdefault(session, [])
+        batch.append(record)
+        count, chars = count + 1, chars + _chars(record.message)
+        if len(batch) == BATCH_MAX:
+            yield pending.pop(session)
+        if count >= PENDING_MAX or chars >= PENDING_MAX_CHARS:
+            yield from pending.values()
+            pending, count, chars = {}, 0, 0
+    yield from pending.values()
+
+
+def _chars(message: NewMessage) -> int:
+    return len(message.content) + (len(json.dumps(message.payload)) if message.payload is not None else 0)
+
+
+def _append(batch: list[Record], reject: Callable[[Rejected], None]) -> tuple[int, int]:
+    """Messages of the batch added, and those known."""
+    place = batch[0].place
+    user = UserProfile.objects.ensure(place.user_id)
+    session = Session.objects.for_user(user).filter(session_id=place.session_id).first()
+    archived = 0
+    if session and session.kept_from_sequence:
+        batch, archived = _not_archived(session, batch, reject)
+    messages = [record.message for record in batch]
+    appended = append(user, place.session_id, messages, agent_id=place.agent_id, source=place.source)
+    added = sum(created for _, created in appended.messages)
+    if added and place.title and not appended.session.title:
+        appended.session.title = place.title
+        appended.session.save(update_fields=["title"])
+    return added, archived + len(messages) - added
+
+
+def _not_archived(
+    session: Session, batch: list[Record], reject: Callable[[Rejected], None]
+) -> tuple[list[Record], int]:
+    """The batch without what was archived or deleted since, and how many that were.
+
+    Retention takes a session's oldest turns, and their ids with them: they are told by their time.
+    """
+    turns = session.messages.turns().filter(user_id=session.user_id)
+    ids = [record.message.external_id for record in batch]
+    there = set(turns.filter(external_id__in=ids).values_list("external_id", flat=True))
+    oldest = turns.order_by("sequence").values_list("created_at", flat=True).first()
+    until = oldest or session.last_activity_at
+    kept: list[Record] = []
+    archived = 0
+    for record in batch:
+        created_at = record.message.created_at
+        if record.message.external_id in there or (created_at and created_at > until):
+            kept.append(record)
+        elif created_at:
+            archived += 1
+        else:
+            reject(Rejected(record.where, "It has no time: it may be one of its session's turns that were archived."))
+    return kept, archived
