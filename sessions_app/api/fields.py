@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
 JSON_MAX_DEPTH = 32
 JSON_MAX_CHARS = 200_000
@@ -25,11 +26,23 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+class EncodableValidator(ProhibitSurrogateCharactersValidator):
+    """Says the same, but looks at each character by itself only when there is something to say."""
+
+    def __call__(self, value: Any) -> None:
+        if not _encodable(str(value)):
+            super().__call__(value)
+
+
 class TextField(serializers.CharField):
     """A string, kept with its white space; numbers are not turned into strings."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(trim_whitespace=False, **kwargs)
+        self.validators = [
+            EncodableValidator() if isinstance(known, ProhibitSurrogateCharactersValidator) else known
+            for known in self.validators
+        ]
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
