@@ -77,10 +77,12 @@ def import_sessions(
 
     for batch in _batches(found, reject):
         with transaction.atomic():
-            added, known = _append(batch, reject)
+            added, doubtful = _append(batch)
             transaction.set_rollback(dry_run)
         imported.added += added
-        imported.known += known
+        imported.known += len(batch) - added - len(doubtful)
+        for rejected in doubtful:
+            reject(rejected)
         on_batch(imported)
     return imported
 
@@ -109,43 +111,35 @@ def _chars(message: NewMessage) -> int:
     return len(message.content) + (len(json.dumps(message.payload)) if message.payload is not None else 0)
 
 
-def _append(batch: list[Record], reject: Callable[[Rejected], None]) -> tuple[int, int]:
-    """Messages of the batch added, and those known."""
+def _append(batch: list[Record]) -> tuple[int, list[Rejected]]:
+    """How many of the batch were added, and those of which nobody can tell whether they are known."""
     place = batch[0].place
     user = UserProfile.objects.ensure(place.user_id)
     session = Session.objects.for_user(user).filter(session_id=place.session_id).first()
-    archived = 0
-    if session and session.kept_from_sequence:
-        batch, archived = _not_archived(session, batch, reject)
-    messages = [record.message for record in batch]
+    new, doubtful = _not_there(session, batch) if session else (batch, [])
+    if not new:
+        return 0, doubtful
+    messages = [record.message for record in new]
     appended = append(user, place.session_id, messages, agent_id=place.agent_id, source=place.source)
     added = sum(created for _, created in appended.messages)
     if added and place.title and not appended.session.title:
         appended.session.title = place.title
         appended.session.save(update_fields=["title"])
-    return added, archived + len(messages) - added
+    return added, doubtful
 
 
-def _not_archived(
-    session: Session, batch: list[Record], reject: Callable[[Rejected], None]
-) -> tuple[list[Record], int]:
-    """The batch without what was archived or deleted since, and how many that were.
+def _not_there(session: Session, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
+    """Those of the batch that the session doesn't have; a repeated import locks nothing and reads ids alone.
 
-    Retention takes a session's oldest turns, and their ids with them: they are told by their time.
+    Retention takes a session's oldest turns away, and their ids with them: those are known by their time.
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     ids = [record.message.external_id for record in batch]
     there = set(turns.filter(external_id__in=ids).values_list("external_id", flat=True))
-    oldest = turns.order_by("sequence").values_list("created_at", flat=True).first()
-    until = oldest or session.last_activity_at
-    kept: list[Record] = []
-    archived = 0
-    for record in batch:
-        created_at = record.message.created_at
-        if record.message.external_id in there or (created_at and created_at > until):
-            kept.append(record)
-        elif created_at:
-            archived += 1
-        else:
-            reject(Rejected(record.where, "It has no time: it may be one of its session's turns that were archived."))
-    return kept, archived
+    new = [record for record in batch if record.message.external_id not in there]
+    if not new or not session.kept_from_sequence:
+        return new, []
+    until = turns.order_by("sequence").values_list("created_at", flat=True).first() or session.last_activity_at
+    reason = "It has no time: it may be one of its session's turns that were archived."
+    doubtful = [Rejected(record.where, reason) for record in new if record.message.created_at is None]
+    return [record for record in new if record.message.created_at and record.message.created_at > until], doubtful

@@ -1,6 +1,9 @@
 """Importing what ChatGPT, Claude and OpenAI's API write."""
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from io import StringIO
 from pathlib import Path
@@ -10,11 +13,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import RollingSummarySettings
+from memoryproject.conf import BASE_DIR, RollingSummarySettings
 from moments_app.models import Job, Summary
 from moments_app.processes import window
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.exports import AT, as_array, as_lines, as_zip, chatgpt, claude, node, said
+from tests.support.processes import environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -496,3 +500,18 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     for path in (as_array(tmp_path / "array", CLAUDE), as_lines(tmp_path / "lines", OPENAI)):
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         assert "messages added" in imported(path)
+
+
+def test_a_file_of_50_megabytes_is_read_in_little_memory(tmp_path: Path) -> None:
+    """Of 50 conversations with a megabyte each, most of it in branches that were left."""
+    left = [node(f"left{n}", "root", "user", "x" * 10_000) for n in range(100)]
+    taken = node("root", None, "user", "hello"), node("last", "root", "assistant", "hello yourself")
+    path = as_array(tmp_path / "f", *(chatgpt(*left, *taken, name=f"c{n}") for n in range(50)))
+    assert path.stat().st_size > 50_000_000
+    command = [sys.executable, "manage.py", "import_sessions", str(path), "--user", "ada"]
+    process = subprocess.Popen(command, cwd=BASE_DIR, env=environment(), stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert Message.objects.count() == 100
+    assert usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) < 300_000_000

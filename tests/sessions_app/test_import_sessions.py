@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from moments_app.models import Job
+from sessions_app.imports import FORMATS, Owner, Source
+from sessions_app.management.commands import import_sessions as command
 from sessions_app.models import Message, Session
+from sessions_app.processes.import_sessions import import_sessions
+from tests.support.exports import as_lines
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,6 +67,33 @@ def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsy
 def test_more_than_a_batch_of_one_session_is_imported_whole(tmp_path: Path) -> None:
     imported(tmp_path / "f", *(line(str(n)) for n in range(1203)))
     assert Session.objects.get().message_count == 1203
+
+
+def test_sessions_interleaved_in_the_file_keep_their_order_and_share_batches(tmp_path: Path) -> None:
+    path = as_lines(tmp_path / "f", *(line(str(n), session_id=f"s{n % 2}") for n in range(1_200)))
+    sizes: list[int] = []
+    import_sessions(FORMATS["jsonl"].read(Source(path), Owner()), on_batch=lambda so_far: sizes.append(so_far.added))
+    assert sizes == [500, 1_000, 1_100, 1_200]
+    for number, session in enumerate(Session.objects.order_by("session_id")):
+        said = session.messages.in_order().values_list("content", flat=True)
+        assert list(said) == [str(n) for n in range(number, 1_200, 2)]
+
+
+@pytest.mark.usefixtures("rolling")
+def test_a_batch_asks_for_one_summary_whatever_rounds_it_has(tmp_path: Path) -> None:
+    imported(tmp_path / "f", *(line(str(n), role=("user", "assistant")[n % 2]) for n in range(400)))
+    assert [job.process for job in Job.objects.filter(process="roll_summary")] == ["roll_summary"]
+
+
+def test_progress_is_told_unless_nothing_is_to_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "SECONDS_BETWEEN", {False: 0})
+    _, err = imported(tmp_path / "f", line("one"), line("two", session_id="s2"))
+    first, last = err.splitlines()
+    assert "of 0.0 MiB: 1 messages added" in first
+    assert "MiB: 2 messages added" in last
+    quiet = StringIO()
+    call_command("import_sessions", str(tmp_path / "f"), verbosity=0, stdout=StringIO(), stderr=quiet)
+    assert quiet.getvalue() == ""
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
