@@ -80,7 +80,7 @@ class Message(BaseModel):
 
 def recognises(source: Source) -> bool:
     """Whether its first element is such a conversation."""
-    return isinstance(source.first, dict) and "mapping" in source.first
+    return "mapping" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:

@@ -68,7 +68,7 @@ class Message(BaseModel):
 
 def recognises(source: Source) -> bool:
     """Whether its first element is such a conversation."""
-    return isinstance(source.first, dict) and "chat_messages" in source.first
+    return "chat_messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:

@@ -27,7 +27,7 @@ class ImportRecord(MessageInput):
 
 def recognises(source: Source) -> bool:
     """Whether its first line is a message."""
-    return isinstance(source.first, dict) and {"user_id", "session_id", "role"} <= source.first.keys()
+    return source.first_names >= {"user_id", "session_id", "role"}
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:

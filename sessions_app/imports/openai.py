@@ -56,7 +56,7 @@ class Line(BaseModel):
 
 def recognises(source: Source) -> bool:
     """Whether its first line is a conversation."""
-    return isinstance(source.first, dict) and isinstance(source.first.get("messages"), list)
+    return "messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:

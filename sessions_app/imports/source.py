@@ -73,13 +73,13 @@ class Source:
             return archive.namelist()
 
     @cached_property
-    def first(self) -> Any:
-        """The first value of the file that can be read, an array's first element; None when there is none."""
+    def first_names(self) -> frozenset[str]:
+        """Names of the fields of the file's first value, or of an array's first element; none if it is no object."""
         with self.path.open("rb") as file:
             is_array = self.is_zip or file.read(CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
         for found in self.elements() if is_array else self.lines():
-            return found.value if isinstance(found, Found) else None
-        return None
+            return frozenset(found.value if isinstance(found, Found) and isinstance(found.value, dict) else ())
+        return frozenset()
 
     def lines(self) -> Iterator[Found | Rejected]:
         """The values of a file that has one a line; blank lines are nothing."""
