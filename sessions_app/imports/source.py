@@ -1,8 +1,8 @@
 """The file of an import: a record after another, from plain JSON lines, a JSON array, or such an array in a zip.
 
 One record is held at a time, at most `RECORD_MAX` of it, so the size of the file doesn't matter. What can't be read is
-a `Rejected` in its place. The standard parser is given a text that grows until a value is whole: streaming parsers
-were tried, and take what it refuses (lone surrogates), or stop the whole file at what it takes (a long number).
+a `Rejected` in its place. An array goes to the standard parser as a text that grows until a value is whole; why not to
+a streaming one is decision 10.
 """
 
 import json
@@ -18,11 +18,11 @@ from typing import IO, Any
 
 from sessions_app.processes.import_sessions import Rejected
 
-RECORD_MAX = 32 * 2**20  # bytes of a line, characters of a conversation in an array
-CHUNK = 2**20
+MIB = 2**20
+RECORD_MAX = 32 * MIB  # bytes of a line, characters of a conversation in an array
+CHUNK = MIB
 CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
-MIB = 2**20
 
 
 class Unreadable(ValueError):
@@ -44,11 +44,13 @@ class Source:
         path: of the file.
 
     Raises:
-        Unreadable: there is none, it can't be opened, or it is a zip file cut short.
+        Unreadable: there is none on disk, it can't be opened, or it is a zip file cut short.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if path.exists() and not path.is_file():
+            raise Unreadable(f"{path}: only a file on disk can be imported: its beginning is read twice")
         try:
             self._file: IO[bytes] = path.open("rb")
             self.size = path.stat().st_size
@@ -63,14 +65,6 @@ class Source:
     def position(self) -> int:
         """Bytes of the file read by now."""
         return self.size if self._file.closed else self._file.tell()
-
-    @cached_property
-    def members(self) -> list[str]:
-        """Names of the files in the zip; none in a plain file."""
-        if not self.is_zip:
-            return []
-        with zipfile.ZipFile(self.path) as archive:
-            return archive.namelist()
 
     @cached_property
     def first_names(self) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """Importing our own JSONL."""
 
 import json
+import os
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,8 @@ def test_progress_is_told_unless_nothing_is_to_be_said(tmp_path: Path, monkeypat
     assert quiet.getvalue() == ""
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="nowhere"):
-        call_command("import_sessions", str(tmp_path / "nowhere"))
+def test_what_is_no_file_on_disk_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("nowhere", "pipe", "."):
+        with pytest.raises(CommandError, match=str(tmp_path / name)):
+            call_command("import_sessions", str(tmp_path / name))
