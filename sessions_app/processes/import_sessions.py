@@ -13,8 +13,9 @@ from django.db import transaction
 from sessions_app.models import Session, UserProfile
 from sessions_app.processes.append import BATCH_MAX, NewMessage, append
 
-PENDING_MAX = 5_000  # messages held back so that those of a session are appended together
-PENDING_MAX_CHARS = 8_000_000  # of them
+# Messages are held back so that those of a session are appended together; after so many, or so much text, all are.
+PENDING_MAX = 5_000
+PENDING_MAX_CHARS = 8_000_000
 
 
 @dataclass(frozen=True)
