@@ -17,7 +17,7 @@ test: .venv/installed-dev
 	.venv/bin/python manage.py makemigrations --check --dry-run
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal
 
 bench: .venv/installed-dev
 	.venv/bin/python -m benchmarks

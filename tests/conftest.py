@@ -21,12 +21,12 @@ from tests.support.fresh_database import FreshDatabase
 _started_server = False
 
 
-def pytest_configure() -> None:
-    """Remembers whether the embedded database has to be stopped afterwards."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Remembers whether the embedded database has to be stopped afterwards: by the run, not by one of its workers."""
     global _started_server
-    _started_server = "embedded" in settings.DATABASES["default"]["ENGINE"] and not server.running_socket(
-        settings.EMBEDDED_DATABASE_DIR
-    )
+    is_embedded = "embedded" in settings.DATABASES["default"]["ENGINE"]
+    is_worker = hasattr(config, "workerinput")
+    _started_server = is_embedded and not is_worker and not server.running_socket(settings.EMBEDDED_DATABASE_DIR)
 
 
 @pytest.hookimpl(trylast=True)

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from memoryproject.embedded import server
 
-NAME = "deployment_test"
+NAME = f"deployment_test_{os.getpid()}"  # tests run in several processes on one server
 APPEND = """
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
