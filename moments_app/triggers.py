@@ -1,4 +1,6 @@
-"""What is asked for by itself, in the transaction that makes it due: an append's work, new vectors for edited texts."""
+"""What happens by itself, in the transaction that makes it due: an append's work, new vectors for edited texts, and
+forgetting what is known of a person who is erased.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -8,10 +10,10 @@ from django.db.models.signals import post_save
 
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.processes import build_moments, digest_session, form_memories, roll_summary, settle
+from moments_app.processes import build_moments, digest_session, erase, form_memories, roll_summary, settle
 from moments_app.processes.run import run_job
-from sessions_app.models import Message, Session
-from sessions_app.signals import digest_wanted, messages_appended, turns_overdue
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.signals import digest_wanted, messages_appended, turns_overdue, user_erasing
 
 
 def connect() -> None:
@@ -19,6 +21,7 @@ def connect() -> None:
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
+    user_erasing.connect(forget_person, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_anew, sender=edited, dispatch_uid="moments_app.triggers")
 
@@ -46,6 +49,11 @@ def digest_now(session: Session, **_: Any) -> None:
 def settle_overdue(session: Session, **_: Any) -> None:
     """Turns past their keep-by date are remembered before they go."""
     Job.objects.request(settle.NAME, session, requested_by="retain", force=True)
+
+
+def forget_person(user: UserProfile, **_: Any) -> dict[str, int]:
+    """What memory keeps of a person beside the rows that refer to them."""
+    return erase.forget(user)
 
 
 def embed_anew(

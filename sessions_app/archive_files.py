@@ -234,7 +234,14 @@ def remove(folder: str) -> None:
     Raises:
         ArchiveError: the storage fails.
     """
-    discard(_files(folder))
+    with _naming(folder):
+        try:
+            folders, files = storages["archive"].listdir(folder)
+        except FileNotFoundError:
+            return
+    for inner in folders:
+        remove(f"{folder}/{inner}")
+    discard([*(f"{folder}/{name}" for name in files), folder])
 
 
 def _files(folder: str) -> list[str]:

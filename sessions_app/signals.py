@@ -12,3 +12,7 @@ digest_wanted = Signal()
 # Sent by `retain`, in a transaction, with a `session` that has turns past their keep-by date which memory doesn't cover
 # yet. They are kept until it does.
 turns_overdue = Signal()
+
+# Sent by `erase_user` inside its transaction, with `user` (locked, nobody adds anything of theirs): what refers to the
+# profile is deleted afterwards. A receiver removes what is not found so, and returns how many rows, by name.
+user_erasing = Signal()

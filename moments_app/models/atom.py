@@ -46,6 +46,11 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
     def active(self) -> Self:
         return self.filter(state=MemoryAtom.State.ACTIVE)
 
+    def in_shards_from(self, user: UserProfile) -> Self:
+        """Those that agents' shards have from this person's sessions."""
+        theirs = Q(source_user=user) | Q(source_session__user=user) | Q(job__user=user)
+        return self.filter(theirs, user=None)
+
     def facts(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.FACT)
 
@@ -103,6 +108,14 @@ class MemoryAtom(models.Model):
     last_accessed_at = models.DateTimeField(null=True, blank=True)
     source_session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     source_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True)
+    source_user = models.ForeignKey(
+        UserProfile,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="Who said what a shard has: it goes with that person, even if the session went before.",
+    )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(max_length=255, blank=True, help_text="Blank: written by an operator or the application.")

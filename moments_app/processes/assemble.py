@@ -127,9 +127,14 @@ def _said_nowhere_else(layers: Mapping[str, Sequence[Item]]) -> list[Item]:
     return unsaid[: settings.MEMORY_CONTEXT.retrieved_limit]
 
 
+def cache_key(session_pk: int) -> str:
+    """Where the static layers of a session's contexts are kept; the number of a session is never given again."""
+    return f"context:{session_pk}"
+
+
 def _static_layers(scene: Scene, refresh: bool) -> tuple[dict[str, Sequence[Item]], bool]:
     """The layers that are the same until the stamp changes, and whether they were kept ones."""
-    key = f"context:{scene.session.pk}"
+    key = cache_key(scene.session.pk)
     kept = None if refresh else cache.get(key)
     if kept and kept[0] == scene.stamp:
         return kept[1], True

@@ -4,7 +4,7 @@ Exactly those that were in the call are absorbed; what arrives meanwhile stays. 
 consolidation is a version that can be undone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -94,13 +94,15 @@ def commit(job: Job, work: Work, made: Consolidated) -> None:
 
     Raises:
         ClaimLost: the job was taken over, or the stream is gone.
-        Moved: the text was edited while the engine was thinking.
+        Moved: the text was edited while the engine was thinking, or what it was shown is gone.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=work.stream.pk).first()
     if stream is None or not job.is_claimed():
         raise ClaimLost
     if stream.consolidated_content != work.stream.consolidated_content:
         raise Moved("The stream's text was edited while the engine was thinking.")
+    if stream.atoms.filter(pk__in=work.atom_ids).count() < len(work.atom_ids):
+        raise Moved("Observations were erased while the engine was thinking.")
     text = cut_lines(made.text, stream.consolidated_max_words)
     version = stream.versions.create(
         user_id=stream.user_id,
@@ -151,12 +153,31 @@ def undo(stream: MemoryStream) -> StreamVersion:
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     version.undone_at = timezone.now()
     version.save(update_fields=["undone_at"])
-    for atom in version.absorbed.all():
+    _wake(stream, version.absorbed.all())
+    return version
+
+
+def _wake(stream: MemoryStream, absorbed: Iterable[MemoryAtom]) -> None:
+    """Absorbed observations wait again."""
+    for atom in absorbed:
         # The same may have been said again since; then that one waits, and this one stays absorbed.
         same = MemoryAtom.objects.active().filter(stream=stream, content_hash=atom.content_hash)
         if not same.exists():
             MemoryAtom.objects.filter(pk=atom.pk).update(state=MemoryAtom.State.ACTIVE, absorbed_in=None)
-    return version
+
+
+def go_back_before(version: StreamVersion) -> None:
+    """Takes a consolidation back and all later ones, with their texts: as if they had not been.
+
+    Whatever was edited in the stream's text since goes as well; pinned text stays. The caller has the stream locked.
+    """
+    stream = version.stream
+    later = stream.versions.filter(pk__gte=version.pk)
+    _wake(stream, MemoryAtom.objects.filter(absorbed_in__in=later).order_by("-formed_at", "-id").iterator())
+    MemoryStream.objects.filter(pk=stream.pk).update(
+        consolidated_content=version.content_before, last_updated_at=timezone.now()
+    )
+    later.delete()
 
 
 def failed(job: Job, error: str) -> None:

@@ -92,13 +92,17 @@ def think(work: Work, engine: None, progress: Callable[[int, int], None]) -> Non
 
 def commit(job: Job, work: Work, answer: None) -> None:
     """Counts, and completes the job."""
-    vocabulary = Vocabulary(user_id=work.user, stream_id=work.stream)
-    insert_unless_there(vocabulary)
+    job.complete({"words": count(work).words.count()})
+
+
+def count(work: Work) -> Vocabulary:
+    """Counts the words anew, in the caller's transaction."""
+    insert_unless_there(Vocabulary(user_id=work.user, stream_id=work.stream))
     vocabulary = Vocabulary.objects.select_for_update().get(user_id=work.user, stream_id=work.stream)
     _count_from_now(work.user)
     with connection.cursor() as cursor:
         cursor.execute(_COUNT_SQL, {"user": work.user, "stream": work.stream, "vocabulary": vocabulary.pk})
-    job.complete({"words": vocabulary.words.count()})
+    return vocabulary
 
 
 def _count_from_now(user_id: int | None) -> None:

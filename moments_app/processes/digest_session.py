@@ -197,6 +197,7 @@ def _atom(stream: MemoryStream, lesson: str, job: Job, work: Work, made: Digeste
         content_hash=content_hash(lesson),
         formed_at=work.said_at,
         source_session=work.session,
+        source_user_id=work.session.user_id,
         source_message_ids=work.source_ids,
         job=job,
         prompt_version=work.prompt_version,

@@ -272,6 +272,7 @@ def _atom(candidate: Candidate, job: Job, work: Work, formed: Formed) -> MemoryA
         formed_at=_said_at(sources),
         source_session=work.session,
         source_message_ids=[message.pk for message in sources],
+        source_user_id=None if candidate.stream.user_id else work.session.user_id,
         job=job,
         prompt_version=work.prompt_version,
         engine=formed.engine,

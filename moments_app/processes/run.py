@@ -31,6 +31,7 @@ from moments_app.processes import (
     settle,
 )
 from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped, Waits
+from sessions_app.models import UserProfile
 
 logger = structlog.get_logger(__name__)
 
@@ -115,6 +116,7 @@ def _came_to_nothing(job: Job, process: Process, error: Exception) -> None:
 
 def _claim_think_commit(job: Job, process: Process) -> None:
     with transaction.atomic():
+        _hold_person(job)
         work = process.claim(job)
         if isinstance(work, Skipped):
             return job.skip(work.reason)
@@ -125,7 +127,18 @@ def _claim_think_commit(job: Job, process: Process) -> None:
         engine = caller.open(_recorder(job, work)) if caller else None
         answer = process.think(work, engine, progress)
     with transaction.atomic():
+        _hold_person(job)
         process.commit(job, work, answer)
+
+
+def _hold_person(job: Job) -> None:
+    """Keeps the person a job is about from being erased until the transaction ends.
+
+    Raises:
+        ClaimLost: they have been.
+    """
+    if job.user_id is not None and not UserProfile.objects.hold([job.user_id]):
+        raise ClaimLost
 
 
 def _postponed(job: Job, process: Process) -> bool:

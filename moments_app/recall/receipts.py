@@ -4,7 +4,7 @@ from django.conf import settings
 
 from moments_app.models import ContextReceipt
 from moments_app.recall.write_behind import WriteBehind
-from sessions_app.models import Session
+from sessions_app.models import Session, UserProfile
 
 
 def keep(receipt: ContextReceipt) -> None:
@@ -14,7 +14,8 @@ def keep(receipt: ContextReceipt) -> None:
 
 
 def _write(batch: list[ContextReceipt]) -> None:
-    # Sessions may have been deleted since.
+    # Sessions may have been deleted since, and people erased: locked in the order in which erasing locks them.
+    UserProfile.objects.hold({r.user_id for r in batch})
     there = Session.objects.select_for_update(no_key=True).filter(pk__in={r.session_id for r in batch})
     kept = set(there.order_by("pk").values_list("pk", flat=True))
     ContextReceipt.objects.bulk_create([r for r in batch if r.session_id in kept], batch_size=500)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.db import IntegrityError
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 
@@ -47,5 +48,11 @@ def acting_as(request: Request, named: str | None, *, create: bool = False) -> I
     Raises:
         ValidationError, NotFound: as `user_id_of`.
     """
-    with acting_for(user_id_of(request, named, create=create), create=create) as user:
-        yield user
+    user = None
+    try:
+        with acting_for(user_id_of(request, named, create=create), create=create) as user:
+            yield user
+    except IntegrityError:
+        if user and not UserProfile.objects.filter(pk=user.pk).exists():
+            raise NotFound from None  # erased meanwhile
+        raise

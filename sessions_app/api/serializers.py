@@ -235,6 +235,16 @@ class ProfileAnswer(serializers.ModelSerializer[UserProfile]):
     uri = serializers.CharField()
 
 
+class ErasedAnswer(serializers.Serializer[Any]):
+    """What an erasure removed."""
+
+    erasure_id = serializers.UUIDField(help_text="Of the entry in the event log.")
+    rows = serializers.DictField(child=serializers.IntegerField(), help_text="How many, by what they were.")
+    has_files_left = serializers.BooleanField(
+        help_text="The storage of archives failed just now; files are removed when it is back."
+    )
+
+
 def message_data(message: Message, *, compress: bool = False) -> dict[str, Any]:
     """A message as `MessageAnswer` describes it; built by hand, for a page has hundreds.
 

@@ -12,12 +12,13 @@ from rest_framework.views import APIView
 from sessions_app.api import serializers as shapes
 from sessions_app.api.errors import Conflict
 from sessions_app.api.permissions import require_scope
-from sessions_app.api.person import acting_as, key_of
+from sessions_app.api.person import acting_as, key_of, user_id_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import append
 from sessions_app.processes.delete_session import CannotDelete, delete_session
+from sessions_app.processes.erase import OnHold, erase_user
 from sessions_app.processes.load import load_session_messages, page_of_messages
 from sessions_app.signals import digest_wanted
 
@@ -166,6 +167,19 @@ class UserView(APIView):
             profile.keep_version(key_of(request).actor)
             update(profile, asked)
         return Response(shapes.ProfileAnswer(profile).data)
+
+    @extend_schema(responses={200: shapes.ErasedAnswer, 409: OpenApiResponse(description="Sessions are on hold.")})
+    def delete(self, request: Request, user_id: str) -> Response:
+        """Erases the person: everything that is kept of them, which can't be undone."""
+        if user_id_of(request, user_id) is None:
+            raise NotFound
+        try:
+            erased = erase_user(user_id, actor=key_of(request).actor)
+        except UserProfile.DoesNotExist:
+            raise NotFound from None
+        except OnHold as error:
+            raise Conflict(str(error)) from error
+        return Response(shapes.ErasedAnswer(erased).data)
 
 
 def _found(user: UserProfile | None) -> UserProfile:

@@ -61,7 +61,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def claim_archive(self, pk: int) -> "Session | None":
         """The session, whose turns nobody else moves into or out of its archives until the transaction ends.
 
-        Appends go on meanwhile: this locks no row.
+        Appends go on meanwhile; an erasure of the person waits.
 
         Returns:
             None when somebody else does just now, or the session is gone.
@@ -69,7 +69,8 @@ class SessionQuerySet(models.QuerySet["Session"]):
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive', %s))", [pk])
             [claimed] = cursor.fetchone() or [False]
-        return self.filter(pk=pk).first() if claimed else None
+        session = self.filter(pk=pk).first() if claimed else None
+        return session if session and UserProfile.objects.hold([session.user_id]) else None
 
 
 class Session(models.Model):

@@ -1,16 +1,18 @@
 """The person whose memory this is."""
 
 import zoneinfo
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import connection, models
 
 from sessions_app.insert import insert_unless_there
 
 PROFILE_LIST_MAX = 50
+# The lock that a reference takes when it is committed, taken early; the ORM has none so weak.
+_HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 
 def validate_timezone(name: str) -> None:
@@ -35,6 +37,18 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def locked(self) -> Self:
         """Locks the rows for change without holding up messages that refer to them."""
         return self.select_for_update(no_key=True)
+
+    def hold(self, pks: Collection[int]) -> set[int]:
+        """Keeps people from being erased until the transaction ends; whatever else is done to them goes on.
+
+        Whoever writes rows of a person and has locked some already does this first, as erasure does.
+
+        Returns:
+            The primary keys of those that are there.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute(_HOLD_SQL, [list(pks)])
+            return {pk for (pk,) in cursor}
 
 
 class UserProfile(models.Model):

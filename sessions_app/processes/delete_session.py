@@ -25,7 +25,8 @@ def delete_session(session: Session, *, actor: str) -> None:
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:
         raise CannotDelete("The session is being archived; try again later.")
-    if Session.objects.locked().get(pk=session.pk).legal_hold:
+    # Locked whole: from now on nobody adds anything that refers to it.
+    if Session.objects.select_for_update().get(pk=session.pk).legal_hold:
         raise CannotDelete("The session is under legal hold.")
     Event.objects.create(
         type="session_deleted",

@@ -154,7 +154,8 @@ def _retain_session(pk: int, before: datetime, *, dry_run: bool) -> Retained:
         return _failed(session, error, dry_run=dry_run)
     if stretch.is_overdue and not dry_run:
         with transaction.atomic():
-            turns_overdue.send(sender=Session, session=session)
+            if Session.objects.claim_archive(pk):  # it may have been deleted, or its person erased
+                turns_overdue.send(sender=Session, session=session)
     return retained + Retained(overdue_sessions=int(stretch.is_overdue))
 
 

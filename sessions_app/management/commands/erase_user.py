@@ -1,0 +1,37 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from sessions_app.models import UserProfile
+from sessions_app.processes.erase import OnHold, SomethingLeft, erase_user, holdings
+
+
+class Command(BaseCommand):
+    help = "Erases everything that is kept of a person. Shows first how much that is, and asks. It can't be undone."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user_id")
+        parser.add_argument("--dry-run", action="store_true", help="only count")
+        parser.add_argument("--yes", action="store_true", help="don't ask")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        user_id = options["user_id"]
+        user = UserProfile.objects.filter(user_id=user_id).first()
+        if user is None:
+            raise CommandError(f"There is no user {user_id!r}.")
+        for name, count in holdings(user).items():
+            self.stdout.write(f"{name}: {count:,}")
+        if options["dry_run"]:
+            return "Nothing was erased."
+        if not options["yes"] and input("Type the user_id again to erase all of it: ") != user_id:
+            raise CommandError("That is not the same. Nothing was erased.")
+        try:
+            erased = erase_user(user_id, actor="operator:command")
+        except (UserProfile.DoesNotExist, OnHold, SomethingLeft) as error:
+            raise CommandError(str(error)) from error
+        if erased.has_files_left:
+            raise CommandError(
+                f"All {erased.rows.total():,} rows are erased, but the storage of archives failed: files are left. "
+                "The queue tries again to remove them."
+            )
+        return f"Erased {erased.rows.total():,} rows; nothing is left. In the event log: {erased.erasure_id}"

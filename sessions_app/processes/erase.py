@@ -1,0 +1,194 @@
+"""`erase_user`: everything that is kept of a person goes, in one transaction; their archived files right after it.
+
+Tables are not listed but found: every row that refers to the profile is the person's. What is known otherwise (queue
+entries, what agents learned from them) is removed by those who know, who listen to `user_erasing`. The logs of events
+and of operators' acts stay, without ids, names and texts. At the end what is left is counted: nothing, or all of it is
+undone.
+"""
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+from django.apps import apps
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.models import CASCADE, BigIntegerField, Exists, Field, ForeignKey, OuterRef, QuerySet
+from django.db.models.functions import Cast
+from django_q.tasks import async_task
+from psycopg.errors import DeadlockDetected
+
+from sessions_app import archive_files
+from sessions_app.archive_files import ArchiveError
+from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.signals import user_erasing
+
+REMOVE_TASK = "sessions_app.tasks.remove_archives"
+TRIES = 3
+ERASED = "(erased)"
+
+logger = structlog.get_logger(__name__)
+
+
+class OnHold(Exception):
+    """Sessions of the person have a legal hold. The message says how many."""
+
+
+class SomethingLeft(Exception):
+    """Rows of the person would have been left, so everything was undone. The message names their table."""
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What an erasure removed.
+
+    Args:
+        erasure_id: names it in the event log, and leads back to nobody.
+        rows: how many, by what they are.
+        has_files_left: archived files could not be removed yet; the queue tries again.
+    """
+
+    erasure_id: uuid.UUID
+    rows: Counter[str]
+    has_files_left: bool
+
+
+def holdings(user: UserProfile) -> Counter[str]:
+    """How many rows there are of a person, by what they are."""
+    return +Counter({_name(column): _rows(column, user).count() for column in _columns()})
+
+
+def erase_user(user_id: str, *, actor: str) -> Erased:
+    """Erases a person.
+
+    Args:
+        user_id: as the application names them.
+        actor: who asks: key:… or operator:….
+
+    Raises:
+        UserProfile.DoesNotExist: nobody has that name.
+        OnHold: nothing was erased.
+        SomethingLeft: nothing was erased; a defect.
+    """
+    erasure_id = uuid.uuid4()
+    user_pk, rows = _patiently(partial(_erase_rows, user_id, erasure_id, actor))
+    try:
+        remove_archives(user_pk)
+    except ArchiveError as error:
+        logger.warning("archives not removed", erasure_id=str(erasure_id), reason=str(error))
+        return Erased(erasure_id, rows, has_files_left=True)
+    return Erased(erasure_id, rows, has_files_left=False)
+
+
+def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter[str]]:
+    """Tries again when it waited for somebody who waited for it: some lock the rows of many, in an order of theirs."""
+    for _ in range(TRIES - 1):
+        try:
+            return erase()
+        except OperationalError as error:
+            if not isinstance(error.__cause__, DeadlockDetected):
+                raise
+    return erase()
+
+
+@transaction.atomic(durable=True)
+def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, Counter[str]]:
+    # Against every reference to the profile: whoever adds one was done before, or waits and then finds nobody.
+    user = UserProfile.objects.select_for_update().get(user_id=user_id)
+    if held := Session.objects.for_user(user).filter(legal_hold=True).count():
+        raise OnHold(f"{held} sessions of this person have a legal hold. Nothing was erased.")
+    rows: Counter[str] = Counter()
+    for _receiver, removed in user_erasing.send(sender=UserProfile, user=user):
+        rows.update(removed)
+    actor = _scrub_events(user, actor)
+    _scrub_operators_log(UserProfile._meta.pk, user)
+    for column in _columns():
+        _scrub_operators_log(column, user)
+    for column in _columns():
+        rows[_name(column)] += _rows(column, user)._raw_delete(connection.alias)
+    UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
+    _prove_that_nothing_is_left(user)
+    payload = {"erasure_id": str(erasure_id), "rows": +rows}
+    Event.objects.create(type="user_erased", actor=actor, payload=payload)
+    async_task(REMOVE_TASK, user.pk)
+    return user.pk, +rows
+
+
+# --- tables ---
+
+
+def _columns() -> "list[ForeignKey[Any, Any]]":
+    """Those that say whose a row is: its rows go with a profile."""
+    return [
+        column
+        for model in apps.get_models()
+        for column in model._meta.concrete_fields
+        if isinstance(column, ForeignKey)
+        and column.related_model is UserProfile
+        and column.remote_field.on_delete is CASCADE
+    ]
+
+
+def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
+    return column.model._base_manager.filter(**{column.name: user.pk})
+
+
+def _name(column: "Field[Any, Any]") -> str:
+    return str(column.model._meta.verbose_name_plural)
+
+
+def _prove_that_nothing_is_left(user: UserProfile) -> None:
+    """Has the database check every reference now rather than at the end, and counts what no constraint is about.
+
+    Raises:
+        SomethingLeft: names the table.
+    """
+    try:
+        connection.check_constraints()
+    except IntegrityError as error:
+        table = getattr(getattr(error.__cause__, "diag", None), "table_name", None)
+        raise SomethingLeft(f"Rows of {table} still refer to what was to be erased. Nothing was.") from None
+    left = holdings(user) + Counter(events=Event.objects.filter(user_pk=user.pk).count())
+    if left:
+        raise SomethingLeft(f"Rows would have been left: {', '.join(left)}. Nothing was erased.")
+
+
+# --- logs, which stay ---
+
+
+def _scrub_events(user: UserProfile, actor: str) -> str:
+    """Blanks whom and what the person's events were about, and their own keys.
+
+    Returns:
+        The actor as the log may name it from now on.
+    """
+    keys = [key.actor for key in ApiKey.objects.filter(user=user)]
+    events = Event.objects.filter(user_pk=user.pk)
+    events.filter(actor__in=keys).update(actor=f"key:{ERASED}")
+    events.update(user_pk=None, session_pk=None, payload={})
+    return f"key:{ERASED}" if actor in keys else actor
+
+
+def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
+    """Blanks names and texts in what Django keeps of operators' acts on rows of one table.
+
+    Those of others keep theirs. A row that was deleted before is nobody's any more: nobody can say whose it was.
+    """
+    entries = LogEntry.objects.filter(
+        content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
+    )
+    others = column.model._base_manager.exclude(**{column.name: user.pk})
+    named = others.filter(pk=Cast(OuterRef("object_id"), BigIntegerField()))
+    entries.filter(~Exists(named)).update(object_id=None, object_repr=ERASED, change_message="")
+
+
+# --- files ---
+
+
+def remove_archives(user_pk: int) -> None:
+    """Removes whatever lies in a person's folder of the storage named `archive`."""
+    archive_files.remove(str(user_pk))
