@@ -117,34 +117,34 @@ SELECT u.*, set_config('memory.user_pk', u.id::text, true) AS acting, set_config
 FROM ({person}) u
 """
 _ENTER = _ENTER_SQL.format(person=_PERSON_SQL)
-# Whoever writes much keeps the person from being erased meanwhile, as `UserProfile.objects.hold` does. One who waits
-# here for an erasure that goes on finds nobody afterwards, and has not taken the role.
+# The same with the lock of `UserProfile.objects.hold`. One who waits here while the person is being erased finds nobody
+# afterwards, and has not taken the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 _ENTER_HOLDING = _ENTER_SQL.format(person=_HELD_SQL)
 
 
 @contextmanager
-def acting_for(user_id: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
+def acting_for(user_id: str | None, *, create: bool = False, holding: bool = False) -> Iterator[UserProfile | None]:
     """Runs its block in one transaction that sees and changes only this user's rows.
 
     Args:
         user_id: as the application names the person; None for nobody.
-        create: make the profile when there is none, and keep it from being erased until the block ends; else the
-            block gets None where there is none, and sees no person's rows.
+        create: make the profile when there is none; else the block gets None and sees no person's rows.
+        holding: keep the person from being erased until the block ends, as whoever writes for them must.
     """
     # Durable: within another transaction the role would outlive the block.
     with transaction.atomic(durable=True):
-        user = _enter(user_id, holding=create) if user_id is not None else None
+        user = _enter(user_id, holding) if user_id is not None else None
         while user is None and user_id is not None and create:
             insert_unless_there(UserProfile(user_id=user_id))
-            user = _enter(user_id, holding=True)
+            user = _enter(user_id, holding)
         if user is None:
             with connection.cursor() as cursor:
                 cursor.execute(f"SELECT set_config('memory.user_pk', '', true), set_config('role', '{ROLE}', true)")
         yield user
 
 
-def _enter(user_id: str, *, holding: bool) -> UserProfile | None:
+def _enter(user_id: str, holding: bool) -> UserProfile | None:
     """Finds the profile and drops to the request role, in one statement."""
     sql = _ENTER_HOLDING if holding else _ENTER
     return next(iter(UserProfile.objects.raw(sql, {"user_id": user_id, "role": ROLE})), None)

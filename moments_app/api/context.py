@@ -53,7 +53,7 @@ class ContextView(APIView):
         retrieval = asked["retrieval"] if "retrieved" in asked["layers"] else "off"
         question = question_for(person, asked["session_id"], asked["query"], retrieval=retrieval)
         wanted = shapes.wanted(asked, question)
-        with acting_as(request, asked.get("user_id")) as user:
+        with acting_as(request, asked.get("user_id"), only_reads=True) as user:
             try:
                 envelope = preview(user, asked["session_id"], wanted) if user else None
             except BudgetTooSmall as error:

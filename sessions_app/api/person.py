@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import IntegrityError
+from psycopg.errors import ForeignKeyViolation
 from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
 from sessions_app.models import ApiKey, UserProfile
@@ -34,25 +36,30 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False) -> 
 
 
 @contextmanager
-def acting_as(request: Request, named: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
+def acting_as(
+    request: Request, named: str | None, *, create: bool = False, only_reads: bool = False
+) -> Iterator[UserProfile | None]:
     """Opens the transaction in which a request sees one person's rows.
 
     Args:
         request: authenticated; its key decides whom it may act for.
         named: the `user_id` in the request, None when it names nobody.
         create: make the person when they aren't there.
+        only_reads: nothing is written, whatever the method.
 
     Yields:
         The person; None when there is nobody of that name, or none this key may see, which look alike.
 
     Raises:
-        ValidationError, NotFound: as `user_id_of`.
+        ValidationError: as `user_id_of`.
+        NotFound: the same; or what was written is about something that was deleted meanwhile.
     """
-    user = None
+    writes = request.method not in SAFE_METHODS and not only_reads
     try:
-        with acting_for(user_id_of(request, named, create=create), create=create) as user:
+        with acting_for(user_id_of(request, named, create=create), create=create, holding=writes) as user:
             yield user
-    except IntegrityError:
-        if user and not UserProfile.objects.filter(pk=user.pk).exists():
-            raise NotFound from None  # erased meanwhile
+    except IntegrityError as error:
+        # What is written refers to a row that was there and has been deleted meanwhile.
+        if isinstance(error.__cause__, ForeignKeyViolation):
+            raise NotFound from None
         raise

@@ -108,10 +108,7 @@ def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, C
     _scrub_operators_log(UserProfile._meta.pk, user)
     for column in _columns():
         _scrub_operators_log(column, user)
-    for column in _columns():
-        rows[_name(column)] += _rows(column, user)._raw_delete(connection.alias)
-    UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
-    _prove_that_nothing_is_left(user)
+    _delete_all(user, rows)
     payload = {"erasure_id": str(erasure_id), "rows": +rows}
     Event.objects.create(type="user_erased", actor=actor, payload=payload)
     async_task(REMOVE_TASK, user.pk)
@@ -141,13 +138,16 @@ def _name(column: "Field[Any, Any]") -> str:
     return str(column.model._meta.verbose_name_plural)
 
 
-def _prove_that_nothing_is_left(user: UserProfile) -> None:
-    """Has the database check every reference now rather than at the end, and counts what no constraint is about.
+def _delete_all(user: UserProfile, rows: Counter[str]) -> None:
+    """Deletes, counting into `rows`; has the database check every reference, and counts what no constraint is about.
 
     Raises:
         SomethingLeft: names the table.
     """
     try:
+        for column in _columns():
+            rows[_name(column)] += _rows(column, user)._raw_delete(connection.alias)
+        UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
         connection.check_constraints()
     except IntegrityError as error:
         table = getattr(getattr(error.__cause__, "diag", None), "table_name", None)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils.module_loading import import_string
 from django_q.models import OrmQ
 
 from moments_app.models import Job, Moment
@@ -21,7 +22,7 @@ def work_off(rounds: int = 60) -> None:
     """Runs what is queued, and what `recover_jobs` queues, until no job is open."""
     for _ in range(rounds):
         for row in OrmQ.objects.order_by("id"):
-            run_job(row.task["args"][0])
+            import_string(row.task["func"])(*row.task["args"])
             row.delete()
         recover_jobs()
         if not Job.objects.open().exists():

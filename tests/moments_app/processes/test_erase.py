@@ -1,29 +1,38 @@
 """Row 11: an erased person leaves no trace, and whatever is somebody else's stays."""
 
+import threading
+import time
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.core.files.base import ContentFile
-from django.core.files.storage import storages
-from django.db import connection
+from django.core.files.storage import FileSystemStorage, storages
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 from django.utils import timezone
 from django_q.models import OrmQ, Task
 from pytest_django.fixtures import Settings
 
-from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Moment
+from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, StreamVersion
 from moments_app.models.job import RUN_TASK
+from moments_app.processes import build_moments, consolidate, form_memories
+from moments_app.processes.run import run_job
 from moments_app.recall import accesses, receipts
-from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
-from sessions_app.processes.erase import erase_user
+from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
+from sessions_app.processes.erase import OnHold, SomethingLeft, erase_user
+from sessions_app.tasks import remove_archives
 from tests.support.api import Api
+from tests.support.concurrency import at_once
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
-from tests.support.streams import fold, form, shard
-from tests.support.transcript import START
+from tests.support.streams import fold, form, note, shard
+from tests.support.transcript import START, talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "archive_folder")]
 
@@ -157,3 +166,353 @@ def test_row_11_an_erased_person_leaves_no_trace(
     assert rows_of(bo) == before
     assert traces("zqbo", archive_folder)
     assert not erased.has_files_left
+
+
+# --- what agents learned ---
+
+
+def said_by(session: Session, stream: MemoryStream, content: str, **fields: Any) -> MemoryAtom:
+    """An atom of a shard that came from somebody's session."""
+    return note(stream, content, source_session=session, source_user=session.user, **fields)
+
+
+class TestShards:
+    """An agent's shards, which all its users share."""
+
+    @pytest.fixture
+    def kilns(self, ada: UserProfile, bo: UserProfile) -> MemoryStream:
+        """Bo's item was folded in first, then one of each of them, then Bo's again; another of each waits."""
+        stream, of_ada, of_bo = shard("kilns"), talk(ada, 2), talk(bo, 2)
+        said_by(of_bo, stream, "Bo one.")
+        fold(stream)
+        said_by(of_ada, stream, "Ada one.")
+        said_by(of_bo, stream, "Bo two.")
+        fold(stream)
+        said_by(of_bo, stream, "Bo three.")
+        fold(stream)
+        said_by(of_ada, stream, "Ada two.")
+        said_by(of_bo, stream, "Bo four.")
+        stream.refresh_from_db()
+        return stream
+
+    def test_row_11_a_text_that_took_an_item_of_theirs_in_is_made_again_without(self, kilns: MemoryStream) -> None:
+        assert "Ada one." in kilns.consolidated_content
+        first = kilns.versions.order_by("id")[0]
+        erase_user("ada", actor="test")
+        kilns.refresh_from_db()
+        assert kilns.consolidated_content == first.content_after
+        assert list(kilns.versions.all()) == [first]
+        waiting = kilns.atoms.active().in_order().values_list("content", flat=True)
+        assert sorted(waiting) == ["Bo four.", "Bo three.", "Bo two."]
+        work_off()
+        kilns.refresh_from_db()
+        assert [f"Bo {n}." in kilns.consolidated_content for n in ("one", "two", "three", "four")] == [True] * 4
+        assert traced("ada one") == []
+
+    def test_a_text_that_had_nothing_of_theirs_stays(self, kilns: MemoryStream, bo: UserProfile) -> None:
+        lessons = shard("lessons")
+        said_by(Session.objects.get(user=bo), lessons, "Bo's lesson.")
+        fold(lessons)
+        said_by(Session.objects.get(user__user_id="ada"), lessons, "Ada's lesson.")
+        before = MemoryStream.objects.get(pk=lessons.pk).consolidated_content
+        erase_user("ada", actor="test")
+        assert MemoryStream.objects.get(pk=lessons.pk).consolidated_content == before
+        assert lessons.versions.count() == 1
+        assert not Job.objects.open().filter(stream=lessons).exists()
+
+    def test_row_11_a_consolidation_that_was_undone_leaves_no_text(self, ada: UserProfile) -> None:
+        stream = shard("kilns")
+        said_by(talk(ada, 2), stream, "Ada one.")
+        fold(stream)
+        consolidate.undo(stream)
+        erase_user("ada", actor="test")
+        assert not StreamVersion.objects.exists()
+
+    def test_row_11_what_came_from_a_session_that_was_deleted_before_goes_too(
+        self, service: Api, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        stream = shard("kilns")
+        form(talk(ada, 6))
+        assert stream.atoms.exists()
+        assert service.delete("sessions/s1", user_id="ada").status_code == 204
+        assert stream.atoms.exists()
+        erase_user("ada", actor="test")
+        assert not stream.atoms.exists()
+
+    def test_row_11_a_consolidation_under_way_does_not_write_it_down(
+        self, kilns: MemoryStream, model_server: OpenAIServer
+    ) -> None:
+        job = Job.objects.request(consolidate.NAME, stream=kilns, requested_by="test", force=True)
+        with running(job, model_server):
+            erase_user("ada", actor="test")
+        work_off()
+        assert traced("ada one") == traced("ada two") == []
+
+    def test_the_context_of_others_is_made_anew(self, kilns: MemoryStream, service: Api) -> None:
+        asked = {"user_id": "bo", "session_id": "s1"}
+        assert "Ada two." in service.get("memory/context", **asked).content.decode()
+        erase_user("ada", actor="test")
+        assert "Ada" not in service.get("memory/context", **asked).content.decode()
+
+
+def traced(text: str) -> list[str]:
+    """The tables that have this text."""
+    return [table for table, rows in dumped().items() if any(text in row.lower() for row in rows)]
+
+
+# --- meanwhile ---
+
+
+class running:  # noqa: N801 (reads as a sentence)
+    """A job that waits for its engine's answer while the block runs; afterwards it gets it, and ends."""
+
+    def __init__(self, job: Job, server: OpenAIServer) -> None:
+        self._server = server
+        self._thread = threading.Thread(target=self._run, args=(job,))
+
+    def _run(self, job: Job) -> None:
+        try:
+            run_job(job.job_id)
+        finally:
+            connection.close()
+
+    def __enter__(self) -> None:
+        self._server.hold()
+        self._thread.start()
+        self._server.wait_for_held(1)
+
+    def __exit__(self, *_: object) -> None:
+        self._server.release()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+class TestMeanwhile:
+    """Whatever else goes on."""
+
+    @pytest.mark.parametrize("process", [build_moments.NAME, form_memories.NAME])
+    def test_row_11_a_job_that_waits_for_its_engine_writes_nothing(
+        self, ada: UserProfile, model_server: OpenAIServer, process: str
+    ) -> None:
+        job = Job.objects.request(process, talk(ada, 30, text="zqada"), requested_by="test", force=True)
+        with running(job, model_server):
+            erase_user("ada", actor="test")
+        assert traced("zqada") == []
+        assert not UserProfile.objects.exists()
+        assert not Job.objects.exists()
+
+    def test_row_11_people_who_write_and_are_erased_at_once_get_answers_and_leave_nothing(
+        self, service: Api, rolling: None, settings: Settings
+    ) -> None:
+        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
+        codes: list[int] = []
+
+        def work(number: int) -> None:
+            for turn in range(12):
+                body = {"user_id": "ada", "messages": [{"role": "assistant", "content": f"zqada {turn}"}]}
+                answers = [service.post(f"sessions/s{number % 3}/messages", **body)]
+                if number == 0:
+                    answers = [service.delete("users/ada")]
+                elif number == 1:
+                    answers.append(service.delete("sessions/s1", user_id="ada"))
+                elif number == 2:
+                    answers.append(service.get("memory/context", user_id="ada", session_id="s2", query="zqada"))
+                    receipts.waiting.flush()
+                elif number == 3:
+                    answers.append(service.patch("users/ada", summary="zqada"))
+                    answers.append(service.post("entities", user_id="ada", kind="task", title="zqada"))
+                elif number == 4:
+                    answers.append(service.post("moments/build", user_id="ada", session_id="s1", force=True))
+                    Job.objects.filter(user__user_id="ada").first()
+                    recover_one()
+                codes.extend(answer.status_code for answer in answers)
+
+        at_once(work, 6)
+        assert {code for code in codes if code >= 400} <= {404}
+        if UserProfile.objects.filter(user_id="ada").exists():
+            erase_user("ada", actor="test")
+        receipts.waiting.flush()
+        assert traced("zqada") == []
+
+    def test_deleting_a_session_waits_for_a_receipt_that_is_being_written(
+        self, service: Api, ada: UserProfile, settings: Settings
+    ) -> None:
+        session = talk(ada, 2)
+        receipt = ContextReceipt(
+            context_id="00000000-0000-0000-0000-000000000001",
+            user=ada,
+            session=session,
+            refs={},
+            tokens={},
+            trimmed=[],
+            text_hash="",
+        )
+        written, answers = threading.Event(), []
+
+        def write_slowly() -> None:
+            with transaction.atomic():
+                receipts._write([receipt])
+                written.set()
+                wait_until_somebody_waits()
+            connection.close()
+
+        def delete() -> None:
+            written.wait(10)
+            answers.append(service.delete("sessions/s1", user_id="ada").status_code)
+            connection.close()
+
+        at_once(lambda number: (write_slowly, delete)[number](), 2)
+        assert answers == [204]
+        assert not ContextReceipt.objects.exists()
+
+    def test_row_11_what_waits_to_be_written_of_somebody_erased_is_let_go(
+        self, service: Api, ada: UserProfile, settings: Settings
+    ) -> None:
+        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
+        talk(ada, 2)
+        assert service.get("memory/context", user_id="ada", session_id="s1").status_code == 200
+        erase_user("ada", actor="test")
+        receipts.waiting.flush()
+        assert not ContextReceipt.objects.exists()
+
+
+def recover_one() -> None:
+    """Runs what the queue holds, as a worker does."""
+    for entry in OrmQ.objects.all()[:1]:
+        if entry.task.get("func") == RUN_TASK:
+            run_job(entry.task["args"][0])
+
+
+def wait_until_somebody_waits(seconds: float = 10) -> None:
+    """Returns when another connection waits for a lock."""
+    end = time.monotonic() + seconds
+    with connection.cursor() as cursor:
+        while time.monotonic() < end:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone() != (0,):
+                return
+            time.sleep(0.01)
+    raise TimeoutError("Nobody waits.")
+
+
+# --- who may, and what is told ---
+
+
+class TestAsking:
+    """The ways to ask for it."""
+
+    def test_over_the_api_it_answers_what_went(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 3)
+        answer = service.delete("users/ada")
+        assert answer.status_code == 200
+        assert answer.json()["rows"]["messages"] == 3
+        [event] = Event.objects.filter(type="user_erased")
+        assert event.payload == {"erasure_id": answer.json()["erasure_id"], "rows": answer.json()["rows"]}
+        assert (event.user_pk, event.actor[:4]) == (None, "key:")
+        assert service.delete("users/ada").status_code == 404
+
+    def test_the_log_of_events_stays_without_names(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
+        talk(ada, 3)
+        as_ada.delete("sessions/s1")
+        assert as_ada.delete("users/ada").status_code == 200
+        events = Event.objects.order_by("id").values_list("type", "user_pk", "session_pk", "actor")
+        assert list(events) == [
+            ("session_deleted", None, None, "key:(erased)"),
+            ("user_erased", None, None, "key:(erased)"),
+        ]
+        assert as_ada.get("users/ada").status_code == 401
+
+    def test_row_9_a_persons_key_erases_its_own_alone(self, as_ada: Api, bo: UserProfile) -> None:
+        foreign, unknown = as_ada.delete("users/bo"), as_ada.delete("users/nobody")
+        assert (foreign.status_code, foreign.content) == (404, unknown.content)
+        assert UserProfile.objects.filter(user_id="bo").exists()
+        assert as_ada.delete("users/ada").status_code == 200
+
+    def test_it_needs_the_scope_admin(self, ada: UserProfile) -> None:
+        writer = Api(ApiKey.objects.issue("w", scope="write")[1])
+        assert writer.delete("users/ada").status_code == 403
+
+    def test_a_legal_hold_keeps_everything(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 3)
+        Session.objects.update(legal_hold=True)
+        answer = service.delete("users/ada")
+        assert answer.status_code == 409
+        assert answer.json()["errors"][0]["code"] == "legal_hold"
+        assert "1 sessions" in answer.json()["errors"][0]["detail"]
+        with pytest.raises(OnHold):
+            erase_user("ada", actor="test")
+        with pytest.raises(CommandError, match="legal hold"):
+            call_command("erase_user", "ada", "--yes", stdout=StringIO())
+        assert Message.objects.count() == 3
+
+    def test_the_command_counts_asks_and_erases(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+        talk(ada, 3)
+        out = StringIO()
+        call_command("erase_user", "ada", "--dry-run", stdout=out)
+        assert "messages: 3" in out.getvalue() and "Nothing was erased" in out.getvalue()
+        monkeypatch.setattr("builtins.input", lambda _: "bo")
+        with pytest.raises(CommandError, match="not the same"):
+            call_command("erase_user", "ada", stdout=out)
+        assert UserProfile.objects.exists()
+        monkeypatch.setattr("builtins.input", lambda _: "ada")
+        call_command("erase_user", "ada", stdout=out)
+        assert "nothing is left" in out.getvalue()
+        with pytest.raises(CommandError, match="no user 'ada'"):
+            call_command("erase_user", "ada", "--yes", stdout=out)
+
+
+class TestProof:
+    """It leaves nothing, or undoes everything."""
+
+    @pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
+    def test_row_11_rows_that_nobody_knew_of_undo_it_all(self, ada: UserProfile, deferred: str) -> None:
+        talk(ada, 3)
+        before = dumped()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"CREATE TABLE unknown (person bigint REFERENCES sessions_app_userprofile {deferred});"
+                f"INSERT INTO unknown VALUES ({ada.pk})"
+            )
+            try:
+                with pytest.raises(SomethingLeft, match="unknown"):
+                    erase_user("ada", actor="test")
+            finally:
+                cursor.execute("DROP TABLE unknown")
+        assert dumped() == before
+
+    def test_an_operators_log_loses_what_was_theirs_or_is_nobodys_any_more(
+        self, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        operator()
+        [login] = User.objects.all()
+        gone = talk(bo, 1, session_id="zq-gone")
+        LogEntry.objects.log_actions(login.pk, [ada], CHANGE, change_message="zq-ada")
+        LogEntry.objects.log_actions(login.pk, [bo], CHANGE, change_message="bo")
+        LogEntry.objects.log_actions(login.pk, [gone], CHANGE, change_message="zq-gone")
+        gone.delete()
+        erase_user("ada", actor="test")
+        entries = LogEntry.objects.order_by("id").values_list("object_repr", "change_message")
+        assert list(entries) == [("(erased)", ""), ("bo", "bo"), ("(erased)", "")]
+
+    def test_row_11_files_that_could_not_be_removed_are_told_and_removed_later(
+        self, ada: UserProfile, settings: Settings, archive_folder: Path
+    ) -> None:
+        storages["archive"].save(f"{ada.pk}/1/2026-03.gz", ContentFile(b"zq"))
+        whole = settings.STORAGES
+        broken = {"BACKEND": f"{__name__}.BrokenStorage", "OPTIONS": {"location": archive_folder}}
+        settings.STORAGES = whole | {"archive": broken}
+        with pytest.raises(CommandError, match="files are left"):
+            call_command("erase_user", "ada", "--yes", stdout=StringIO())
+        assert not UserProfile.objects.exists()
+        [entry] = OrmQ.objects.all()
+        settings.STORAGES = whole
+        assert entry.task["func"] == f"{remove_archives.__module__}.{remove_archives.__name__}"
+        remove_archives(*entry.task["args"])
+        assert list(archive_folder.iterdir()) == []
+
+
+class BrokenStorage(FileSystemStorage):
+    """Can't remove anything."""
+
+    def delete(self, name: str) -> None:
+        raise OSError("read-only file system")
