@@ -10,10 +10,28 @@ from django.db.models.signals import post_save
 
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.processes import build_moments, digest_session, erase, form_memories, roll_summary, settle
+from moments_app.processes import (
+    build_moments,
+    digest_session,
+    erase,
+    form_memories,
+    import_user,
+    roll_summary,
+    settle,
+)
+from moments_app.processes import export as exporting
 from moments_app.processes.run import run_job
+from sessions_app.export_format import Part
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.signals import digest_wanted, messages_appended, turns_overdue, user_erasing
+from sessions_app.processes.import_user import ExportFile
+from sessions_app.signals import (
+    digest_wanted,
+    messages_appended,
+    turns_overdue,
+    user_erasing,
+    user_exporting,
+    user_importing,
+)
 
 
 def connect() -> None:
@@ -22,6 +40,8 @@ def connect() -> None:
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
     user_erasing.connect(forget_person, dispatch_uid="moments_app.triggers")
+    user_exporting.connect(add_to_export, dispatch_uid="moments_app.triggers")
+    user_importing.connect(restore, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_anew, sender=edited, dispatch_uid="moments_app.triggers")
 
@@ -54,6 +74,16 @@ def settle_overdue(session: Session, **_: Any) -> None:
 def forget_person(user: UserProfile, **_: Any) -> dict[str, int]:
     """What memory keeps of a person beside the rows that refer to them."""
     return erase.forget(user)
+
+
+def add_to_export(**_: Any) -> Sequence[Part]:
+    """The files of memory in a person's export."""
+    return exporting.PARTS
+
+
+def restore(export: ExportFile, user: UserProfile, sessions: dict[str, Session], **_: Any) -> dict[str, int]:
+    """The memory of a person who is imported."""
+    return import_user.restore(export, user, sessions)
 
 
 def embed_anew(

@@ -1,4 +1,6 @@
-"""`INSERT … ON CONFLICT DO NOTHING`, which the ORM can say only without telling whether it added the row."""
+"""Inserts that the ORM can't say: one that tells whether it added the row, and one that takes rows as they are."""
+
+from collections.abc import Sequence
 
 from django.db import connection
 from django.db.models import Model
@@ -28,3 +30,19 @@ def insert_unless_there(instance: Model) -> bool:
         return False
     instance.pk, instance._state.adding = row[0], False
     return True
+
+
+def insert_as_they_are(instances: Sequence[Model]) -> None:
+    """Inserts rows of one table with the times they have, those too that are set by themselves otherwise.
+
+    They get their primary keys. No signal is sent.
+    """
+    if not instances:
+        return
+    options = type(instances[0])._meta
+    query = InsertQuery(type(instances[0]))
+    fields = [field for field in options.concrete_fields if not (field.primary_key or field.generated)]
+    query.insert_values(fields, list(instances), raw=True)
+    rows = query.get_compiler(connection=connection).execute_sql([options.pk])
+    for instance, (pk,) in zip(instances, rows, strict=True):
+        instance.pk, instance._state.adding = pk, False

@@ -124,16 +124,21 @@ _ENTER_HOLDING = _ENTER_SQL.format(person=_HELD_SQL)
 
 
 @contextmanager
-def acting_for(user_id: str | None, *, create: bool = False, holding: bool = False) -> Iterator[UserProfile | None]:
+def acting_for(
+    user_id: str | None, *, create: bool = False, holding: bool = False, snapshot: bool = False
+) -> Iterator[UserProfile | None]:
     """Runs its block in one transaction that sees and changes only this user's rows.
 
     Args:
         user_id: as the application names the person; None for nobody.
         create: make the profile when there is none; else the block gets None and sees no person's rows.
         holding: keep the person from being erased until the block ends, as whoever writes for them must.
+        snapshot: all statements see the same moment in time; for long reads, not for writing.
     """
     # Durable: within another transaction the role would outlive the block.
     with transaction.atomic(durable=True):
+        if snapshot:
+            connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         user = _enter(user_id, holding) if user_id is not None else None
         while user is None and user_id is not None and create:
             insert_unless_there(UserProfile(user_id=user_id))

@@ -1,0 +1,33 @@
+import os
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from sessions_app.models import UserProfile
+from sessions_app.processes.export import CannotExport, export_user
+
+
+class Command(BaseCommand):
+    help = "Writes everything that is kept about a person into a zip of JSON lines. `import_user` takes it back."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user_id")
+        parser.add_argument("file", type=Path)
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        path: Path = options["file"]
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            with unfinished.open("xb") as file:
+                counts = export_user(options["user_id"], file)
+            unfinished.replace(path)
+        except (UserProfile.DoesNotExist, CannotExport) as error:
+            raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}") from error
+        finally:
+            unfinished.unlink(missing_ok=True)
+        for name, count in counts.items():
+            self.stdout.write(f"{name}: {count:,}")
+        return f"Written to {path}."

@@ -1,0 +1,151 @@
+"""`export_user`: everything that is kept about a person as a zip of JSON lines, readable without this product.
+
+It is read in one transaction that sees one moment in time, under the role of requests: rows of others can't get in.
+A few rows are in memory at a time, whatever the length of the history. Archived turns are read back from their files.
+"""
+
+import gzip
+import hashlib
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import IO, Any, cast
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from django.core.files.storage import storages
+from django.utils import timezone
+
+from sessions_app.export_format import (
+    FORMAT,
+    VERSION,
+    EventRow,
+    MessageRow,
+    Part,
+    ProfileRow,
+    ProfileVersionRow,
+    SessionRow,
+    plain,
+    rows_of,
+)
+from sessions_app.models import Archive, Event, Session, UserProfile
+from sessions_app.row_security import acting_for
+from sessions_app.signals import user_exporting
+
+README = """What is kept about one person.
+
+Each file below holds JSON, one object a line, in UTF-8. Times are ISO 8601. A session is named by `session_id`, a turn
+by its session and `sequence`, a moment by its `key`. manifest.json names the version of this format.
+
+{files}
+
+Not in it, for it is made of the above and can be made again: vectors, counts of words, and the work that was done.
+Keys of the interface are not in it either.
+"""
+
+
+class CannotExport(Exception):
+    """Something of the person can't be read. The message names it."""
+
+
+def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:
+    """Writes a person's export.
+
+    Args:
+        user_id: as the application names them.
+        file: to write to; what it holds after an error is no export.
+
+    Returns:
+        How many rows went into it, by what they are.
+
+    Raises:
+        UserProfile.DoesNotExist: nobody has that name.
+        CannotExport: an archive is missing or damaged.
+    """
+    with acting_for(user_id, snapshot=True) as user, ZipFile(file, "w", ZIP_DEFLATED) as export:
+        if user is None:
+            raise UserProfile.DoesNotExist(f"There is no user {user_id!r}.")
+        parts = list(PARTS)
+        for _receiver, added in user_exporting.send(sender=UserProfile):
+            parts += cast(Iterable[Part], added)
+        export.writestr("README.txt", README.format(files="\n".join(f"{part.file}: {part.about}" for part in parts)))
+        manifest = {"format": FORMAT, "version": VERSION, "exported_at": timezone.now()}
+        export.writestr("manifest.json", json.dumps(manifest, default=plain))
+        return Counter({part.name: _write(export, part, user) for part in parts})
+
+
+def _write(export: ZipFile, part: Part, user: UserProfile) -> int:
+    count = 0
+    with export.open(part.file, "w", force_zip64=True) as file:
+        for row in part.rows(user):
+            file.write(json.dumps(row, ensure_ascii=False, default=plain).encode() + b"\n")
+            count += 1
+    return count
+
+
+def _profile(user: UserProfile) -> Iterator[dict[str, Any]]:
+    return rows_of(UserProfile.objects.filter(pk=user.pk), ProfileRow)
+
+
+def _profile_versions(user: UserProfile) -> Iterator[dict[str, Any]]:
+    for row in rows_of(user.versions.order_by("id"), ProfileVersionRow):
+        yield row | {"actor": row["actor"].partition(":")[0]}  # not who of the operators
+
+
+def _sessions(user: UserProfile) -> Iterator[dict[str, Any]]:
+    return rows_of(Session.objects.for_user(user).order_by("id"), SessionRow)
+
+
+def _events(user: UserProfile) -> Iterator[dict[str, Any]]:
+    return rows_of(Event.objects.filter(user_pk=user.pk).order_by("id"), EventRow)
+
+
+# --- the transcript ---
+
+
+def _messages(user: UserProfile) -> Iterator[dict[str, Any]]:
+    for session in Session.objects.for_user(user).order_by("id").iterator():
+        kept = session.messages.for_user(user).in_order()
+        lookups = {"session_id": "session__session_id", "moment_key": "moment__key"}
+        archives = [_archived(archive, session) for archive in session.archives.all()]
+        yield from heapq.merge(*archives, rows_of(kept, MessageRow, **lookups), key=_place)
+
+
+def _place(row: dict[str, Any]) -> tuple[int, bool]:
+    return row["sequence"], row["kind"] == "partition"
+
+
+def _archived(archive: Archive, session: Session) -> Iterator[dict[str, Any]]:
+    """The turns of an archive.
+
+    Raises:
+        CannotExport: it is missing, or not what was written.
+    """
+    keys = dict(session.moments.values_list("pk", "key"))
+    try:
+        with storages["archive"].open(archive.name) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != archive.sha256:
+                raise CannotExport(f"The archive {archive.name} is not what was written.")
+            file.seek(0)
+            with gzip.open(file) as lines:
+                for line in lines:
+                    yield _unarchived(json.loads(line), session.session_id, keys)
+    except OSError as error:
+        raise CannotExport(f"The archive {archive.name} can't be read: {type(error).__name__}.") from error
+
+
+def _unarchived(turn: dict[str, Any], session_id: str, keys: dict[int, str]) -> dict[str, Any]:
+    for name in ("created_at", "retracted_at"):
+        turn[name] = turn[name] and datetime.fromisoformat(turn[name])
+    turn |= {"session_id": session_id, "moment_key": keys.get(turn["moment_id"])}
+    return {name: turn[name] for name in MessageRow.names()}
+
+
+PARTS = [
+    Part("profile", "who it is, and what is known of them in general", _profile),
+    Part("profile_versions", "how the profile was before each change, oldest first", _profile_versions),
+    Part("sessions", "conversations", _sessions),
+    Part("messages", "every turn of them, archived ones too; `retracted_at`: no longer believed", _messages),
+    Part("events", "what happened", _events),
+]

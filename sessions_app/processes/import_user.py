@@ -1,0 +1,192 @@
+"""`import_user`: a person's export becomes a person again, here or elsewhere, under the same name or another.
+
+All of it or nothing. It can be repeated: what is there already stays as it is, and a session that is there is left
+alone with all that belongs to it. What is made of the rest, vectors and counts of words, is asked for.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+from zipfile import BadZipFile, ZipFile
+
+from django.db import DatabaseError, transaction
+from django.db.models import Min
+from pydantic import ValidationError
+
+from sessions_app.export_format import (
+    Manifest,
+    MessageRow,
+    ProfileRow,
+    ProfileVersionRow,
+    Row,
+    SessionRow,
+    batched,
+)
+from sessions_app.insert import insert_as_they_are, insert_unless_there
+from sessions_app.models import Message, ProfileVersion, Session, UserProfile
+from sessions_app.signals import user_importing
+
+LINE_MAX = 64 * 2**20  # bytes
+
+R = TypeVar("R", bound=Row)
+
+
+class NotAnExport(Exception):
+    """The file is none of ours, or damaged. The message names file and line, and never the text there."""
+
+
+class ExportFile:
+    """An export that is being read.
+
+    Args:
+        path: of the zip.
+        archive: the open zip.
+    """
+
+    def __init__(self, path: Path, archive: ZipFile) -> None:
+        self._path, self._archive = path, archive
+        self.at = str(path)
+
+    def rows(self, name: str, shape: type[R]) -> Iterator[R]:
+        """The lines of a file.
+
+        Args:
+            name: of the file, without its ending.
+            shape: that each line must have.
+
+        Raises:
+            NotAnExport: there is no such file, or a line is not so.
+        """
+        try:
+            file = self._archive.open(f"{name}.jsonl")
+        except KeyError:
+            raise NotAnExport(f"{self._path} has no {name}.jsonl.") from None
+        with file:
+            number = 0
+            while line := file.readline(LINE_MAX):
+                number += 1
+                self.at = f"{self._path}, {name}.jsonl line {number}"
+                yield self._checked(line, shape)
+        self.at = str(self._path)
+
+    def manifest(self) -> Manifest:
+        """What the file says that it is.
+
+        Raises:
+            NotAnExport: it is something else.
+        """
+        self.at = f"{self._path}, manifest.json"
+        try:
+            content = self._archive.read("manifest.json")
+        except KeyError:
+            raise NotAnExport(f"{self._path} is no export of a person: it has no manifest.json.") from None
+        return self._checked(content, Manifest)
+
+    def _checked(self, line: bytes, shape: type[R]) -> R:
+        try:
+            return shape.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"][:1])
+            raise NotAnExport(f"{self.at}: {f'{where}: ' if where else ''}{first['msg']}") from None
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[ExportFile]:
+    """Opens an export.
+
+    Raises:
+        NotAnExport: what is wrong with the file, whenever it is found out.
+    """
+    try:
+        with ZipFile(path) as archive:
+            export = ExportFile(path, archive)
+            try:
+                export.manifest()
+                yield export
+            except (DatabaseError, UnicodeError, OverflowError) as error:
+                raise NotAnExport(f"{export.at}: the database refuses it ({type(error).__name__}).") from error
+    except (BadZipFile, zlib.error, EOFError) as error:
+        raise NotAnExport(f"{path} is no whole zip file.") from error
+    except OSError as error:
+        raise NotAnExport(f"{path}: {error.strerror}") from error
+
+
+def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
+    """Restores a person from an export.
+
+    Args:
+        path: of the zip.
+        user_id: whom it becomes; None is whom it was.
+
+    Returns:
+        How many rows were added, by what they are.
+
+    Raises:
+        NotAnExport: nothing was imported.
+    """
+    with opened(path) as export, transaction.atomic(durable=True):
+        user, added = _profile(export, user_id)
+        sessions = _sessions(export, user)
+        added["sessions"] = len(sessions)
+        added["messages"] = _messages(export, user, sessions)
+        for _receiver, restored in user_importing.send(sender=UserProfile, export=export, user=user, sessions=sessions):
+            added.update(restored)
+    return added
+
+
+def _profile(export: ExportFile, user_id: str | None) -> tuple[UserProfile, Counter[str]]:
+    """The person, and what was added; one who is there already stays as they are."""
+    rows = list(export.rows("profile", ProfileRow))
+    if len(rows) != 1:
+        raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines in place of one.")
+    fields = rows[0].model_dump() | ({"user_id": user_id} if user_id else {})
+    profile = UserProfile(**fields)
+    if not insert_unless_there(profile):
+        user = UserProfile.objects.get(user_id=profile.user_id)
+        UserProfile.objects.hold([user.pk])
+        return user, Counter()
+    # Inserting has set the times to now.
+    UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])
+    versions = [
+        ProfileVersion(user=profile, **row.model_dump()) for row in export.rows("profile_versions", ProfileVersionRow)
+    ]
+    insert_as_they_are(versions)
+    return profile, Counter(profiles=1)
+
+
+def _sessions(export: ExportFile, user: UserProfile) -> dict[str, Session]:
+    """The sessions that were added, by their ids."""
+    added: dict[str, Session] = {}
+    for rows in batched(export.rows("sessions", SessionRow)):
+        ids = [row.session_id for row in rows]
+        there = set(Session.objects.for_user(user).filter(session_id__in=ids).values_list("session_id", flat=True))
+        new = [Session(user=user, **row.model_dump()) for row in rows if row.session_id not in there]
+        insert_as_they_are(new)
+        added |= {session.session_id: session for session in new}
+    return added
+
+
+def _messages(export: ExportFile, user: UserProfile, sessions: dict[str, Session]) -> int:
+    count = 0
+    for rows in batched(export.rows("messages", MessageRow)):
+        new = [_message(row, sessions[row.session_id]) for row in rows if row.session_id in sessions]
+        insert_as_they_are(new)
+        count += len(new)
+    for session in sessions.values():
+        _keep_from_first_turn(session)
+    return count
+
+
+def _message(row: MessageRow, session: Session) -> Message:
+    return Message(session=session, user_id=session.user_id, **row.model_dump(exclude={"session_id", "moment_key"}))
+
+
+def _keep_from_first_turn(session: Session) -> None:
+    """Turns that were deleted before the export are gone; those that were archived are in the transcript again."""
+    first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
+    session.kept_from_sequence = session.last_sequence + 1 if first is None else first
+    session.save(update_fields=["kept_from_sequence"])
