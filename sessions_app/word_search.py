@@ -66,13 +66,41 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
         time: column of the time by which the newer is told.
         condition: SQL of the rows that can be found.
     """
-    words = f"public.memory_words({scope}, search_vector)"
-    seen = f"{condition} AND ($5 IS NULL OR {time} >= $5)"
+    words = _words(scope)
+    index = f"CREATE INDEX {table}_words ON {table} USING gin ({words}) WITH (gin_pending_list_limit = {PENDING})"
+    function = _recall_sql(table, scope=scope, time=time, condition=condition)
     return RunSQL(
-        sql=f"""
-            CREATE INDEX {table}_words ON {table} USING gin ({words}) WITH (gin_pending_list_limit = {PENDING})
-            WHERE {condition};
-            CREATE FUNCTION recall_{table}(
+        sql=f"{index} WHERE {condition}; {function}",
+        reverse_sql=f"DROP FUNCTION recall_{table}; DROP INDEX {table}_words",
+    )
+
+
+def recall_fewer(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
+    """A migration operation: from now on `recall_<table>` finds only rows of a narrower condition.
+
+    The index stays: what it holds is a little more.
+
+    Args:
+        table, scope, time: as they were.
+        condition: SQL of the rows that can be found.
+        before: what it was, which the new one must imply.
+    """
+    return RunSQL(
+        sql=_recall_sql(table, scope=scope, time=time, condition=condition),
+        reverse_sql=_recall_sql(table, scope=scope, time=time, condition=before),
+    )
+
+
+def _words(scope: str) -> str:
+    return f"public.memory_words({scope}, search_vector)"
+
+
+def _recall_sql(table: str, *, scope: str, time: str, condition: str) -> str:
+    """The function, made or replaced, and who may call it."""
+    words = _words(scope)
+    seen = f"{condition} AND ($5 IS NULL OR {time} >= $5)"
+    return f"""
+            CREATE OR REPLACE FUNCTION recall_{table}(
                 person bigint, scopes text[], rare text[], joint text[], with_newest boolean, queries text[],
                 weights float8[], average float8, since timestamptz, most integer
             ) RETURNS TABLE (found bigint, score float8)
@@ -109,6 +137,4 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
             END $$;
             REVOKE ALL ON FUNCTION recall_{table} FROM PUBLIC;
             GRANT EXECUTE ON FUNCTION recall_{table} TO {ROLE};
-        """,  # noqa: S608 (names of our own tables)
-        reverse_sql=f"DROP FUNCTION recall_{table}; DROP INDEX {table}_words",
-    )
+        """  # noqa: S608 (names of our own tables)

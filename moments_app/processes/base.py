@@ -60,11 +60,14 @@ def locked_session(job: Job) -> Session:
 
     Raises:
         ClaimLost: the job was taken over, or the session is gone.
+        Moved: turns of it were retracted, or are believed again, since the claim.
     """
-    assert job.session_id is not None  # it is about one
-    session = Session.objects.locked().filter(pk=job.session_id).first()
+    assert job.session is not None  # it is about one
+    session = Session.objects.locked().filter(pk=job.session.pk).first()
     if session is None or not job.is_claimed():
         raise ClaimLost
+    if session.retraction_count != job.session.retraction_count:
+        raise Moved("Turns were retracted meanwhile.")
     return session
 
 

@@ -96,7 +96,7 @@ def _moments() -> QuerySet[Any]:
 
 
 def _turns() -> QuerySet[Any]:
-    return Message.objects.turns().filter(role__in=SPOKEN).exclude(content="")
+    return Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
 
 
 _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _moments, "turn": _turns}

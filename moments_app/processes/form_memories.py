@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
@@ -29,6 +30,7 @@ NAME = "form_memories"
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are not said again
 CURRENT_CHARS = 6_000
+AGAIN = "again"  # in a job's params: stretches of turns, [first, last], whose memories were withdrawn
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Work:
         messages: shown to the engine, by sequence.
         last_sequence: up to which turns are formed by this.
         is_cut: more is waiting than one run takes.
+        again: stretches of turns whose memories were withdrawn and are formed anew, first the one of this run; blank:
+            this run is about turns that no formation has seen.
     """
 
     session: Session
@@ -50,6 +54,7 @@ class Work:
     messages: dict[int, Message]
     last_sequence: int
     is_cut: bool
+    again: list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -101,12 +106,12 @@ def claim(job: Job) -> Work | Skipped:
     assert session is not None  # a formation is about a session, always
     if not job.force and not is_due(session):
         return Skipped("not due: neither interval is reached")
-    waiting = list(_unformed(session)[: MAX_TURNS + 1])
+    again, waiting = _again(session, job.params.get(AGAIN, []))
+    waiting = waiting or list(_unformed(session)[: MAX_TURNS + 1])
     turns = waiting[:MAX_TURNS]
     shown = [turn for turn in turns if not is_own(turn.tool_name, turn.content)]
-    if not turns or not shown:
-        if turns:
-            _count_from(session, turns[-1].sequence)
+    if not shown:
+        _count_from(session, turns[-1].sequence if turns else session.last_sequence)
         return Skipped("no turns to form memories from")
     MemoryStream.objects.ensure_for(session)
     streams = {stream.label: stream for stream in MemoryStream.objects.seen_by(session).extracting().order_by("id")}
@@ -127,13 +132,27 @@ def claim(job: Job) -> Work | Skipped:
         messages={turn.sequence: turn for turn in shown},
         last_sequence=turns[-1].sequence,
         is_cut=len(waiting) > MAX_TURNS,
+        again=again,
     )
 
 
-def _unformed(session: Session) -> Any:
+def _unformed(session: Session) -> QuerySet[Message]:
     done = -1 if session.last_formation_sequence is None else session.last_formation_sequence
-    turns = session.messages.turns().filter(user_id=session.user_id, sequence__gt=done)
+    return _formable(session).filter(sequence__gt=done)
+
+
+def _formable(session: Session) -> QuerySet[Message]:
+    turns = session.messages.turns().believed().filter(user_id=session.user_id)
     return turns.exclude(role=Message.Role.SYSTEM).order_by("sequence")
+
+
+def _again(session: Session, stretches: list[list[int]]) -> tuple[list[list[int]], list[Message]]:
+    """The stretches to be formed anew, from the first on that has turns to form, and its turns."""
+    for position, stretch in enumerate(stretches):
+        turns = list(_formable(session).filter(sequence__range=stretch)[: MAX_TURNS + 1])
+        if any(not is_own(turn.tool_name, turn.content) for turn in turns[:MAX_TURNS]):
+            return stretches[position:], turns
+    return [], []
 
 
 def _section(stream: MemoryStream, turns: int) -> StreamSection:
@@ -247,18 +266,31 @@ def commit(job: Job, work: Work, formed: Formed) -> None:
         new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
         dropped["known already"] += len(atoms) - new
         added += new
-    _count_from(session, work.last_sequence)
+    if not work.again:
+        _count_from(session, work.last_sequence)
     result = {
         "atoms": added,
         "streams": len(work.streams),
         "dropped": dict(+dropped),
         "first_sequence": work.request.turns[0].index,
         "last_sequence": work.last_sequence,
+        "again": bool(work.again),
         "engine": formed.engine,
     }
     complete(job, "memories_formed", result)
-    if work.is_cut or is_due(session):
-        Job.objects.request(NAME, session, requested_by=f"job:{job.job_id}", force=work.is_cut)
+    _follow_up(job, session, work)
+
+
+def _follow_up(job: Job, session: Session, work: Work) -> None:
+    """Asks for the next formation when this one took only a part, or when enough came in meanwhile."""
+    rest = work.again[1:]
+    if work.again and work.is_cut:
+        rest = [[work.last_sequence + 1, work.again[0][1]], *rest]
+    if rest or work.is_cut or is_due(session):
+        params = {AGAIN: rest} if rest else {}
+        Job.objects.request(
+            NAME, session, requested_by=f"job:{job.job_id}", force=bool(rest) or work.is_cut, params=params
+        )
 
 
 def _atom(candidate: Candidate, job: Job, work: Work, formed: Formed) -> MemoryAtom:

@@ -101,6 +101,7 @@ def claim(job: Job) -> Work | Skipped:
     messages = [
         message
         for message in session.messages.turns()
+        .believed()
         .filter(user_id=session.user_id, sequence__range=(first, summary.end_sequence))
         .order_by("sequence")
         if message.role != Message.Role.SYSTEM
@@ -138,7 +139,7 @@ def _version_to_write(session: Session) -> Summary | None:
 
 
 def _last_end_of_round(session: Session) -> int | None:
-    newest = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence")
+    newest = session.messages.turns().believed().filter(user_id=session.user_id).order_by("-sequence")
     return end_of_round(newest[:LOOK_BACK])
 
 
@@ -152,10 +153,10 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
     if base is None:
         return []
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
-    sequences = dict(turns.values_list("pk", "sequence"))
-    still = [pk for pk, sequence in sequences.items() if sequence >= start]
+    there = list(turns.values_list("pk", "sequence", "retracted_at"))
+    still = [pk for pk, sequence, retracted_at in there if sequence >= start and retracted_at is None]
     # Of those that are archived only the ids are known: the last ones, for ids of a session grow with its sequence.
-    archived = sorted(set(base.source_message_ids) - sequences.keys())
+    archived = sorted(set(base.source_message_ids) - {pk for pk, _sequence, _retracted_at in there})
     slid_out = max(len(archived) - max(session.kept_from_sequence - start, 0), 0)
     return sorted(still + archived[slid_out:])
 

@@ -76,7 +76,7 @@ def _query(user_id: str | None, session_id: str, message: str) -> str:
 
 
 def _conversation(user: UserProfile, session_id: str) -> Conversation:
-    turns = Message.objects.turns().for_user(user).filter(session__session_id=session_id, session__user=user)
+    turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
     told = [turn for turn in reversed(latest) if not is_own(turn.tool_name, turn.content)]
     resource = PromptResource.objects.select_related("active_version").filter(uri=RECALL_QUERY_URI).first()

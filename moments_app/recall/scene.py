@@ -49,7 +49,7 @@ WITH opened AS MATERIALIZED (
 SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
     SELECT {Message.columns("message")} FROM sessions_app_message message
     WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
-      AND sequence >= opened.live_from_sequence
+      AND retracted_at IS NULL AND sequence >= opened.live_from_sequence
     ORDER BY sequence DESC LIMIT %(turns)s
 ) t ON true
 """  # noqa: S608 (columns of our own)

@@ -67,7 +67,8 @@ FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, 
 JOIN sessions_app_message message ON message.session_id = place.session_id AND message.user_id = %(user)s
     AND message.sequence = place.sequence AND message.kind = 'turn'
 JOIN sessions_app_session session ON session.id = message.session_id
-WHERE message.role <> 'system' AND message.content <> '' AND (%(since)s IS NULL OR message.created_at >= %(since)s)
+WHERE message.role <> 'system' AND message.content <> '' AND message.retracted_at IS NULL
+    AND (%(since)s IS NULL OR message.created_at >= %(since)s)
 """,
 }
 

@@ -27,7 +27,7 @@ def get_context_for_workflow(session: Session) -> WorkflowContext:
     summary = Summary.objects.latest_completed(session)
     if summary is None:
         return WorkflowContext(None, load_session_messages(session, limit).messages)
-    after = session.messages.turns().filter(user_id=session.user_id, sequence__gt=summary.end_sequence)
+    after = session.messages.turns().believed().filter(user_id=session.user_id, sequence__gt=summary.end_sequence)
     newest = list(after.order_by("-sequence")[: limit + 1])
     if newest and newest[0].role == Message.Role.USER:
         newest = newest[1:]

@@ -177,6 +177,7 @@ class MessageAnswer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     external_id = serializers.CharField(allow_null=True)
     moment_key = serializers.CharField(allow_null=True)
+    retracted_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is no longer believed.")
     metadata = serializers.JSONField()
 
 
@@ -268,6 +269,7 @@ def message_data(message: Message, *, compress: bool = False) -> dict[str, Any]:
         "created_at": message.created_at,
         "external_id": message.external_id,
         "moment_key": getattr(message, "moment_key", None),
+        "retracted_at": message.retracted_at,
         "metadata": message.metadata,
     }
 

@@ -124,6 +124,9 @@ class Session(models.Model):
     compact_on_request = models.BooleanField(
         null=True, blank=True, help_text="Digest when a load or context is asked for. Blank: as set for all sessions."
     )
+    retraction_count = models.PositiveIntegerField(
+        default=0, help_text="Retractions, and undone ones, so far: work that was begun before the last is done again."
+    )
     metadata = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

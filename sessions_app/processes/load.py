@@ -19,7 +19,7 @@ WITH boundary AS (
 ), newest AS (
     SELECT {_COLUMNS} FROM sessions_app_message message
     WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'turn'
-      AND sequence > (SELECT COALESCE(max(sequence), -1) FROM boundary)
+      AND retracted_at IS NULL AND sequence > (SELECT COALESCE(max(sequence), -1) FROM boundary)
     ORDER BY sequence DESC LIMIT %(limit)s
 ), live AS (SELECT * FROM boundary UNION ALL SELECT * FROM newest)
 SELECT live.*, moment.key AS moment_key FROM live LEFT JOIN moments_app_moment moment ON moment.id = live.moment_id
@@ -42,7 +42,7 @@ class Page(NamedTuple):
 
 
 def load_session_messages(session: Session, max_messages: int) -> Loaded:
-    """The latest partition event, if any, and the newest turns after it, in one statement.
+    """The latest partition event, if any, and the newest turns after it that are not retracted, in one statement.
 
     Args:
         session: of the acting user.
