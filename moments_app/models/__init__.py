@@ -8,6 +8,7 @@ from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
 from moments_app.models.prompt import PromptResource, PromptVersion
+from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
 from moments_app.models.vocabulary import Vocabulary, Word
@@ -26,6 +27,8 @@ __all__ = [
     "MomentEmbedding",
     "PromptResource",
     "PromptVersion",
+    "RetractedItem",
+    "Retraction",
     "StreamVersion",
     "Summary",
     "TurnEmbedding",

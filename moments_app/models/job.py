@@ -116,6 +116,34 @@ class JobQuerySet(models.QuerySet["Job"]):
             found.hasten()
         return found
 
+    def request_anew(
+        self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
+    ) -> "Job":
+        """Asks for a forced run that begins after this transaction; it is locked, for its params to be changed.
+
+        Args:
+            process, session, user_id, requested_by: as in `request`.
+        """
+        while (job := self.take_back(process, session, user_id=user_id)) is None:
+            self.request(process, session, requested_by=requested_by, user_id=user_id, force=True)
+        job.force = True
+        job.save(update_fields=["force"])
+        return job
+
+    def take_back(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
+        """The open job about something, due and locked, so that it begins after this transaction; None: there is none.
+
+        One that is running is taken from its worker, which then writes nothing.
+        """
+        person = session.user_id if session else user_id
+        about = self.open().filter(process=process, session=session, stream=None, user_id=person)
+        job = about.select_for_update().first()
+        if job:
+            job.status, job.run_after = Job.Status.QUEUED, timezone.now()
+            job.save(update_fields=["status", "run_after"])
+            job.enqueue()
+        return job
+
     def take(self, job_id: uuid.UUID) -> "Job | None":
         """Claims a due job for this worker, or None when there is nothing to do: not due, taken, ended, unknown."""
         now = timezone.now()

@@ -51,6 +51,23 @@ class MomentQuerySet(models.QuerySet["Moment"]):
     def with_topic(self, topic: str) -> Self:
         return self.filter(topic_tags__contains=[topic])
 
+    def relink(self, user_id: int, *, after: int) -> None:
+        """Makes the chain of a person's moments whole again.
+
+        Args:
+            user_id: primary key of the person.
+            after: primary key of the first that came or went; the ones before it are linked as they were.
+        """
+        earlier = self.filter(user_id=user_id, pk__lt=after).order_by("-pk").values_list("key", flat=True)
+        previous = list(earlier[:PREDECESSORS])
+        changed = []
+        for moment in self.filter(user_id=user_id, pk__gte=after).only("key", "previous_moment_keys").order_by("pk"):
+            if moment.previous_moment_keys != previous:
+                moment.previous_moment_keys = previous
+                changed.append(moment)
+            previous = [moment.key, *previous][:PREDECESSORS]
+        self.bulk_update(changed, ["previous_moment_keys"], batch_size=500)
+
     def chain_from(self, moment: "Moment", depth: int) -> "list[Moment]":
         """The moments of the same user before `moment`, nearest first, at most `depth` of them."""
         return list(self.raw(CHAIN_SQL, {"user": moment.user_id, "key": moment.key, "depth": depth}))
@@ -112,18 +129,10 @@ class Moment(models.Model):
 
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
         """Deletes the moment and closes the chain over the gap."""
-        later = Moment.objects.filter(user_id=self.user_id, pk__gt=self.pk, previous_moment_keys__contains=[self.key])
-        affected = list(later.order_by("id"))
+        user_id, pk = self.user_id, self.pk
         deleted = super().delete()
-        for moment in affected:
-            moment.link()
-            moment.save(update_fields=["previous_moment_keys", "updated_at"])
+        Moment.objects.relink(user_id, after=pk)
         return deleted
-
-    def link(self) -> None:
-        """Sets the keys of the user's moments created before this one, nearest first."""
-        before = Moment.objects.filter(user_id=self.user_id, pk__lt=self.pk).newest_first()
-        self.previous_moment_keys = list(before.values_list("key", flat=True)[:PREDECESSORS])
 
 
 def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:

@@ -3,7 +3,7 @@
 Leaves moments linked into the user's chain, a merged profile, and a partition event, all in one transaction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ from moments_app.processes import window
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MOMENT_BUILDER_URI
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 
 NAME = "build_moments"
@@ -29,6 +29,7 @@ RECENT_NAMES = 5  # of the user's latest moments, shown to the engine
 MAX_TURNS = 2_000
 MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
+AGAIN = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Work:
         first_sequence, last_sequence: of the turns to compact, inclusive.
         chunks: those of them an engine is shown, in window order.
         is_cut: more lies beyond the lag than one run takes.
+        is_again: moments of these turns were withdrawn; no later build is due the later for it.
     """
 
     session: Session
@@ -58,6 +60,7 @@ class Work:
     last_sequence: int
     chunks: list[Chunk]
     is_cut: bool
+    is_again: bool
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def claim(job: Job) -> Work | Skipped:
     assert session is not None  # a build is about a session, always
     if not job.force and not is_due(session):
         return Skipped("not due: neither threshold is reached")
-    turns, is_cut = _compactable(session, job.params.get("lag"), whole=_is_settling(job))
+    turns, is_cut = _compactable(session, job.params)
     shown = [turn for turn in turns if turn.role != Message.Role.SYSTEM]
     if not shown:
         if not job.force:
@@ -119,44 +122,49 @@ def claim(job: Job) -> Work | Skipped:
         return Skipped("nothing beyond the lag")
     return Work(
         session=session,
-        profile=_profile(session.user),
+        profile=profile_of(session.user),
         recent_names=_recent_names(session.user),
         prompt_version=prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI),
-        first_sequence=turns[0].sequence,
+        first_sequence=_first_waiting(session),
         last_sequence=turns[-1].sequence,
-        chunks=_chunks(shown),
+        chunks=chunks_of(shown),
         is_cut=is_cut,
+        is_again=AGAIN in job.params,
     )
 
 
-def _is_settling(job: Job) -> bool:
+def _is_settling(params: Mapping[str, int]) -> bool:
     """Whether the session is being settled: what it has is all there will be, and its boundary comes with the rest."""
-    return bool(job.params.get("settling"))
+    return bool(params.get("settling"))
 
 
-def _compactable(session: Session, asked_lag: int | None, *, whole: bool) -> tuple[list[Message], bool]:
-    """The turns no moment holds yet that lie before the lag, and whether one run takes only some of them.
-
-    Args:
-        asked_lag: None is the one of the settings.
-        whole: results that calls at the end still wait for won't come.
-    """
-    conf = settings.MOMENT_BUILDER
-    keep = asked_lag
-    if keep is None:
-        few_but_large = _due_by_tokens(session) and not _due_by_turns(session)
-        keep = window.lag(conf, message_count=session.message_count, few_but_large=few_but_large)
-    done = -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
-    live_from = session.last_sequence + 1 - keep
-    waiting = session.messages.turns().filter(sequence__gt=done).order_by("sequence")
+def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
+    """The turns no moment holds yet that lie before the lag, and whether one run takes only some of them."""
+    live_from = _live_from(session, params)
+    waiting = session.messages.turns().believed().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Some turns behind the boundary are read too: tool results there may hold it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
     fitting = _fitting(turns[:beyond])
-    if whole and fitting == len(turns):
-        return turns, False
+    if _is_settling(params) and fitting == len(turns):
+        return turns, False  # results that calls at the end still wait for won't come
     boundary = window.pair_safe_boundary(turns, fitting) or (fitting if fitting < beyond else 0)
     return turns[:boundary], fitting < beyond
+
+
+def _live_from(session: Session, params: Mapping[str, int]) -> int:
+    """Sequence of the first turn that stays live: as asked for, or by the lag of the settings."""
+    if AGAIN in params and "lag" not in params:
+        return params[AGAIN] + 1
+    conf = settings.MOMENT_BUILDER
+    few_but_large = _due_by_tokens(session) and not _due_by_turns(session)
+    lag = window.lag(conf, message_count=session.message_count, few_but_large=few_but_large)
+    return max(session.last_sequence - params.get("lag", lag), params.get(AGAIN, -1)) + 1
+
+
+def _first_waiting(session: Session) -> int:
+    """Sequence of the first turn that no moment covers; what was retracted is covered and not shown."""
+    return 0 if session.last_moment_message_idx is None else session.last_moment_message_idx + 1
 
 
 def _fitting(turns: Sequence[Message]) -> int:
@@ -169,7 +177,8 @@ def _fitting(turns: Sequence[Message]) -> int:
     return min(len(turns), MAX_TURNS)
 
 
-def _chunks(shown: Sequence[Message]) -> list[Chunk]:
+def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
+    """The turns an engine is shown, cut into what one call gets."""
     turns = [shown_turn(message, settings.MOMENT_BUILDER.max_input_tokens) for message in shown]
     stretches = window.split(
         [turn.tokens for turn in turns],
@@ -182,7 +191,8 @@ def _chunks(shown: Sequence[Message]) -> list[Chunk]:
     ]
 
 
-def _profile(user: UserProfile) -> Profile:
+def profile_of(user: UserProfile | ProfileVersion) -> Profile:
+    """What is known of a person, or was, as an engine is told it."""
     return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
 
 
@@ -209,7 +219,7 @@ def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> B
         found = _segments(answer.moments, chunk.sequences)
         segments += found
         names = [segment.draft.name for segment in reversed(found)] + names
-        profile, journey = _merged(profile, answer), answer.recent_journey or journey
+        profile, journey = merged(profile, answer), answer.recent_journey or journey
     return Built(_covering(segments, work), profile, journey, engine.name)
 
 
@@ -230,7 +240,8 @@ def _covering(segments: Sequence[Segment], work: Work) -> list[Segment]:
     ]
 
 
-def _merged(profile: Profile, answer: MomentAnswer) -> Profile:
+def merged(profile: Profile, answer: MomentAnswer) -> Profile:
+    """The profile with what one call learned."""
     return Profile(
         answer.user_summary_update.strip() or profile.summary,
         united(profile.interests, answer.new_interests),
@@ -315,16 +326,17 @@ def _moment(segment: Segment, session: Session, previous: list[str]) -> Moment:
 
 
 def _held(session: Session, segment: Segment) -> QuerySet[Message]:
-    return session.messages.turns().filter(sequence__range=(segment.first_sequence, segment.last_sequence))
+    return session.messages.turns().believed().filter(sequence__range=(segment.first_sequence, segment.last_sequence))
 
 
 def _move_boundary(job: Job, session: Session, work: Work, built: Built, moments: Sequence[Moment]) -> None:
     session.last_moment_message_idx = work.last_sequence
     session.save(update_fields=["last_moment_message_idx"])
-    if settings.MOMENT_BUILDER.insert_partition_event and not _is_settling(job):
+    if settings.MOMENT_BUILDER.insert_partition_event and not _is_settling(job.params):
         PartitionEvent.of_build(moments, journey=built.journey, session=session).leave(work.last_sequence)
         session.begin_live_window(work.last_sequence + 1)
-    _count_from(session, work.session)
+    if not work.is_again:
+        _count_from(session, work.session)
 
 
 def _count_from(session: Session, then: Session) -> None:

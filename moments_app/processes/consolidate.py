@@ -94,15 +94,16 @@ def commit(job: Job, work: Work, made: Consolidated) -> None:
 
     Raises:
         ClaimLost: the job was taken over, or the stream is gone.
-        Moved: the text was edited while the engine was thinking, or what it was shown is gone.
+        Moved: the text was edited, or an observation withdrawn or erased, while the engine was thinking.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).filter(pk=work.stream.pk).first()
     if stream is None or not job.is_claimed():
         raise ClaimLost
     if stream.consolidated_content != work.stream.consolidated_content:
         raise Moved("The stream's text was edited while the engine was thinking.")
-    if stream.atoms.filter(pk__in=work.atom_ids).count() < len(work.atom_ids):
-        raise Moved("Observations were erased while the engine was thinking.")
+    waiting = MemoryAtom.objects.active().filter(stream=stream, pk__in=work.atom_ids)
+    if waiting.count() < len(work.atom_ids):
+        raise Moved("Some of the observations are gone.")
     text = cut_lines(made.text, stream.consolidated_max_words)
     version = stream.versions.create(
         user_id=stream.user_id,
@@ -111,7 +112,6 @@ def commit(job: Job, work: Work, made: Consolidated) -> None:
         job=job,
         engine=made.engine,
     )
-    waiting = MemoryAtom.objects.active().filter(stream=stream, pk__in=work.atom_ids)
     absorbed = waiting.update(state=MemoryAtom.State.ABSORBED, absorbed_in=version)
     stream.consolidated_content, stream.last_updated_at = text, timezone.now()
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
@@ -153,15 +153,14 @@ def undo(stream: MemoryStream) -> StreamVersion:
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     version.undone_at = timezone.now()
     version.save(update_fields=["undone_at"])
-    _wake(stream, version.absorbed.all())
+    release(version.absorbed.all())
     return version
 
 
-def _wake(stream: MemoryStream, absorbed: Iterable[MemoryAtom]) -> None:
-    """Absorbed observations wait again."""
+def release(absorbed: Iterable[MemoryAtom]) -> None:
+    """What was absorbed waits again, unless the same was said again since: then that one waits."""
     for atom in absorbed:
-        # The same may have been said again since; then that one waits, and this one stays absorbed.
-        same = MemoryAtom.objects.active().filter(stream=stream, content_hash=atom.content_hash)
+        same = MemoryAtom.objects.active().filter(stream=atom.stream_id, content_hash=atom.content_hash)
         if not same.exists():
             MemoryAtom.objects.filter(pk=atom.pk).update(state=MemoryAtom.State.ACTIVE, absorbed_in=None)
 
@@ -173,7 +172,7 @@ def go_back_before(version: StreamVersion) -> None:
     """
     stream = version.stream
     later = stream.versions.filter(pk__gte=version.pk)
-    _wake(stream, MemoryAtom.objects.filter(absorbed_in__in=later).order_by("-formed_at", "-id").iterator())
+    release(MemoryAtom.objects.filter(absorbed_in__in=later).order_by("-formed_at", "-id").iterator())
     MemoryStream.objects.filter(pk=stream.pk).update(
         consolidated_content=version.content_before, last_updated_at=timezone.now()
     )

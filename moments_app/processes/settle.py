@@ -167,7 +167,7 @@ def _take_along(session: Session) -> None:
     last = Moment.objects.filter(user_id=session.user_id, source_session=session).order_by("-last_sequence").first()
     if last is None or not session.unbuilt_count:
         return
-    left = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last.last_sequence)
+    left = session.messages.turns().believed().filter(user_id=session.user_id, sequence__gt=last.last_sequence)
     left.update(moment=last)
     last.last_sequence = session.last_moment_message_idx = session.last_sequence
     last.save(update_fields=["last_sequence"])

@@ -176,7 +176,7 @@ class Session(models.Model):
     def begin_live_window(self, sequence: int) -> None:
         """Moves the boundary forward: turns from this one on are live."""
         self.live_from_sequence = max(self.live_from_sequence, sequence)
-        live = self.messages.filter(kind="turn", sequence__gte=self.live_from_sequence)
+        live = self.messages.turns().believed().filter(sequence__gte=self.live_from_sequence)
         self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
         self.save(update_fields=["live_from_sequence", "live_tokens"])
 

@@ -48,7 +48,9 @@ def count(user: UserProfile) -> Job:
 
 
 def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> None:
-    """Ranges follow each other without gap or overlap up to the boundary, and the turns point at their moment."""
+    """Ranges follow each other without gap or overlap up to the boundary, and the turns point at their moment; those
+    that are retracted at none.
+    """
     session.refresh_from_db()
     boundary = -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
     moments = list(Moment.objects.filter(source_session=session).order_by("first_sequence"))
@@ -56,8 +58,10 @@ def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> Non
     assert covered == list(range(boundary + 1))
     for moment in moments:
         held = list(moment.messages.in_order().values_list("sequence", flat=True))
-        assert held == list(range(moment.first_sequence, moment.last_sequence + 1))
-    assert not session.messages.turns().filter(moment=None, sequence__lte=boundary).exists()
+        believed = session.messages.turns().believed().in_order()
+        covered_by_it = believed.filter(sequence__range=(moment.first_sequence, moment.last_sequence))
+        assert held == list(covered_by_it.values_list("sequence", flat=True))
+    assert not session.messages.turns().believed().filter(moment=None, sequence__lte=boundary).exists()
 
 
 def assert_chain_is_whole(user: UserProfile) -> None:

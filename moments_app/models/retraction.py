@@ -1,0 +1,162 @@
+"""What is no longer believed, and what was made of it.
+
+A derived row that is withdrawn leaves its table: it is kept here as data, so no reader anywhere has to filter it out,
+and an undone retraction puts it back as it was. A row that only names what was withdrawn stays where it is, rewritten;
+how it was before is kept here too.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.core import serializers
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.utils import timezone
+
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.message import MessageQuerySet
+
+
+class ExactEncoder(DjangoJSONEncoder):
+    """Times to the microsecond: a row is put back as it was."""
+
+    def default(self, o: Any) -> Any:
+        return o.isoformat() if isinstance(o, datetime) else super().default(o)
+
+
+class RetractionQuerySet(models.QuerySet["Retraction"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Only this person's."""
+        return self.filter(user=user)
+
+    def standing(self) -> Self:
+        """Those that were not undone."""
+        return self.filter(undone_at=None)
+
+    def newest_first(self) -> Self:
+        return self.order_by("-id")
+
+
+class Retraction(models.Model):
+    """That some turns of a session, or all it had, are no longer believed."""
+
+    retraction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="retractions")
+    session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="retractions")
+    sequences = ArrayField(
+        models.BigIntegerField(), null=True, blank=True, help_text="Of the turns; blank: all the session had."
+    )
+    reason = models.TextField()
+    requested_by = models.CharField(max_length=255)
+    result = models.JSONField(default=dict, help_text="How much was withdrawn, of each kind, and what is made anew.")
+    waiting = models.JSONField(default=dict, help_text="What earlier ones still had to be made anew, by process.")
+    created_at = models.DateTimeField(default=timezone.now, help_text="Also when its turns say they were retracted.")
+    undone_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RetractionQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return str(self.retraction_id)
+
+    @property
+    def actor(self) -> str:
+        """As whom its follow-up work is asked for."""
+        return f"retraction:{self.retraction_id}"
+
+    def turns(self) -> MessageQuerySet:
+        """Those it retracted."""
+        return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)
+
+
+class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
+    def of(self, model: type[models.Model]) -> Self:
+        """Those that were rows of a table."""
+        return self.filter(model=model._meta.label_lower)
+
+    def ids(self, model: type[models.Model]) -> list[int]:
+        """Primary keys of the rows of a table that were withdrawn."""
+        return list(self.of(model).filter(is_rewritten=False).values_list("object_pk", flat=True))
+
+    def keep(self, retraction: Retraction, rows: Iterable[models.Model], *, is_rewritten: bool = False) -> None:
+        """Keeps rows as they are now, before they are withdrawn or rewritten."""
+        self.bulk_create(
+            RetractedItem(
+                retraction=retraction,
+                user_id=retraction.user_id,
+                model=data["model"],
+                object_pk=data["pk"],
+                data=data["fields"],
+                is_rewritten=is_rewritten,
+            )
+            for row in rows
+            for data in serializers.serialize("python", [row], fields=_stored(row))
+        )
+
+    def put_back(self, *tables: type[models.Model]) -> int:
+        """Puts rows back as they were, table by table; one that was rewritten and is gone since stays gone.
+
+        Returns:
+            How many.
+        """
+        return sum(_put_back(table, list(self.of(table).order_by("object_pk"))) for table in tables)
+
+
+class RetractedItem(models.Model):
+    """One row that was withdrawn or rewritten, as it was."""
+
+    retraction = models.ForeignKey(Retraction, on_delete=models.CASCADE, related_name="items")
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", help_text="Whose turns it is of.")
+    model = models.CharField(max_length=64, help_text="Label of its table.")
+    object_pk = models.BigIntegerField()
+    is_rewritten = models.BooleanField(default=False, help_text="The row stayed, without what was withdrawn.")
+    data = models.JSONField(encoder=ExactEncoder)
+
+    objects = RetractedItemQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["retraction", "model", "object_pk"], name="retracted_item_once")]
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.object_pk}"
+
+    def row(self) -> serializers.base.DeserializedObject:
+        """The row as it was; its `object` is not saved."""
+        return next(
+            serializers.deserialize("python", [{"model": self.model, "pk": self.object_pk, "fields": self.data}])
+        )
+
+
+def _stored(row: models.Model) -> list[str]:
+    return [field.name for field in row._meta.concrete_fields if not field.generated]
+
+
+def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
+    there = set(table._base_manager.filter(pk__in=[item.object_pk for item in items]).values_list("pk", flat=True))
+    wanted = [item for item in items if item.is_rewritten == (item.object_pk in there)]
+    for field in table._meta.concrete_fields:
+        if isinstance(field, models.ForeignKey):
+            _forget_lost(field, wanted, there={item.object_pk for item in wanted})
+    for item in wanted:
+        item.row().save()
+    return len(wanted)
+
+
+def _forget_lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem], *, there: set[int]) -> None:
+    """What a row referred to may be gone since: where it may be blank, it is blank.
+
+    Raises:
+        ValueError: it may not.
+    """
+    table: type[models.Model] = field.related_model
+    wanted = {item.data[field.name] for item in items} - {None}
+    wanted -= there if table is field.model else set()
+    lost = wanted - set(table._base_manager.filter(pk__in=wanted).values_list("pk", flat=True))
+    for item in items:
+        if item.data[field.name] in lost:
+            if not field.null:
+                kind, its = table._meta.verbose_name, field.model._meta.verbose_name
+                raise ValueError(f"The {kind} of a withdrawn {its} is gone.")
+            item.data[field.name] = None

@@ -1,0 +1,261 @@
+"""What was made of some turns of a session, known from the sources that every derived row records.
+
+An engine that was shown a turn may have used it anywhere in its answer, and in what it wrote next with that answer in
+hand. So what one call made is derived as a whole, and with it what carries it on: the session's later moments, the
+later versions of a summary, of a stream's text and of the profile.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Min, Q, QuerySet, Sum
+
+from moments_app.edits import redone, redone_text
+from moments_app.engines.base import Profile
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
+from moments_app.processes import build_moments, form_memories, rebuild_profile
+from moments_app.processes.build_moments import profile_of
+from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+
+Stretch = tuple[int, int]  # of sequences, inclusive
+
+
+@dataclass(frozen=True)
+class ProfileChange:
+    """How a profile is set back.
+
+    Args:
+        versions: what is kept of it from the first change on that is withdrawn.
+        profile: as it was before that, with what people have changed since.
+        builds: ids of the later builds that are replayed, oldest first.
+    """
+
+    versions: list[ProfileVersion]
+    profile: Profile
+    builds: list[str]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What rests on some turns.
+
+    Args:
+        session: whose turns.
+        turns: the turns, still believed.
+        moments, summaries, atoms: in the order of their tables.
+        versions: of streams' texts, from the first on that absorbed one of the atoms.
+        events: the session's partition events after the first of the turns.
+        mentions: rows of elsewhere that name one of the moments.
+        stretches: that were formed with one of the turns among them.
+        profile: None when no build that is withdrawn has changed it.
+    """
+
+    session: Session
+    turns: QuerySet[Message]
+    moments: list[Moment]
+    summaries: list[Summary]
+    atoms: list[MemoryAtom]
+    versions: list[StreamVersion]
+    events: list[Message]
+    mentions: list[Message | Job | Event]
+    stretches: list[Stretch]
+    profile: ProfileChange | None
+
+    @property
+    def streams(self) -> QuerySet[MemoryStream]:
+        """Those that lose an atom."""
+        return MemoryStream.objects.filter(pk__in={atom.stream_id for atom in self.atoms}).order_by("pk")
+
+
+def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
+    """Everything that was made of these turns.
+
+    Args:
+        session: whose turns.
+        turns: some of it.
+        is_whole: they are all it has; then everything that came from the session is derived, whatever it rests on.
+    """
+    places = list(turns.order_by("sequence").values_list("sequence", "pk"))
+    sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
+    moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences)
+    formations = _formations(session, sequences)
+    atoms = _atoms(session, ids, formations, is_whole=is_whole)
+    first = min(sequences, default=0)
+    return Derived(
+        session=session,
+        turns=turns,
+        moments=moments,
+        summaries=_summaries(session, ids, is_whole=is_whole),
+        atoms=atoms,
+        versions=_versions(atoms),
+        events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
+        mentions=_mentions(session, [moment.key for moment in moments]),
+        stretches=[] if is_whole else united([job_stretch(job) for job in formations]),
+        profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
+    )
+
+
+def covers(stretch: Stretch, sequences: Sequence[int]) -> bool:
+    """Whether one of the sequences lies in a stretch."""
+    return any(stretch[0] <= sequence <= stretch[1] for sequence in sequences)
+
+
+def united(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The same in order, without overlaps; single turns in a row are one stretch."""
+    found: list[Stretch] = []
+    for first, last in sorted(stretches):
+        if found and first <= found[-1][1] + (first == last):
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+# --- moments ---
+
+
+def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
+    """The session's moments from the first build on that had one of these turns: each knew the ones before it."""
+    own = session.moments.order_by("first_sequence").select_related("job")
+    first = next((m for m in own if covers((m.first_sequence, m.last_sequence), sequences)), None)
+    if first is None:
+        return []
+    start = first.first_sequence
+    if first.job_id:
+        start = own.filter(job_id=first.job_id).aggregate(first=Min("first_sequence"))["first"]
+    if start < session.kept_from_sequence:  # its turns are gone, so it could not be made again
+        start = first.first_sequence
+    return list(own.filter(first_sequence__gte=start).order_by("pk"))
+
+
+def _mentions(session: Session, keys: list[str]) -> list[Message | Job | Event]:
+    """What names these moments: partition events of the person's other sessions, results of builds, the log."""
+    events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
+    named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
+    jobs = Job.objects.filter(user_id=session.user_id, process=build_moments.NAME)
+    log = Event.objects.filter(user_pk=session.user_id, type="moments_built", payload__moment_keys__has_any_keys=keys)
+    return [*events.filter(named), *jobs.filter(result__moment_keys__has_any_keys=keys), *log] if keys else []
+
+
+# --- summaries ---
+
+
+def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summary]:
+    """The versions made of these turns, and those that carry them on."""
+    own = Summary.objects.for_session(session).order_by("pk")
+    if is_whole:
+        return list(own)
+    found = set(own.filter(source_message_ids__overlap=ids).values_list("pk", flat=True))
+    for pk, base in own.values_list("pk", "base_id"):  # a base is older than what carries it on
+        if base in found:
+            found.add(pk)
+    return list(own.filter(pk__in=found))
+
+
+# --- atoms and streams ---
+
+
+def job_stretch(job: Job) -> Stretch:
+    """The turns that a formation was about."""
+    return job.result["first_sequence"], job.result["last_sequence"]
+
+
+def _formations(session: Session, sequences: Sequence[int]) -> list[Job]:
+    """The formations that had one of these turns."""
+    jobs = session.jobs.filter(process=form_memories.NAME, status=Job.Status.COMPLETED).order_by("pk")
+    return [job for job in jobs if covers(job_stretch(job), sequences)]
+
+
+def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_whole: bool) -> list[MemoryAtom]:
+    """Those that rest on the turns, and what came of the same calls, but for what an operator has pinned."""
+    own = session.atoms.order_by("pk")
+    if is_whole:
+        return list(own)
+    return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
+
+
+def _versions(atoms: Sequence[MemoryAtom]) -> list[StreamVersion]:
+    """From the first that absorbed one of the atoms: each was made of the text before it."""
+    first: dict[int, int] = {}
+    for atom in atoms:
+        if atom.absorbed_in_id:
+            first[atom.stream_id] = min(atom.absorbed_in_id, first.get(atom.stream_id, atom.absorbed_in_id))
+    later = Q(pk__in=[])
+    for stream, version in first.items():
+        later |= Q(stream_id=stream, pk__gte=version)
+    return list(StreamVersion.objects.filter(later).order_by("pk"))
+
+
+def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str:
+    """A stream's text as it was before its first of some versions, with what people have changed since.
+
+    Args:
+        stream: with its text as it is.
+        versions: its own, all from some time on, oldest first.
+    """
+    in_force = [version for version in versions if version.undone_at is None]
+    befores = [version.content_before for version in in_force] + [stream.consolidated_content]
+    text = befores.pop(0)
+    for version, before_next in zip(in_force, befores, strict=True):
+        text = redone_text(text, version.content_after, before_next)
+    return text
+
+
+# --- the profile ---
+
+
+def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
+    """How the profile is set back to before the first of some builds changed it."""
+    if not withdrawn:
+        return None
+    changes = list(user.versions.order_by("pk"))
+    builds = builds_of(changes)
+    if withdrawn <= {build for change in changes for build in builds[change.pk]}:
+        first = next(n for n, change in enumerate(changes) if withdrawn & set(builds[change.pk]))
+        base = profile_of(changes[first])
+        replayed = [build for change in changes[first:] for build in builds[change.pk]]
+    else:  # one of them is older than the first state that was kept: what it changed isn't known
+        first, base = 0, Profile()
+        own = Job.objects.filter(user=user, process=build_moments.NAME, moments__isnull=False)
+        replayed = [str(job_id) for job_id in own.order_by("pk").distinct().values_list("job_id", flat=True)]
+    left = [build for build in dict.fromkeys(replayed) if build not in withdrawn]
+    return ProfileChange(changes[first:], with_edits(base, changes[first:], user), left)
+
+
+def builds_of(changes: Sequence[ProfileVersion]) -> dict[int, list[str]]:
+    """Ids of the builds whose turns each change took in; none for a change that somebody made by hand."""
+    actors = {change.pk: change.actor.removeprefix("job:") for change in changes if change.actor.startswith("job:")}
+    replays = Job.objects.filter(process=rebuild_profile.NAME, job_id__in=actors.values())
+    taken = {str(job.job_id): job.result.get(rebuild_profile.BUILDS, []) for job in replays}
+    none: dict[int, list[str]] = {change.pk: [] for change in changes}
+    return none | {pk: taken.get(actor, [actor]) for pk, actor in actors.items()}
+
+
+def with_edits(base: Profile, changes: Sequence[ProfileVersion], user: UserProfile) -> Profile:
+    """`base` with what people changed by hand in the course of some changes, the last of which led to the present."""
+    states = [profile_of(change) for change in changes] + [profile_of(user)]
+    for change, before, after in zip(changes, states, states[1:], strict=False):
+        if not change.actor.startswith("job:"):
+            base = Profile(
+                redone_text(base.summary, before.summary, after.summary),
+                redone(base.interests, before.interests, after.interests),
+                redone(base.preferred_topics, before.preferred_topics, after.preferred_topics),
+            )
+    return base
+
+
+# --- what it costs to make the rest anew ---
+
+
+def calls_for(turns: QuerySet[Message]) -> int:
+    """About how many engine calls a build of these turns takes."""
+    tokens: int = turns.believed().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
+    return -(-tokens // settings.MOMENT_BUILDER.max_input_tokens)
+
+
+def calls_for_builds(user: UserProfile, builds: Sequence[str]) -> int:
+    """About how many engine calls it takes to replay some builds."""
+    turns: Any = Message.objects.turns().filter(user_id=user.pk)
+    return sum(calls_for(turns.filter(moment__job__job_id=build)) for build in builds)

@@ -1,0 +1,301 @@
+"""`undo_retraction`: the turns of a retraction are believed again, and what it withdrew is back as it was.
+
+What was made in its place meanwhile is removed; what came in since is built, formed and rolled again on top. What
+people have changed since in the profile and in streams' texts stays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from moments_app.edits import redone_text
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
+from moments_app.models.embedding import ask_to_embed
+from moments_app.models.moment import moment_key
+from moments_app.processes import build_moments, consolidate, form_memories, rebuild_profile, roll_summary
+from moments_app.processes.build_moments import profile_of
+from moments_app.processes.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
+from moments_app.processes.retract import (
+    CannotRetract,
+    build_again,
+    form_again,
+    locked,
+    recount,
+    refresh,
+    replay,
+    set_profile,
+    tell,
+)
+from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+
+
+@transaction.atomic
+def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
+    """Believes the turns again and puts back what was withdrawn, in place of what was made anew since.
+
+    Args:
+        retraction: the newest that stands, of this person and of the streams it touched.
+        requested_by: key:…, operator:… or command.
+
+    Raises:
+        CannotRetract: it was undone already; a newer one has to be undone first; its session, some of its turns, or a
+            stream are gone.
+    """
+    retraction = Retraction.objects.select_for_update(of=("self",)).select_related("session").get(pk=retraction.pk)
+    _refuse(retraction)
+    assert retraction.session is not None  # or it was refused
+    session = retraction.session = locked(retraction.session.pk)
+    try:
+        _put_back(retraction, session)
+    except ValueError as error:
+        raise CannotRetract(str(error)) from error
+    retraction.items.all().delete()
+    retraction.undone_at = timezone.now()
+    retraction.save(update_fields=["undone_at"])
+    tell("retraction_undone", retraction, requested_by)
+    return retraction
+
+
+def _refuse(retraction: Retraction) -> None:
+    """Raises `CannotRetract` when it can't be undone now."""
+    if retraction.undone_at:
+        raise CannotRetract("This retraction was undone already.")
+    if retraction.session is None:
+        raise CannotRetract("The session of this retraction is gone.")
+    if retraction.turns().count() < retraction.result["turns"]:
+        raise CannotRetract("Some turns of this retraction are no longer in the transcript.")
+    streams = retraction.items.of(MemoryStream).values("object_pk")
+    alike = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
+    newer = Retraction.objects.standing().filter(Q(user_id=retraction.user_id) | alike, pk__gt=retraction.pk)
+    if last := newer.order_by("-pk").first():
+        raise CannotRetract(f"A newer retraction came after this one; undo {last.retraction_id} first.")
+
+
+def _put_back(retraction: Retraction, session: Session) -> None:
+    was = retraction.items.of(Session).get().data
+    sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
+    _call_off(session, retraction)
+    remade = _remove_moments(retraction, session, sequences)
+    retraction.turns().update(retracted_at=None)
+    _put_streams_back(retraction, session)
+    _put_moments_back(retraction, session)
+    replayed = _put_profile_back(retraction, session.user, remade)
+    _put_events_back(retraction, session, sequences)
+    rolled = _put_summaries_back(retraction, session)
+    if session.last_sequence == was["last_sequence"]:
+        session.status = was["status"]
+    session.embedded_sequence = min(session.embedded_sequence, sequences[0] - 1)
+    session.save(update_fields=["embedded_sequence"])
+    recount(session)
+    again = Again(remade.built_to, _missed(session, sequences, was), replayed, rolled)
+    _ask_for(retraction, session, again.besides(retraction.waiting))
+
+
+def _call_off(session: Session, retraction: Retraction) -> None:
+    """What was to be made anew in place of what was withdrawn is not made."""
+    about: dict[str, dict[str, Any]] = {
+        build_moments.AGAIN: {"process": build_moments.NAME, "session": session},
+        form_memories.AGAIN: {"process": form_memories.NAME, "session": session},
+        rebuild_profile.BUILDS: {"process": rebuild_profile.NAME, "user_id": session.user_id},
+    }
+    for again, subject in about.items():
+        job = Job.objects.take_back(**subject)
+        if job and job.params.pop(again, None) is not None:
+            job.force = job.force and job.requested_by != retraction.actor
+            job.save(update_fields=["params", "force"])
+
+
+# --- moments ---
+
+
+@dataclass(frozen=True)
+class Remade:
+    """What was built over the turns of a retraction since.
+
+    Args:
+        built_to: sequence up to which there were moments; −1: none.
+        builds: ids of the jobs whose moments were removed.
+    """
+
+    built_to: int
+    builds: set[str]
+
+
+def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
+    """Removes the moments that stand where others are put back, and those that were built without the turns."""
+    built_to = _built_to(session)
+    firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
+    firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment)]
+    if not firsts:
+        return Remade(built_to, set())
+    removed = list(session.moments.filter(first_sequence__gte=min(firsts)).select_related("job"))
+    Moment.objects.filter(pk__in=[moment.pk for moment in removed]).delete()
+    if built_to >= min(firsts):
+        session.last_moment_message_idx = min(firsts) - 1 if min(firsts) else None
+    return Remade(built_to, {str(moment.job.job_id) for moment in removed if moment.job})
+
+
+def _built_to(session: Session) -> int:
+    return -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
+
+
+def _put_moments_back(retraction: Retraction, session: Session) -> None:
+    kept = retraction.items.of(Moment)
+    there = Moment.objects.for_user(session.user)
+    for item in kept.filter(data__key__in=list(there.values_list("key", flat=True))):  # another session's took it since
+        starts_at = parse_datetime(item.data["starts_at"])
+        assert starts_at is not None  # as it was kept
+        item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
+        item.save(update_fields=["data"])
+    kept.put_back(Moment)
+    moments = list(Moment.objects.filter(pk__in=kept.ids(Moment)))
+    for moment in moments:
+        held = session.messages.turns().believed()
+        held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
+        session.last_moment_message_idx = max(_built_to(session), moment.last_sequence)
+    Moment.objects.relink(session.user_id, after=min((moment.pk for moment in moments), default=0))
+
+
+def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
+    """The session's partition events, in place of those made since, and what named the moments."""
+    first = 0 if retraction.sequences is None else sequences[0]
+    session.messages.partitions().filter(sequence__gte=first).delete()
+    retraction.items.put_back(Message, Job, Event)
+
+
+# --- summaries ---
+
+
+def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
+    """Those that were withdrawn, in place of those made since; whether there were any."""
+    since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
+    removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
+    return bool(retraction.items.put_back(Summary)) or bool(removed)
+
+
+# --- streams ---
+
+
+def _put_streams_back(retraction: Retraction, session: Session) -> None:
+    """Versions, atoms and texts, in place of what was formed and consolidated anew."""
+    again = {"process": form_memories.NAME, "result__again": True, "finished_at__gte": retraction.created_at}
+    session.atoms.filter(job__in=session.jobs.filter(**again)).delete()
+    items = retraction.items
+    streams = MemoryStream.objects.filter(pk__in=items.of(MemoryStream).values("object_pk")).order_by("pk")
+    for stream in streams.select_for_update(no_key=True):
+        versions = items.of(StreamVersion).filter(data__stream=stream.pk)
+        if versions.exists():
+            text = _without_since(stream, retraction)
+            versions.put_back(StreamVersion)
+            _set_text(retraction, stream, text)
+        MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
+    _put_atoms_back(retraction)
+
+
+def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
+    """Takes back the consolidations made since; the text as the retraction left it, with what people changed in it."""
+    since = list(stream.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
+    text = text_without(stream, since)
+    consolidate.release(MemoryAtom.objects.filter(absorbed_in__in=since))
+    StreamVersion.objects.filter(pk__in=[version.pk for version in since]).delete()
+    return text
+
+
+def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
+    """The text as it was before the retraction, with what people have changed since in what that left."""
+    was: str = retraction.items.of(MemoryStream).get(object_pk=stream.pk).data["consolidated_content"]
+    own = stream.versions.filter(pk__in=retraction.items.ids(StreamVersion)).order_by("pk")
+    left = text_without(MemoryStream(consolidated_content=was), list(own))
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=redone_text(was, left, now))
+
+
+def _put_atoms_back(retraction: Retraction) -> None:
+    kept = retraction.items.of(MemoryAtom)
+    for item in kept.filter(is_rewritten=True):
+        state = {"state": item.data["state"], "absorbed_in_id": item.data["absorbed_in"]}
+        MemoryAtom.objects.filter(pk=item.object_pk).update(**state)
+    withdrawn = kept.filter(is_rewritten=False)
+    for item in withdrawn.filter(data__state=MemoryAtom.State.ACTIVE):
+        same = MemoryAtom.objects.active().filter(stream=item.data["stream"], content_hash=item.data["content_hash"])
+        if same.exists():  # it was said again since; then that one stays
+            item.data["state"] = MemoryAtom.State.EVICTED
+            item.save(update_fields=["data"])
+    withdrawn.put_back(MemoryAtom)
+
+
+# --- the profile ---
+
+
+def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade) -> list[str]:
+    """The profile as it was, with what people have changed since; ids of later builds that it doesn't know."""
+    kept = retraction.items.of(UserProfile).first()
+    if kept is None:
+        return []
+    changes = list(user.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
+    profile = with_edits(profile_of(cast(UserProfile, kept.row().object)), changes, user)
+    taken = {build for builds in builds_of(changes).values() for build in builds} - remade.builds
+    ProfileVersion.objects.filter(pk__in=[change.pk for change in changes]).delete()
+    set_profile(user, profile)
+    retraction.items.put_back(ProfileVersion)
+    since = Job.objects.filter(job_id__in=taken, finished_at__gte=retraction.created_at)
+    return [str(job_id) for job_id in since.values_list("job_id", flat=True)]
+
+
+# --- what comes on top ---
+
+
+@dataclass(frozen=True)
+class Again:
+    """What is to be made of the turns that are believed again, and of what came in since.
+
+    Args:
+        built_to: sequence up to which there are to be moments; −1: none.
+        stretches: to be formed.
+        builds: ids of the builds to be replayed for the profile.
+        is_rolled: the summary is to be carried on.
+    """
+
+    built_to: int
+    stretches: list[Stretch]
+    builds: list[str]
+    is_rolled: bool
+
+    def besides(self, waiting: dict[str, Any]) -> "Again":
+        """With what waited to be made anew when the retraction came."""
+        build, form, profile = (
+            waiting.get(process, {}) for process in (build_moments.NAME, form_memories.NAME, rebuild_profile.NAME)
+        )
+        return Again(
+            max(self.built_to, build.get(build_moments.AGAIN, -1)),
+            united([*self.stretches, *((first, last) for first, last in form.get(form_memories.AGAIN, []))]),
+            [*self.builds, *profile.get(rebuild_profile.BUILDS, [])],
+            self.is_rolled,
+        )
+
+
+def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[Stretch]:
+    """Those of the turns that formations have passed over since."""
+    formed = -1 if was["last_formation_sequence"] is None else was["last_formation_sequence"]
+    now = -1 if session.last_formation_sequence is None else session.last_formation_sequence
+    return [(sequence, sequence) for sequence in sequences if formed < sequence <= now]
+
+
+def _ask_for(retraction: Retraction, session: Session, again: Again) -> None:
+    by = retraction.actor
+    if again.built_to > _built_to(session):
+        build_again(session, again.built_to, by)
+    if again.stretches:
+        form_again(session, again.stretches, by)
+    if again.builds:
+        replay(session.user, again.builds, by)
+    if again.is_rolled:
+        Job.objects.request(roll_summary.NAME, session, requested_by=by, hasten=True)
+    if settings.EMBEDDING.turns:
+        ask_to_embed(by, session=session)
+    refresh(retraction, MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")))
