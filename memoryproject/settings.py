@@ -235,6 +235,7 @@ _SIDEBAR = {
     "moments_app.memorystream": ("Streams", "water"),
     "moments_app.memoryatom": ("Facts and observations", "grain"),
     "sessions_app.userprofile": ("Profiles", "person"),
+    "moments_app.retraction": ("Retractions", "undo"),
     "moments_app.entity": ("Tasks and goals", "task_alt"),
     "moments_app.contextreceipt": ("Context receipts", "receipt_long"),
     "moments_app.promptresource": ("Prompt resources", "edit_note"),
@@ -284,6 +285,7 @@ UNFOLD = {
                 "moments_app.memorystream",
                 "moments_app.memoryatom",
                 "moments_app.entity",
+                "moments_app.retraction",
             ),
             _section("Prompts", "moments_app.promptresource"),
             _section(

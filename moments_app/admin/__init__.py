@@ -6,6 +6,7 @@ from moments_app.admin.job import EngineCallAdmin, JobAdmin
 from moments_app.admin.moment import MomentAdmin
 from moments_app.admin.prompt import PromptResourceAdmin
 from moments_app.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
+from moments_app.admin.retraction import RetractionAdmin
 from moments_app.admin.session import SessionAdmin
 from moments_app.admin.stream import MemoryAtomAdmin, MemoryStreamAdmin
 from moments_app.admin.summary import SummaryAdmin
@@ -22,6 +23,7 @@ __all__ = [
     "MomentAdmin",
     "PromptResourceAdmin",
     "QueueAdmin",
+    "RetractionAdmin",
     "ScheduleAdmin",
     "SessionAdmin",
     "SummaryAdmin",

@@ -13,9 +13,12 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 
 from moments_app.admin.context_preview import previewed
+from moments_app.admin.retraction import RetractionForm
+from moments_app.admin.retraction import previewed as previewed_retraction
 from moments_app.admin.transcript import entries
 from moments_app.models import Job
 from moments_app.processes import build_moments
+from moments_app.processes.retract import retract
 from sessions_app.admin.base import PageAdmin, prefix_search
 from sessions_app.models import Session
 from sessions_app.processes.load import page_of_messages
@@ -89,6 +92,7 @@ class SessionAdmin(PageAdmin):
         view = self.admin_site.admin_view
         return [
             path("<path:pk>/build/", view(self.build), name="sessions_app_session_build"),
+            path("<path:pk>/retract/", view(self.retract), name="sessions_app_session_retract"),
             path("<path:pk>/context/", view(self.context), name="sessions_app_session_context"),
             *super().get_urls(),
         ]
@@ -110,6 +114,8 @@ class SessionAdmin(PageAdmin):
             "has_later": bool(turns) and last < obj.last_sequence,
             "may_build": self.has_change_permission(request, obj),
             "build_url": reverse("admin:sessions_app_session_build", args=[obj.pk]),
+            "may_retract": request.user.has_perm("moments_app.add_retraction"),
+            "retract_url": reverse("admin:sessions_app_session_retract", args=[obj.pk]),
             "context_url": reverse("admin:sessions_app_session_context", args=[obj.pk]),
         }
 
@@ -120,6 +126,21 @@ class SessionAdmin(PageAdmin):
             raise PermissionDenied
         shown = self.admin_site.each_context(request) | {"title": f"Context of {session}", "session": session}
         return render(request, "admin/context_preview.html", shown | previewed(request, session))
+
+    def retract(self, request: HttpRequest, pk: str) -> HttpResponse:
+        """A form, what it would withdraw, and doing it."""
+        session = get_object_or_404(Session.objects.select_related("user"), pk=pk)
+        if not request.user.has_perm("moments_app.add_retraction"):
+            raise PermissionDenied
+        form = RetractionForm(request.POST or None)
+        shown = self.admin_site.each_context(request) | {"title": f"Retract {session}", "session": session}
+        shown |= {"form": form} | (previewed_retraction(form, session) if form.is_valid() else {})
+        if "preview" not in shown or request.POST.get("step") != "retract":
+            return render(request, "admin/retract.html", shown)
+        made = retract(session, **form.cleaned_data, requested_by=f"operator:{request.user}")
+        self.log_change(request, session, f"Retraction {made}.")
+        messages.success(request, f"{made.result['turns']} turns are retracted; what rests on others is made anew.")
+        return HttpResponseRedirect(reverse("admin:moments_app_retraction_change", args=[made.pk]))
 
     @method_decorator(require_POST)
     def build(self, request: HttpRequest, pk: str) -> HttpResponse:

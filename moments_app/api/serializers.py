@@ -5,15 +5,16 @@ from typing import Any
 
 from rest_framework import serializers
 
-from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Summary
+from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
 from moments_app.processes.assemble import Envelope, Wanted
+from moments_app.processes.retract import MOST_TURNS
 from moments_app.recall.asking import RETRIEVAL
 from moments_app.recall.budget import Line
 from moments_app.recall.layers import DEFAULT, ORDER
 from moments_app.recall.render import FORMATS
 from moments_app.recall.search import KINDS, MODES, Question
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
-from sessions_app.api.serializers import PAGE_MAX, PageQuery, PersonQuery
+from sessions_app.api.serializers import PAGE_MAX, SEQUENCE_MAX, PageQuery, PersonQuery
 
 MATCH_COUNT_MAX = 100
 
@@ -65,6 +66,23 @@ class MomentPatch(PersonQuery):
     topic_tags = TagList(required=False)
     emotion_tags = TagList(required=False)
     present_persons = TagList(required=False)
+
+
+class RetractionInput(PersonQuery):
+    """What is no longer to be believed."""
+
+    session_id = PublicIdField()
+    sequences = serializers.ListField(
+        child=serializers.IntegerField(min_value=0, max_value=SEQUENCE_MAX),
+        min_length=1,
+        max_length=MOST_TURNS,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Of the turns; left out: all the session has.",
+    )
+    reason = TextField(max_length=2_000, help_text="For whoever reads about it later.")
+    preview = serializers.BooleanField(default=False, help_text="Only say what would be withdrawn.")
 
 
 class JobsQuery(PageQuery):
@@ -188,6 +206,45 @@ class JobList(serializers.Serializer[Any]):
     jobs = JobAnswer(many=True)
     total = serializers.IntegerField()
     has_more = serializers.BooleanField()
+
+
+class RetractionAnswer(serializers.ModelSerializer[Retraction]):
+    """What was retracted, and how much was withdrawn with it."""
+
+    user_id = serializers.CharField(source="user.user_id")
+    session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
+    turns = serializers.IntegerField(source="result.turns")
+    withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
+
+    class Meta:
+        model = Retraction
+        fields = (
+            "retraction_id",
+            "user_id",
+            "session_id",
+            "sequences",
+            "reason",
+            "requested_by",
+            "turns",
+            "withdrawn",
+            "created_at",
+            "undone_at",
+        )
+
+
+class RetractionList(serializers.Serializer[Any]):
+    retractions = RetractionAnswer(many=True)
+    total = serializers.IntegerField()
+    has_more = serializers.BooleanField()
+
+
+class RetractionPreview(serializers.Serializer[Any]):
+    """What a retraction would withdraw, and about what it costs to make the rest anew."""
+
+    turns = serializers.IntegerField()
+    moment_keys = serializers.ListField(child=serializers.CharField())
+    withdrawn = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by kind.")
+    engine_calls = serializers.IntegerField()
 
 
 class SummaryFact(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from moments_app.api import context, coverage, entities, search, streams, views
+from moments_app.api import context, coverage, entities, retractions, search, streams, views
 
 urlpatterns = [
     path("moments", views.MomentsView.as_view(), name="moments"),
@@ -22,6 +22,9 @@ urlpatterns = [
     path("coverage", coverage.CoverageView.as_view(), name="coverage"),
     path("memory/context", context.ContextView.as_view(), name="memory_context"),
     path("memory/search", search.SearchView.as_view(), name="memory_search"),
+    path("retractions", retractions.RetractionsView.as_view(), name="retractions"),
+    path("retractions/<uuid:retraction_id>", retractions.RetractionView.as_view(), name="retraction"),
+    path("retractions/<uuid:retraction_id>/undo", retractions.UndoView.as_view(), name="retraction_undo"),
     path("jobs", views.JobsView.as_view(), name="jobs"),
     path("jobs/<uuid:job_id>", views.JobView.as_view(), name="job"),
     path("jobs/<uuid:job_id>/retry", views.JobRetryView.as_view(), name="job_retry"),

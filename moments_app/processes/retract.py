@@ -5,6 +5,7 @@ or search gets any of it. What had other sources too is made anew by the ordinar
 the same transaction. Nothing is destroyed: what was withdrawn is kept, and `undo` puts it back.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,9 +40,29 @@ from moments_app.processes.derived import (
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 from sessions_app.tokens import estimate_tokens
 
+MOST_TURNS = 10_000  # named one by one; a whole session may have more
+
 
 class CannotRetract(ValueError):
     """What was asked for can't be done as things are; the message says why."""
+
+
+def sequences_of(text: str) -> list[int]:
+    """The sequences in a text like `3,4,7-9`, at most `MOST_TURNS`.
+
+    Raises:
+        CannotRetract: it isn't one, or names more.
+    """
+    found: set[int] = set()
+    for part in text.replace(" ", "").split(","):
+        if not re.fullmatch(r"[0-9]{1,18}(-[0-9]{1,18})?", part):
+            raise CannotRetract("Turns are named by their sequences, like 3,4,7-9.")
+        first, _, last = part.partition("-")
+        stretch = range(int(first), int(last or first) + 1)
+        if not stretch or len(found) + len(stretch) > MOST_TURNS:
+            raise CannotRetract(f"A stretch of turns has at least one, and all together at most {MOST_TURNS}.")
+        found.update(stretch)
+    return sorted(found)
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,31 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.models import Job, MemoryStream, TurnEmbedding, Word
+from moments_app.models import (
+    EngineCall,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    Retraction,
+    Summary,
+    TurnEmbedding,
+    Word,
+)
 from moments_app.processes import roll_summary
-from moments_app.processes.retract import retract
+from moments_app.processes.retract import CannotRetract, preview, retract
+from moments_app.processes.run import run_job
 from moments_app.processes.undo_retraction import undo_retraction
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
+from sessions_app.processes.load import load_session_messages
+from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import (
     assert_chain_is_whole,
@@ -176,6 +190,231 @@ class TestRetract:
         undo_retraction(retraction, requested_by="test")
         work_off()
         assert comparable() == before
+
+    def test_row_9_nobody_elses_memory_is_touched(self, session: Session, bo: UserProfile) -> None:
+        def of_bo() -> list[Any]:
+            kept = [list(model.objects.filter(user=bo).order_by("pk").values()) for model in (Moment, Summary, Message)]
+            own = MemoryAtom.objects.filter(source_session__user=bo).order_by("pk").values("pk", "content")
+            return [*kept, UserProfile.objects.filter(pk=bo.pk).values().get(), list(own)]
+
+        before = of_bo()
+        retraction = retract(session, PLANTED, reason="planted", requested_by="test")
+        work_off()
+        assert of_bo() == before
+        undo_retraction(retraction, requested_by="test")
+        assert of_bo() == before
+
+    def test_row_10_a_session_retracted_as_a_whole_leaves_nothing_and_comes_back(self, session: Session) -> None:
+        before = comparable()
+        asked = preview(session, None)
+        retraction = retract(session, None, reason="not the person", requested_by="test")
+        assert retraction.result == {"turns": asked.turns, "withdrawn": asked.withdrawn}
+        work_off()
+        assert with_marker() == {}
+        left = (Moment.objects.filter(source_session=session), MemoryAtom.objects.filter(source_session=session))
+        assert not any(rows.exists() for rows in left) and not session.summaries.exists()
+        assert load_session_messages(session, 50) == ([], False)
+        assert_chain_is_whole(session.user)
+        undo_retraction(retraction, requested_by="test")
+        work_off()
+        assert comparable() == before
+
+    def test_a_preview_says_what_is_withdrawn_and_changes_nothing(self, session: Session, engine: str) -> None:
+        before = everything()
+        found = preview(session, PLANTED)
+        assert everything() == before
+        assert found.turns == 3 and found.withdrawn["moments"] == len(found.moment_keys) > 1
+        assert found.engine_calls >= 4
+        calls = EngineCall.objects.count()
+        retraction = retract(session, PLANTED, reason="planted", requested_by="test")
+        work_off()
+        assert retraction.result["withdrawn"] == found.withdrawn
+        if engine == "model":
+            assert abs(EngineCall.objects.count() - calls - found.engine_calls) <= 2
+
+    def test_what_people_changed_stays(self, session: Session, shared: MemoryStream, service: Api) -> None:
+        service.patch("users/ada", interests=["sailing"], summary="She is kind. She sails.")
+        shared.refresh_from_db()
+        text = f"{shared.consolidated_content}\nNever call at noon."
+        MemoryStream.objects.filter(pk=shared.pk).update(consolidated_content=text)
+        before = comparable()
+        retraction = retract(session, PLANTED, reason="planted", requested_by="test")
+        session.user.refresh_from_db()
+        shared.refresh_from_db()
+        assert "She is kind. She sails." in session.user.summary and "sailing" in session.user.interests
+        assert "Never call at noon." in shared.consolidated_content
+        assert with_marker().keys() <= {"moments_app_word"}
+        undo_retraction(retraction, requested_by="test")
+        assert comparable() == before
+
+
+class TestMeanwhile:
+    """Work that was begun before turns were retracted writes nothing of them after."""
+
+    @pytest.fixture
+    def planted(self, ada: UserProfile) -> Session:
+        return poisoned(ada, *PLANTED)
+
+    @pytest.mark.parametrize("process", ["build_moments", "roll_summary", "form_memories"])
+    def test_row_10_what_an_engine_was_told_before_is_not_written_after(
+        self, planted: Session, model_server: OpenAIServer, process: str
+    ) -> None:
+        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+            if MARKER in json.dumps(body):
+                retract(planted, PLANTED, reason="planted", requested_by="test")
+            connection.close()
+            behave.answer_well(handler, body)
+
+        model_server.queue(meanwhile)
+        params = {"lag": 0} if process == "build_moments" else {}
+        asked = Job.objects.request(process, planted, requested_by="test", force=True, params=params)
+        job = run_job(asked.job_id)
+        assert job is not None and (job.status, job.attempts) == ("queued", 1)
+        work_off()
+        assert planted.messages.exclude(retracted_at=None).count() == 3
+        job.refresh_from_db()
+        assert (job.status, job.attempts) == ("completed", 2)
+        assert with_marker() == {}
+
+    def test_row_10_a_consolidation_of_what_was_withdrawn_is_not_written(
+        self, planted: Session, model_server: OpenAIServer
+    ) -> None:
+        form(planted)
+        stream = MemoryStream.objects.get(stream_type="user")
+
+        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+            retract(planted, PLANTED, reason="planted", requested_by="test")
+            connection.close()
+            behave.answer_well(handler, body)
+
+        model_server.queue(meanwhile)
+        assert fold(stream).status == "queued"
+        work_off()
+        assert with_marker() == {}
+
+    def test_row_10_a_replayed_profile_is_not_written_when_its_turns_are_retracted(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        first, later = poisoned(ada, 5, session_id="first"), poisoned(ada, 6, session_id="later")
+        for session in (first, later):
+            build(session, lag=0)
+        retract(first, [5], reason="planted", requested_by="test")
+
+        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+            retract(later, [6], reason="planted too", requested_by="test")
+            connection.close()
+            behave.answer_well(handler, body)
+
+        model_server.queue(meanwhile)
+        run_job(Job.objects.get(process="rebuild_profile").job_id)
+        work_off()
+        assert Retraction.objects.count() == 2
+        assert with_marker() == {}
+
+    def test_a_context_made_before_is_not_served_after(self, planted: Session, service: Api) -> None:
+        form(planted)
+        build(planted, lag=0)
+
+        def context() -> Any:
+            return service.get("memory/context", user_id="ada", session_id="s1").json()
+
+        assert MARKER in context()["context"] and context()["cached"]
+        retract(planted, PLANTED, reason="planted", requested_by="test")
+        assert MARKER not in context()["context"]
+
+    def test_a_rebuild_that_fails_never_brings_it_back(self, planted: Session, model_server: OpenAIServer) -> None:
+        build(planted, lag=0)
+        model_server.always(behave.error(500))
+        retract(planted, PLANTED, reason="planted", requested_by="test")
+        work_off()
+        assert Job.objects.get(process="build_moments", status="failed").error
+        assert not Moment.objects.exists() and with_marker() == {}
+        model_server.always(behave.answer_well)
+        Job.objects.get(process="build_moments", status="failed").restart()
+        work_off()
+        assert_each_compacted_turn_is_in_exactly_one_moment(planted)
+        assert planted.last_moment_message_idx == 37  # the last that is believed
+
+
+class TestRefused:
+    """Bad input gets a clear error, and nothing is half done."""
+
+    @pytest.fixture
+    def planted(self, ada: UserProfile) -> Session:
+        session = poisoned(ada, 5, 6)
+        work_off()
+        build(session, lag=0)
+        return session
+
+    @pytest.mark.parametrize(
+        ("sequences", "told"), [([], "at least one"), ([3, 99], "no turn 99"), ([4, 5], "Turn 5 is retracted already")]
+    )
+    def test_turns_that_cannot_be_retracted_are_named(self, planted: Session, sequences: list[int], told: str) -> None:
+        retract(planted, [5], reason="planted", requested_by="test")
+        before = everything()
+        with pytest.raises(CannotRetract, match=told):
+            retract(planted, sequences, reason="x", requested_by="test")
+        assert everything() == before
+
+    def test_the_newest_is_undone_first(self, planted: Session) -> None:
+        before = comparable()
+        first = retract(planted, [5], reason="planted", requested_by="test")
+        second = retract(planted, [6], reason="planted too", requested_by="test")
+        work_off()
+        with pytest.raises(CannotRetract, match=f"undo {second.retraction_id} first"):
+            undo_retraction(first, requested_by="test")
+        undo_retraction(second, requested_by="test")
+        work_off()
+        assert planted.messages.get(sequence=5).retracted_at and not planted.messages.get(sequence=6).retracted_at
+        assert_each_compacted_turn_is_in_exactly_one_moment(planted)
+        undo_retraction(first, requested_by="test")
+        work_off()
+        assert comparable() == before
+        with pytest.raises(CannotRetract, match="undone already"):
+            undo_retraction(first, requested_by="test")
+
+    def test_a_retraction_whose_session_or_turns_are_gone_is_not_undone(self, planted: Session) -> None:
+        retraction = retract(planted, [5], reason="planted", requested_by="test")
+        planted.messages.filter(sequence=5).delete()
+        with pytest.raises(CannotRetract, match="no longer in the transcript"):
+            undo_retraction(retraction, requested_by="test")
+        planted.delete()
+        with pytest.raises(CannotRetract, match="session of this retraction is gone"):
+            undo_retraction(retraction, requested_by="test")
+
+    def test_archived_turns_are_to_be_restored_first(self, planted: Session) -> None:
+        month = START.date().replace(day=1)
+        counts = {"turn_count": 3, "byte_count": 9, "first_sequence": 0, "last_sequence": 2}
+        planted.archives.create(user=planted.user, month=month, name="a", sha256="", **counts)
+        planted.messages.filter(sequence__lt=3).delete()
+        Session.objects.filter(pk=planted.pk).update(kept_from_sequence=3)
+        with pytest.raises(CannotRetract, match="restore the session first"):
+            retract(planted, None, reason="x", requested_by="test")
+        assert not Retraction.objects.exists()
+
+    def test_a_key_that_another_session_took_meanwhile_stays_its_own(self, ada: UserProfile) -> None:
+        session = talk(ada, 20, session_id="one")
+        build(session, lag=0)
+        key = Moment.objects.get().key
+        retraction = retract(session, None, reason="x", requested_by="test")
+        build(talk(ada, 20, session_id="two"), lag=0)
+        undo_retraction(retraction, requested_by="test")
+        keys = Moment.objects.order_by("source_session__session_id").values_list("key", flat=True)
+        assert list(keys) == [f"{key}-2", key]
+
+    def test_turns_retracted_before_they_were_built_are_built_when_they_are_believed_again(
+        self, ada: UserProfile
+    ) -> None:
+        session = talk(ada, 40)
+        retraction = retract(session, [3, 4], reason="x", requested_by="test")
+        form(session)
+        build(session, lag=0)
+        undo_retraction(retraction, requested_by="test")
+        work_off()
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+        assert session.messages.get(sequence=3).moment is not None
+        formed = Job.objects.get(process="form_memories", result__again=True).result
+        assert (formed["first_sequence"], formed["last_sequence"]) == (3, 4)
 
 
 # Kept of what happened, or made anew at any time.

@@ -1,0 +1,59 @@
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from moments_app.models import Retraction
+from moments_app.processes.retract import CannotRetract, preview, retract, sequences_of
+from moments_app.processes.undo_retraction import undo_retraction
+from sessions_app.models import Session
+
+
+class Command(BaseCommand):
+    help = (
+        "Takes turns of a session, or all it has, and everything made of them out of memory. Nothing is destroyed: "
+        "--undo takes it back."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user", nargs="?", help="The user_id.")
+        parser.add_argument("session", nargs="?", help="The session_id.")
+        parser.add_argument("--sequences", help="Of the turns, like 3,4,7-9; left out: all the session has.")
+        parser.add_argument("--reason", default="", help="For whoever reads about it later.")
+        parser.add_argument("--dry-run", action="store_true", help="Only say what would be withdrawn.")
+        parser.add_argument("--undo", metavar="ID", help="Of a retraction: put back what it withdrew.")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        try:
+            return _undone(options["undo"]) if options["undo"] else _retracted(options)
+        except CannotRetract as error:
+            raise CommandError(str(error)) from error
+
+
+def _retracted(options: dict[str, Any]) -> str:
+    session = Session.objects.filter(user__user_id=options["user"], session_id=options["session"]).first()
+    if session is None:
+        raise CannotRetract(f"User {options['user']!r} has no session {options['session']!r}.")
+    sequences = None if options["sequences"] is None else sequences_of(options["sequences"])
+    if options["dry_run"]:
+        found = preview(session, sequences)
+        withdrawn = ", ".join(f"{count} {kind}" for kind, count in found.withdrawn.items())
+        return (
+            f"Would retract {found.turns} turns and withdraw {withdrawn}; about {found.engine_calls} engine calls.\n"
+            + "\n".join(found.moment_keys)
+        )
+    if not options["reason"].strip():
+        raise CannotRetract("Give a --reason.")
+    made = retract(session, sequences, reason=options["reason"], requested_by="command")
+    return f"Retraction {made.retraction_id}: {made.result}"
+
+
+def _undone(retraction_id: str) -> str:
+    try:
+        retraction = Retraction.objects.filter(retraction_id=retraction_id).first()
+    except ValidationError as error:
+        raise CannotRetract(f"{retraction_id!r} is no id of a retraction.") from error
+    if retraction is None:
+        raise CannotRetract(f"There is no retraction {retraction_id}.")
+    undo_retraction(retraction, requested_by="command")
+    return f"Retraction {retraction_id} is undone."

@@ -1,0 +1,157 @@
+"""Retraction over REST, by command, and on the operator's pages."""
+
+import re
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from moments_app.models import Moment, Retraction
+from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
+from tests.support.api import Api
+from tests.support.jobs import build, work_off
+from tests.support.operator import operator
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    session = talk(ada, 40)
+    build(session, lag=0)
+    return session
+
+
+def retracted() -> list[int]:
+    return list(Message.objects.exclude(retracted_at=None).order_by("sequence").values_list("sequence", flat=True))
+
+
+def test_turns_are_previewed_retracted_listed_and_believed_again(service: Api, session: Session) -> None:
+    asked = {"user_id": "ada", "session_id": "s1", "sequences": [3, 4], "reason": "planted"}
+    preview = service.post("retractions", **asked, preview=True)
+    assert preview.status_code == 200 and retracted() == []
+    assert preview.json()["moment_keys"] == list(Moment.objects.order_by("id").values_list("key", flat=True))
+    answer = service.post("retractions", **asked)
+    made = answer.json()
+    assert answer.status_code == 201 and retracted() == [3, 4]
+    assert (made["turns"], made["withdrawn"]) == (2, preview.json()["withdrawn"])
+    work_off()
+    listed = service.get("retractions", user_id="ada").json()
+    assert listed == {"retractions": [made], "total": 1, "has_more": False}
+    assert service.get(f"retractions/{made['retraction_id']}", user_id="ada").json() == made
+    undone = service.post(f"retractions/{made['retraction_id']}/undo", user_id="ada")
+    assert undone.status_code == 200 and undone.json()["undone_at"] and retracted() == []
+    assert service.post(f"retractions/{made['retraction_id']}/undo", user_id="ada").status_code == 400
+    events = Event.objects.filter(type__in=("memory_retracted", "retraction_undone")).order_by("id")
+    assert [event.payload["turns"] for event in events] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"sequences": []}, {"sequences": [99]}, {"sequences": [-1]}, {"sequences": "3"}, {"reason": ""}, {"extra": 1}],
+)
+def test_what_cannot_be_retracted_is_refused_by_name(service: Api, session: Session, wrong: dict[str, Any]) -> None:
+    asked = {"user_id": "ada", "session_id": "s1", "sequences": [3], "reason": "planted"}
+    answer = service.post("retractions", **asked | wrong)
+    assert answer.status_code == 400 and answer.json()["errors"][0]["detail"]
+    assert retracted() == [] and not Retraction.objects.exists()
+
+
+def test_it_needs_a_key_of_scope_admin(session: Session, ada: UserProfile) -> None:
+    writer = Api(ApiKey.objects.issue("writer", user=ada)[1])
+    asked = {"session_id": "s1", "reason": "planted"}
+    assert writer.post("retractions", **asked).status_code == 403
+    assert writer.get("retractions").status_code == 403
+    assert retracted() == []
+
+
+def test_row_9_another_persons_retractions_are_answered_as_unknown_ones(
+    service: Api, as_ada: Api, session: Session, bo: UserProfile
+) -> None:
+    talk(bo, 4, session_id="bos")
+    bos = service.post("retractions", user_id="bo", session_id="bos", reason="x").json()["retraction_id"]
+    for api, who in ((service, {"user_id": "ada"}), (as_ada, {}), (as_ada, {"user_id": "bo"})):
+        assert api.get(f"retractions/{bos}", **who).status_code == 404
+        assert api.post(f"retractions/{bos}/undo", **who).status_code == 404
+        assert api.post("retractions", session_id="bos", reason="x", **who).status_code == 404
+        assert api.get("retractions", **who).json()["total"] == 0
+    assert Retraction.objects.get().undone_at is None
+
+
+def test_a_session_with_a_retraction_can_be_deleted(service: Api, session: Session) -> None:
+    made = service.post("retractions", user_id="ada", session_id="s1", sequences=[3], reason="x").json()
+    assert service.delete("sessions/s1", user_id="ada").status_code == 204
+    assert service.get(f"retractions/{made['retraction_id']}", user_id="ada").json()["session_id"] is None
+
+
+class TestCommand:
+    def run(self, *args: str) -> str:
+        out = StringIO()
+        call_command("retract", *args, stdout=out)
+        return out.getvalue()
+
+    def test_it_previews_retracts_and_undoes(self, session: Session) -> None:
+        said = self.run("ada", "s1", "--sequences", "3,7-9", "--dry-run")
+        assert said.startswith("Would retract 4 turns") and retracted() == []
+        said = self.run("ada", "s1", "--sequences", "3,7-9", "--reason", "planted")
+        assert retracted() == [3, 7, 8, 9]
+        made = re.search(r"Retraction (\S+):", said)
+        assert made
+        assert "undone" in self.run("--undo", made[1])
+        assert retracted() == []
+
+    @pytest.mark.parametrize(
+        ("args", "told"),
+        [
+            (("ada", "none"), "no session"),
+            (("ada", "s1"), "--reason"),
+            (("ada", "s1", "--reason", "x", "--sequences", "3,x"), "like 3,4,7-9"),
+            (("ada", "s1", "--reason", "x", "--sequences", "9-7"), "at least one"),
+            (("ada", "s1", "--reason", "x", "--sequences", "0-99999999999"), "at most 10000"),
+            (("ada", "s1", "--reason", "x", "--sequences", "50"), "no turn 50"),
+            (("--undo", "x"), "no id of a retraction"),
+            (("--undo", "00000000-0000-0000-0000-000000000000"), "no retraction"),
+        ],
+    )
+    def test_a_wrong_call_says_what_is_wrong(self, session: Session, args: tuple[str, ...], told: str) -> None:
+        with pytest.raises(CommandError, match=told):
+            self.run(*args)
+        assert retracted() == []
+
+
+class TestPages:
+    def test_an_operator_previews_retracts_and_undoes(self, session: Session) -> None:
+        root = operator()
+        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
+        change = reverse("admin:sessions_app_session_change", args=[session.pk])
+        assert url in root.get(change).content.decode()
+        asked = {"sequences": "3-4", "reason": "planted"}
+        shown = root.post(url, asked | {"step": "preview"}).content.decode()
+        assert "2 turns" in shown and Moment.objects.earliest("id").key in shown and retracted() == []
+        shown = root.post(url, asked | {"step": "retract"}, follow=True).content.decode()
+        assert "What was withdrawn" in shown and retracted() == [3, 4]
+        assert "rem-retracted" in root.get(change).content.decode()
+        listed = reverse("admin:moments_app_retraction_changelist")
+        asked = {"action": "undo", "_selected_action": str(Retraction.objects.get().pk)}
+        assert "is undone" in root.post(listed, asked, follow=True).content.decode()
+        assert retracted() == []
+
+    @pytest.mark.parametrize("sequences", ["x", "99"])
+    def test_a_wrong_form_says_what_is_wrong(self, session: Session, sequences: str) -> None:
+        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
+        answer = operator().post(url, {"sequences": sequences, "reason": "x", "step": "retract"})
+        assert answer.status_code == 200 and 'role="alert"' in answer.content.decode()
+        assert retracted() == []
+
+    def test_row_18_a_viewer_retracts_and_undoes_nothing(self, service: Api, session: Session) -> None:
+        service.post("retractions", user_id="ada", session_id="s1", sequences=[3], reason="x")
+        viewer = operator("view_")
+        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
+        assert viewer.post(url, {"reason": "x", "step": "retract"}).status_code == 403
+        assert viewer.get(url).status_code == 403
+        listed = reverse("admin:moments_app_retraction_changelist")
+        viewer.post(listed, {"action": "undo", "_selected_action": str(Retraction.objects.get().pk)})
+        assert retracted() == [3]
