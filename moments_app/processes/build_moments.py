@@ -257,14 +257,15 @@ def commit(job: Job, work: Work, built: Built) -> None:
 
     Raises:
         ClaimLost: the job was taken over, or the session is gone.
-        Moved: the session's boundary or the profile's text changed while the engine was thinking.
+        Moved: the session's boundary or the profile changed while the engine was thinking: what was told of it then
+            may have been withdrawn.
     """
     session = locked_session(job)
     user = UserProfile.objects.locked().get(pk=session.user_id)
     if session.last_moment_message_idx != work.session.last_moment_message_idx:
         raise Moved("The session's moments changed while the engine was thinking.")
-    if user.summary != work.profile.summary:
-        raise Moved("The profile was edited while the engine was thinking.")
+    if profile_of(user) != work.profile:
+        raise Moved("The profile changed while the engine was thinking.")
     moments = _store_moments(job, work, built)
     user.merge(
         summary=built.profile.summary,

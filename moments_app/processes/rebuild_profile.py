@@ -95,14 +95,14 @@ def commit(job: Job, work: Work, profile: Profile) -> None:
 
     Raises:
         ClaimLost: the job was taken over, or the person is gone.
-        Moved: the profile was edited, or turns of the session retracted, while the engine was thinking.
+        Moved: the profile changed, or turns of the session were retracted, while the engine was thinking.
     """
     assert job.user is not None  # a profile is a person's
     user = UserProfile.objects.locked().filter(pk=job.user.pk).first()
     if user is None or not job.is_claimed():
         raise ClaimLost
     now = Session.objects.filter(pk=work.session.pk, retraction_count=work.session.retraction_count)
-    if user.summary != work.profile.summary or not now.exists():
+    if profile_of(user) != work.profile or not now.exists():
         raise Moved("The profile or the turns changed while the engine was thinking.")
     user.merge(
         summary=profile.summary,

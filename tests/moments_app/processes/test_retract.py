@@ -311,6 +311,30 @@ class TestMeanwhile:
         assert Retraction.objects.count() == 2
         assert with_marker() == {}
 
+    def test_row_10_another_sessions_build_does_not_carry_a_withdrawn_interest_on(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        other, session = talk(ada, 20, session_id="other"), poisoned(ada, 5)
+        work_off()
+        learned = {"user_summary_update": "", "new_interests": [MARKER], "new_preferred_topics": []}
+
+        def poisons(handler: Any, body: dict[str, Any]) -> None:
+            handler.complete(json.dumps(behave.right_answer(body) | learned))
+
+        model_server.queue(poisons)
+        build(session, lag=0)
+
+        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+            retract(session, [5], reason="planted", requested_by="test")
+            connection.close()
+            behave.answer_well(handler, body)
+
+        model_server.queue(meanwhile)
+        assert build(other, lag=0).status == "queued"
+        work_off()
+        ada.refresh_from_db()
+        assert MARKER not in ada.interests and with_marker() == {}
+
     def test_a_context_made_before_is_not_served_after(self, planted: Session, service: Api) -> None:
         form(planted)
         build(planted, lag=0)
