@@ -38,7 +38,7 @@ class Migration(migrations.Migration):
                 (
                     "result",
                     models.JSONField(
-                        default=dict, help_text="How much was withdrawn, of each kind, and what is made anew."
+                        default=dict, help_text="How many turns, and how much was withdrawn, of each kind."
                     ),
                 ),
                 (

@@ -51,7 +51,7 @@ class Retraction(models.Model):
     )
     reason = models.TextField()
     requested_by = models.CharField(max_length=255)
-    result = models.JSONField(default=dict, help_text="How much was withdrawn, of each kind, and what is made anew.")
+    result = models.JSONField(default=dict, help_text="How many turns, and how much was withdrawn, of each kind.")
     waiting = models.JSONField(default=dict, help_text="What earlier ones still had to be made anew, by process.")
     created_at = models.DateTimeField(default=timezone.now, help_text="Also when its turns say they were retracted.")
     undone_at = models.DateTimeField(null=True, blank=True)

@@ -380,6 +380,22 @@ class TestRefused:
             retract(planted, sequences, reason="x", requested_by="test")
         assert everything() == before
 
+    def test_a_profile_whose_earlier_states_are_unknown_begins_blank_and_is_replayed(self, planted: Session) -> None:
+        later = talk(planted.user, 20, session_id="later")
+        work_off()
+        build(later, lag=0)
+        planted.user.versions.all().delete()
+        before = comparable()
+        retraction = retract(planted, [5, 6], reason="planted", requested_by="test")
+        planted.user.refresh_from_db()
+        assert (planted.user.summary, planted.user.interests) == ("", [])
+        work_off()
+        planted.user.refresh_from_db()
+        assert planted.user.preferred_topics and with_marker() == {}
+        undo_retraction(retraction, requested_by="test")
+        work_off()
+        assert comparable() == before
+
     def test_the_newest_is_undone_first(self, planted: Session) -> None:
         before = comparable()
         first = retract(planted, [5], reason="planted", requested_by="test")
