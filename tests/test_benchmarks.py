@@ -20,7 +20,7 @@ from benchmarks import __main__ as run, seed
 few = {
     "ROUNDS": 2, "REPEATS": 2, "WARM_UP": 0.1, "HTTP_SECONDS": 0.3, "RAW_SECONDS": 0.2, "TURNS": 200,
     "TURNS_EACH": 10, "LENGTHS": (200, 1_000), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
-    "SESSIONS": 20, "SETTLED": 3, "FILE_MB": 1,
+    "SESSIONS": 20, "SETTLED": 3, "FILE_MB": 1, "AMONG": 1_000, "MOMENTS": 20, "FACTS": 20,
 }
 
 def small(name):
@@ -58,6 +58,7 @@ def test_each_measures_the_platform_beside_raw_statements() -> None:
         "Settle ",
         "Archive turns",
         "Import",
+        "Erase a person",
     ):
         assert title in done.stdout
 

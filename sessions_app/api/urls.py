@@ -19,4 +19,5 @@ urlpatterns = [
     path("sessions/<public_id:session_id>", views.SessionView.as_view(), name="session"),
     path("sessions/<public_id:session_id>/messages", views.MessagesView.as_view(), name="messages"),
     path("users/<public_id:user_id>", views.UserView.as_view(), name="user"),
+    path("users/<public_id:user_id>/export", views.ExportView.as_view(), name="user_export"),
 ]

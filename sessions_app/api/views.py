@@ -1,7 +1,10 @@
 """Sessions, messages and profiles over REST. A view parses, calls one thing, presents."""
 
+from tempfile import TemporaryFile
 from typing import Any
 
+from django.http import FileResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import NotFound
@@ -19,6 +22,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import append
 from sessions_app.processes.delete_session import CannotDelete, delete_session
 from sessions_app.processes.erase import OnHold, erase_user
+from sessions_app.processes.export import export_user
 from sessions_app.processes.load import load_session_messages, page_of_messages
 from sessions_app.signals import digest_wanted
 
@@ -180,6 +184,23 @@ class UserView(APIView):
         except OnHold as error:
             raise Conflict(str(error)) from error
         return Response(shapes.ErasedAnswer(erased).data)
+
+
+class ExportView(APIView):
+    """Everything about one person."""
+
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY}, operation_id="users_export")
+    def get(self, request: Request, user_id: str) -> FileResponse:
+        """All that is kept of the person, as a zip."""
+        if user_id_of(request, user_id) is None:
+            raise NotFound
+        file = TemporaryFile()  # noqa: SIM115 (the response closes it)
+        try:
+            export_user(user_id, file)
+        except UserProfile.DoesNotExist:
+            raise NotFound from None
+        file.seek(0)
+        return FileResponse(file, as_attachment=True, filename="export.zip", content_type="application/zip")
 
 
 def _found(user: UserProfile | None) -> UserProfile:

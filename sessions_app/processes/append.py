@@ -96,11 +96,11 @@ def append(
 
 def _locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
     mine = Session.objects.for_user(user).locked().filter(session_id=session_id)
-    session = mine.first()
-    if session is None:
-        session = Session(user=user, session_id=session_id, **{name: value for name, value in fields.items() if value})
-        if not insert_unless_there(session):
-            session = mine.get()
+    given = {name: value for name, value in fields.items() if value}
+    while (session := mine.first()) is None:  # others may make it meanwhile, and delete it
+        session = Session(user=user, session_id=session_id, **given)
+        if insert_unless_there(session):
+            break
     return session
 
 

@@ -17,6 +17,7 @@ from django.db.models import Min
 from pydantic import ValidationError
 
 from sessions_app.export_format import (
+    AT_ONCE,
     Manifest,
     MessageRow,
     ProfileRow,
@@ -66,9 +67,11 @@ class ExportFile:
             raise NotAnExport(f"{self._path} has no {name}.jsonl.") from None
         with file:
             number = 0
-            while line := file.readline(LINE_MAX):
+            while line := file.readline(LINE_MAX + 1):
                 number += 1
                 self.at = f"{self._path}, {name}.jsonl line {number}"
+                if len(line) > LINE_MAX:
+                    raise NotAnExport(f"{self.at} is longer than {LINE_MAX} bytes.")
                 yield self._checked(line, shape)
         self.at = str(self._path)
 
@@ -108,7 +111,10 @@ def opened(path: Path) -> Iterator[ExportFile]:
                 export.manifest()
                 yield export
             except (DatabaseError, UnicodeError, OverflowError) as error:
-                raise NotAnExport(f"{export.at}: the database refuses it ({type(error).__name__}).") from error
+                raise NotAnExport(
+                    f"{export.at}, or one of the {AT_ONCE} lines before: the database refuses it "
+                    f"({type(error).__name__})."
+                ) from error
     except (BadZipFile, zlib.error, EOFError) as error:
         raise NotAnExport(f"{path} is no whole zip file.") from error
     except OSError as error:
@@ -130,9 +136,9 @@ def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
     """
     with opened(path) as export, transaction.atomic(durable=True):
         user, added = _profile(export, user_id)
-        sessions = _sessions(export, user)
+        sessions, there = _sessions(export, user)
         added["sessions"] = len(sessions)
-        added["messages"] = _messages(export, user, sessions)
+        added["messages"] = _messages(export, sessions, there)
         for _receiver, restored in user_importing.send(sender=UserProfile, export=export, user=user, sessions=sessions):
             added.update(restored)
     return added
@@ -158,27 +164,36 @@ def _profile(export: ExportFile, user_id: str | None) -> tuple[UserProfile, Coun
     return profile, Counter(profiles=1)
 
 
-def _sessions(export: ExportFile, user: UserProfile) -> dict[str, Session]:
-    """The sessions that were added, by their ids."""
+def _sessions(export: ExportFile, user: UserProfile) -> tuple[dict[str, Session], set[str]]:
+    """The sessions that were added, by their ids; and the ids of those that were there already."""
     added: dict[str, Session] = {}
+    there: set[str] = set()
     for rows in batched(export.rows("sessions", SessionRow)):
-        ids = [row.session_id for row in rows]
-        there = set(Session.objects.for_user(user).filter(session_id__in=ids).values_list("session_id", flat=True))
+        known = Session.objects.for_user(user).filter(session_id__in=[row.session_id for row in rows])
+        there |= set(known.values_list("session_id", flat=True)) - added.keys()
         new = [Session(user=user, **row.model_dump()) for row in rows if row.session_id not in there]
         insert_as_they_are(new)
         added |= {session.session_id: session for session in new}
-    return added
+    return added, there
 
 
-def _messages(export: ExportFile, user: UserProfile, sessions: dict[str, Session]) -> int:
+def _messages(export: ExportFile, sessions: dict[str, Session], there: set[str]) -> int:
+    """Messages of the new sessions; those that are `there` are left alone."""
     count = 0
-    for rows in batched(export.rows("messages", MessageRow)):
+    for rows in batched(_placed(export, {*sessions, *there})):
         new = [_message(row, sessions[row.session_id]) for row in rows if row.session_id in sessions]
         insert_as_they_are(new)
         count += len(new)
     for session in sessions.values():
         _keep_from_first_turn(session)
     return count
+
+
+def _placed(export: ExportFile, session_ids: set[str]) -> Iterator[MessageRow]:
+    for row in export.rows("messages", MessageRow):
+        if row.session_id not in session_ids:
+            raise NotAnExport(f"{export.at}: sessions.jsonl has no session of this message.")
+        yield row
 
 
 def _message(row: MessageRow, session: Session) -> Message:

@@ -89,3 +89,32 @@ def test_a_wrong_time_zone_is_refused_and_nothing_stored(root: Client, ada: User
 def test_the_plain_pages_open(root: Client, page: str) -> None:
     assert root.get(reverse(f"admin:{page}_changelist")).status_code == 200
     assert root.get(reverse("admin:index")).status_code == 200
+
+
+def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfile) -> None:
+    page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
+    assert page in root.get(profile_url(ada)).content.decode()
+    ada.sessions.create(session_id="s1")
+    assert "sessions: 1" in root.get(page).content.decode()
+    assert "Nothing was erased" in root.post(page, {"user_id": "bo"}).content.decode()
+    ada.sessions.update(legal_hold=True)
+    assert "legal hold" in root.post(page, {"user_id": "ada"}).content.decode()
+    assert UserProfile.objects.exists()
+    ada.sessions.update(legal_hold=False)
+    answer = root.post(page, {"user_id": "ada"}, follow=True)
+    assert "nothing is left" in answer.content.decode()
+    assert not UserProfile.objects.exists()
+    assert root.get(page).status_code == 404
+
+
+def test_row_18_a_viewer_erases_nobody(ada: UserProfile) -> None:
+    viewer = operator("view_")
+    page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
+    assert viewer.get(page).status_code == viewer.post(page, {"user_id": "ada"}).status_code == 403
+    assert UserProfile.objects.exists()
+
+
+def test_an_operator_exports_a_person(root: Client, ada: UserProfile) -> None:
+    answer = root.get(reverse("admin:sessions_app_userprofile_export", args=[ada.pk]))
+    assert answer["Content-Type"] == "application/zip"
+    assert answer.getvalue()[:2] == b"PK"

@@ -446,10 +446,15 @@ class TestAsking:
         assert Message.objects.count() == 3
 
     def test_the_command_counts_asks_and_erases(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-        talk(ada, 3)
+        MemoryStream.objects.ensure_for(talk(ada, 3))
+        note(MemoryStream.objects.filter(user=ada)[0], "Has a kiln.")
         out = StringIO()
         call_command("erase_user", "ada", "--dry-run", stdout=out)
-        assert "messages: 3" in out.getvalue() and "Nothing was erased" in out.getvalue()
+        assert (
+            "messages: 3" in out.getvalue()
+            and "memory atoms: 1" in out.getvalue()
+            and "Nothing was erased" in out.getvalue()
+        )
         monkeypatch.setattr("builtins.input", lambda _: "bo")
         with pytest.raises(CommandError, match="not the same"):
             call_command("erase_user", "ada", stdout=out)

@@ -3,11 +3,16 @@
 import zipfile
 from io import BytesIO, StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from django_q.models import OrmQ
+from pytest_django.fixtures import Settings
 
 from moments_app.models import MemoryStream
+from moments_app.recall import receipts
 from sessions_app.models import UserProfile
 from sessions_app.processes.erase import erase_user
 from sessions_app.processes.export import export_user
@@ -45,11 +50,16 @@ def live(user: UserProfile, service: Api) -> None:
     first = service.post("entities", user_id=name, kind="task", title=f"{name} task", session_id="s1").json()
     second = service.post("entities", user_id=name, kind="goal", title=f"{name} goal").json()
     service.post(f"entities/{first['entity_id']}/links", user_id=name, to=second["entity_id"], relation="blocks")
+    service.get("memory/context", user_id=name, session_id="s1")
+    receipts.waiting.flush()
 
 
 @pytest.fixture
-def lived(rolling: None, model_server: OpenAIServer, service: Api, ada: UserProfile, bo: UserProfile) -> None:
+def lived(
+    rolling: None, settings: Settings, model_server: OpenAIServer, service: Api, ada: UserProfile, bo: UserProfile
+) -> None:
     """Ada and Bo, with like data and a shard in common."""
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
     shard("kilns")
     for person in (ada, bo):
         live(person, service)
@@ -115,3 +125,127 @@ def test_an_import_under_another_name_leaves_the_first_alone(lived: None, tmp_pa
     for name in ("messages.jsonl", "moments.jsonl", "summaries.jsonl", "profile_versions.jsonl"):
         assert eve[name] == before[name]
     assert eve["atoms.jsonl"].count("\n") == before["atoms.jsonl"].count("\n")
+
+
+# --- files that are none ---
+
+
+class TestWrongFiles:
+    """Each is named, and nothing of it is imported."""
+
+    @pytest.fixture
+    def good(self, ada: UserProfile, tmp_path: Path) -> Path:
+        talk(ada, 3)
+        path = written("ada", tmp_path / "good.zip")
+        erase_user("ada", actor="test")
+        OrmQ.objects.all().delete()
+        return path
+
+    def refused(self, path: Path) -> str:
+        before = UserProfile.objects.count()
+        with pytest.raises(CommandError) as refused:
+            call_command("import_user", str(path), stdout=StringIO())
+        assert UserProfile.objects.count() == before
+        assert not OrmQ.objects.exists()
+        return str(refused.value)
+
+    def changed(self, good: Path, name: str, change: Any) -> Path:
+        path = good.with_name("changed.zip")
+        with zipfile.ZipFile(good) as old, zipfile.ZipFile(path, "w") as new:
+            for entry in old.namelist():
+                content = change(old.read(entry)) if entry == name else old.read(entry)
+                if content is not None:
+                    new.writestr(entry, content)
+        return path
+
+    @pytest.mark.parametrize(
+        ("name", "change", "told"),
+        [
+            ("manifest.json", lambda _: None, "no export of a person"),
+            ("manifest.json", lambda _: b"[]", "manifest.json"),
+            ("manifest.json", lambda old: old.replace(b'"version": 1', b'"version": 2'), "version"),
+            ("messages.jsonl", lambda _: None, "has no messages.jsonl"),
+            ("moments.jsonl", lambda _: None, "has no moments.jsonl"),
+            ("profile.jsonl", lambda _: b"", "0 lines in place of one"),
+            ("profile.jsonl", lambda old: old + old, "2 lines in place of one"),
+            ("messages.jsonl", lambda old: old + b"{", "messages.jsonl line 4"),
+            ("messages.jsonl", lambda old: old.replace(b'"role": "user"', b'"role": "robot"'), "line 1: role"),
+            ("messages.jsonl", lambda old: old.replace(b'"kind"', b'"zqkind"'), "line 1: kind"),
+            ("messages.jsonl", lambda old: old.replace(b"Turn 2", b"Turn\\u0000 2"), "the database refuses it"),
+            ("messages.jsonl", lambda old: old.replace(b"Turn 2", b"Turn\\ud800 2"), "messages.jsonl line 3"),
+            ("messages.jsonl", lambda old: old + old, "the database refuses it"),
+            ("messages.jsonl", lambda old: old.replace(b'"s1"', b'"s9"'), "no session"),
+            ("sessions.jsonl", lambda old: old.replace(b'"s1"', b'"%s"' % (b"s" * 300)), "the database refuses it"),
+        ],
+    )
+    def test_a_wrong_shape_is_named_with_its_line(self, good: Path, name: str, change: Any, told: str) -> None:
+        assert told in self.refused(self.changed(good, name, change))
+
+    def test_a_truncated_one_is_refused(self, good: Path) -> None:
+        content = good.read_bytes()
+        for length in (0, 10, len(content) // 2, len(content) - 10):
+            path = good.with_name("cut.zip")
+            path.write_bytes(content[:length])
+            assert "no whole zip" in self.refused(path)
+
+    def test_a_damaged_one_is_refused(self, good: Path) -> None:
+        with zipfile.ZipFile(good) as archive:
+            entry = archive.getinfo("messages.jsonl")
+        content = bytearray(good.read_bytes())
+        content[entry.header_offset + 90] ^= 255
+        good.write_bytes(content)
+        assert "no whole zip" in self.refused(good)
+
+    def test_a_missing_one_is_named(self, tmp_path: Path, transactional_db: None) -> None:
+        assert "nowhere" in self.refused(tmp_path / "nowhere")
+
+    def test_a_line_without_end_is_not_read(self, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sessions_app.processes.import_user.LINE_MAX", 100)
+        assert "longer than 100 bytes" in self.refused(good)
+
+
+class TestAsking:
+    """The ways to ask for an export."""
+
+    def test_over_the_api_it_is_the_same_file(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 3)
+        answer = service.get("users/ada/export")
+        assert (answer.status_code, answer["Content-Type"]) == (200, "application/zip")
+        with zipfile.ZipFile(BytesIO(b"".join(answer.streaming_content))) as archive:
+            assert archive.read("messages.jsonl").decode() == exported("ada")["messages.jsonl"]
+
+    def test_row_9_a_persons_key_exports_its_own_alone(self, as_ada: Api, bo: UserProfile) -> None:
+        foreign, unknown = as_ada.get("users/bo/export"), as_ada.get("users/nobody/export")
+        assert (foreign.status_code, foreign.content) == (404, unknown.content)
+        assert as_ada.get("users/ada/export").status_code == 200
+
+    def test_the_command_names_who_is_not_there_and_leaves_no_file(self, ada: UserProfile, tmp_path: Path) -> None:
+        with pytest.raises(CommandError, match="no user 'nobody'"):
+            call_command("export_user", "nobody", str(tmp_path / "x.zip"))
+        with pytest.raises(CommandError, match="missing"):
+            call_command("export_user", "ada", str(tmp_path / "missing" / "x.zip"))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_every_table_of_a_person_is_in_it_or_is_made_of_others(self, transactional_db: None) -> None:
+        left_out = {"ApiKey", "Archive", "Vocabulary", "Word", "FactEmbedding", "MomentEmbedding", "TurnEmbedding"}
+        exported = {
+            "ProfileVersion",
+            "Session",
+            "Message",
+            "Moment",
+            "Summary",
+            "MemoryStream",
+            "StreamVersion",
+            "MemoryAtom",
+            "Entity",
+            "EntityLink",
+            "ContextReceipt",
+            "Job",
+        }
+        personal = {
+            model.__name__
+            for model in apps.get_models()
+            for column in model._meta.concrete_fields
+            if column.related_model is UserProfile
+        }
+        assert personal == exported | left_out
