@@ -29,9 +29,9 @@ INSERT INTO sessions_app_session
     (user_id, session_id, agent_id, source, title, status, message_count, total_tokens, last_sequence,
      last_activity_at, built_message_count, built_total_tokens, live_from_sequence, live_tokens, weighted_tokens,
      formed_message_count, formed_weighted_tokens, counted_message_count, embedded_sequence, kept_from_sequence,
-     legal_hold, metadata, created_at)
+     legal_hold, retraction_count, metadata, created_at)
 VALUES (%(user)s, %(session)s, 'default', 'raw', '', 'active', %(count)s, 0, %(count)s - 1, now(), 0, 0, 0, 0, 0,
-        0, 0, 0, -1, 0, false, '{}', now())
+        0, 0, 0, -1, 0, false, 0, '{}', now())
 RETURNING id
 """
 COPY_MESSAGES = """

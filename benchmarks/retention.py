@@ -28,9 +28,9 @@ INSERT INTO sessions_app_session
     (user_id, session_id, agent_id, source, title, status, message_count, total_tokens, last_sequence,
      last_activity_at, built_message_count, built_total_tokens, live_from_sequence, live_tokens, weighted_tokens,
      formed_message_count, formed_weighted_tokens, counted_message_count, embedded_sequence, summarised_sequence,
-     kept_from_sequence, legal_hold, metadata, created_at)
+     kept_from_sequence, legal_hold, retraction_count, metadata, created_at)
 SELECT %(user)s, 's' || n, 'default', 'api', '', 'cleared', %(turns)s, 27 * %(turns)s, %(turns)s - 1,
-       now(), %(turns)s, 0, %(turns)s, 0, 0, %(turns)s, 0, %(turns)s, -1, %(turns)s - 1, 0, false, '{}', now()
+       now(), %(turns)s, 0, %(turns)s, 0, 0, %(turns)s, 0, %(turns)s, -1, %(turns)s - 1, 0, false, 0, '{}', now()
 FROM generate_series(1, %(sessions)s) AS n
 """
 SEED_MOMENT = """
