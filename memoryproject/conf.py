@@ -228,6 +228,7 @@ class JobSettings(Group):
     backoff_seconds: int = Field(30, ge=0, le=3600, description="Wait after the first failure; doubles up to an hour.")
     heartbeat_seconds: float = Field(5, gt=0, le=60, description="How often a running job says that it lives.")
     stale_seconds: float = Field(30, gt=0, description="A running job silent for longer is taken from its worker.")
+    keep_days: int = Field(30, ge=1, le=3650, description="How long records are kept of work that nothing leads to.")
     queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` fails when due work waits longer.")
 
 

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from datetime import time, timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.utils import timezone
 
 if TYPE_CHECKING:
     from django_q.models import Schedule
-
-from django.conf import settings
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,7 @@ SCHEDULES = [
     Scheduled("form_memories", "moments_app.tasks.form_memories", minutes=10),
     Scheduled("embed", "moments_app.tasks.embed", minutes=10),
     Scheduled("prune_receipts", "moments_app.tasks.prune_receipts", minutes=60),
+    Scheduled("housekeeping", "moments_app.tasks.housekeeping", daily_at=time(4)),
     Scheduled("retain", "sessions_app.tasks.retain", daily_at=time(3)),
 ]
 

@@ -5,6 +5,7 @@ from moments_app.processes import compact_sessions as compaction
 from moments_app.processes import count_words as counting
 from moments_app.processes import embed as embedding
 from moments_app.processes import form_memories as formation
+from moments_app.processes import housekeeping as tidying
 from moments_app.processes import recover, run
 
 
@@ -21,6 +22,11 @@ def recover_jobs() -> None:
 def prune_receipts() -> None:
     """Deletes receipts of contexts that are old."""
     ContextReceipt.objects.expired().delete()
+
+
+def housekeeping() -> None:
+    """Deletes old records of work that nothing leads to."""
+    tidying.housekeeping()
 
 
 def form_memories() -> None:

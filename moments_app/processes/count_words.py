@@ -118,13 +118,16 @@ def failed(job: Job, error: str) -> None:
 # --- sessions that have grown ---
 
 
-def sweep() -> int:
+def sweep(*, dry_run: bool = False) -> int:
     """Asks for a count of the words of those whose sessions have grown.
+
+    Args:
+        dry_run: only count.
 
     Returns:
         How many were asked for.
     """
     people = list(Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()[:SWEEP])
-    for user_id in people:
+    for user_id in () if dry_run else people:
         Job.objects.request(NAME, user_id=user_id, requested_by=NAME)
     return len(people)

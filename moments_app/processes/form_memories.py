@@ -339,13 +339,16 @@ def failed(job: Job, error: str) -> None:
 SWEEP = 500  # sessions a run
 
 
-def sweep() -> int:
+def sweep(*, dry_run: bool = False) -> int:
     """Asks for the formation of sessions that have been idle for a while with turns waiting.
+
+    Args:
+        dry_run: only count.
 
     Returns:
         How many were asked for.
     """
     cold = list(Session.objects.cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
-    for session in cold:
+    for session in () if dry_run else cold:
         Job.objects.request(NAME, session, requested_by="form_memories", force=True)
     return len(cold)

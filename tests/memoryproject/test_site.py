@@ -75,6 +75,7 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         "form_memories": 10,
         "embed": 10,
         "prune_receipts": 60,
+        "housekeeping": None,
         "retain": None,
     }
     out = StringIO()

@@ -1,0 +1,65 @@
+"""Old records of work go; what leads somewhere stays."""
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+from django_q.models import Task
+
+from memoryproject.schedules import SCHEDULES
+from moments_app.models import EngineCall, Job, Moment
+from moments_app.processes.housekeeping import Tidied, housekeeping
+from sessions_app.models import UserProfile
+from tests.support.jobs import build, count, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def age(days: int) -> None:
+    then = timezone.now() - timedelta(days=days)
+    Job.objects.exclude(finished_at=None).update(finished_at=then)
+    EngineCall.objects.update(created_at=then)
+
+
+def test_what_made_nothing_goes_when_it_is_old(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = talk(ada, 50)
+    build(session)
+    build(session)  # nothing beyond the lag
+    count(ada)
+    task = {"name": "t", "func": "f", "started": timezone.now(), "success": False}
+    Task.objects.create(id="1", stopped=timezone.now() - timedelta(days=31), **task)
+    Task.objects.create(id="2", stopped=timezone.now(), **task)
+    age(29)
+    assert housekeeping() == Tidied(task_errors=1)
+    age(31)
+    assert housekeeping(dry_run=True) == Tidied(jobs=2, engine_calls=1)
+    assert housekeeping() == Tidied(jobs=2, engine_calls=1)
+    assert Moment.objects.filter(job=Job.objects.get()).exists()
+
+
+def test_what_is_open_or_failed_stays(ada: UserProfile) -> None:
+    for status in ("queued", "processing", "failed"):
+        Job.objects.create(process=f"p-{status}", user=ada, status=status, requested_by="test")
+    age(400)
+    assert housekeeping() == Tidied()
+
+
+def test_more_than_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moments_app.processes.housekeeping.BATCH", 2)
+    for _ in range(5):
+        Job.objects.create(process="p", user=ada, status="skipped", requested_by="test", finished_at=timezone.now())
+    age(31)
+    assert housekeeping().jobs == 5
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in SCHEDULES if entry.name != "embed"])
+def test_each_schedule_is_a_command_that_can_be_tried_without_a_change(ada: UserProfile, name: str) -> None:
+    talk(ada, 20)
+    before = list(Job.objects.values())
+    call_command(name, dry_run=True, stdout=StringIO())
+    assert list(Job.objects.values()) == before
+    work_off()
