@@ -40,6 +40,19 @@ from tests.support.transcript import turns
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+# Many more turns of a session, too young to go; and a vector for each of all turns.
+MORE_TURNS = """
+INSERT INTO sessions_app_message
+    (session_id, user_id, sequence, kind, role, tool_name, content, tokens, created_at, metadata)
+SELECT session_id, user_id, n, kind, role, tool_name, content, tokens, now(), metadata
+FROM sessions_app_message, generate_series(1, %s) AS n WHERE session_id = %s AND sequence = 0
+"""
+ALL_VECTORS = """
+INSERT INTO moments_app_turnembedding (source_id, model_id, user_id, said_at, vector, created_at)
+SELECT id, %s, user_id, created_at, '[1,2]', now() FROM sessions_app_message
+"""
+
+
 @pytest.fixture(autouse=True)
 def folder(settings: Settings, tmp_path: Path) -> Path:
     """Where the archives are."""
@@ -513,6 +526,28 @@ def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile
         plan = process.candidates(timezone.now())[:10].explain()
         cursor.execute("RESET enable_seqscan")
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
+
+
+def test_turns_and_their_vectors_are_deleted_by_index_however_many_there_are(ada: UserProfile, bo: UserProfile) -> None:
+    session, other = covered_session(ada, 3_000), covered_session(bo, 1)
+    model = EmbeddingModel.objects.create(name="m", dimensions=2)
+    with connection.cursor() as cursor:
+        cursor.execute(MORE_TURNS, [40_000, other.pk])
+        cursor.execute(ALL_VECTORS, [model.pk])
+        cursor.execute("ANALYZE")
+    with CaptureQueriesContext(connection) as queries:
+        assert retain().archived_turns == 3_001
+    [vectors, turns] = [
+        next(query["sql"] for query in queries if query["sql"].startswith(f'DELETE FROM "{table}"'))
+        for table in ("moments_app_turnembedding", "sessions_app_message")
+    ]
+    restore_archive(session, actor="test")
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {vectors}")
+        plan = "\n".join(row[0] for row in cursor)
+        assert "turnembedding_unique" in plan and "Seq Scan" not in plan
+        cursor.execute(f"EXPLAIN {turns}")
+        assert "message_turn_sequence_unique" in "\n".join(row[0] for row in cursor)
 
 
 def test_all_sessions_are_met_whatever_the_size_of_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
