@@ -165,3 +165,15 @@ class JobRow(Row):
     finished_at: AwareDatetime | None
     result: Any
     error: str
+
+
+class RetractionRow(Row):
+    """Turns that are no longer believed; all of the session's where `sequences` is null."""
+
+    retraction_id: UUID
+    session_id: str | None
+    sequences: list[int] | None
+    reason: str
+    result: Any
+    created_at: AwareDatetime
+    undone_at: AwareDatetime | None

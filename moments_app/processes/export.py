@@ -13,6 +13,7 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
+    Retraction,
     StreamVersion,
     Summary,
 )
@@ -82,6 +83,10 @@ def _jobs(user: UserProfile) -> Rows:
     return rows_of(Job.objects.for_user(user).order_by("id"), shapes.JobRow, **OF_SESSION)
 
 
+def _retractions(user: UserProfile) -> Rows:
+    return rows_of(Retraction.objects.for_user(user).order_by("id"), shapes.RetractionRow, **OF_SESSION)
+
+
 PARTS = [
     Part("moments", "remembered episodes; `previous_moment_keys` are those before, nearest first", _moments),
     Part("summaries", "the versions of each session's rolling summary", _summaries),
@@ -93,6 +98,7 @@ PARTS = [
     Part("entity_links", "how they hang together", _entity_links),
     Part("context_receipts", "what went into each context that was served: addresses, sizes, hashes", _receipts),
     Part("jobs", "the work that was done", _jobs),
+    Part("retractions", "what was taken out of memory again, and why; its turns have `retracted_at`", _retractions),
 ]
 
 

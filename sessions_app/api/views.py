@@ -182,7 +182,7 @@ class UserView(APIView):
         except UserProfile.DoesNotExist:
             raise NotFound from None
         except OnHold as error:
-            raise Conflict(str(error)) from error
+            raise Conflict(str(error), "legal_hold") from error
         return Response(shapes.ErasedAnswer(erased).data)
 
 
