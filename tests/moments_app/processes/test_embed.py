@@ -216,7 +216,10 @@ class TestFailure:
 
         def look(handler: Any, body: dict[str, Any]) -> None:
             with connection.cursor() as cursor:
-                cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+                cursor.execute(
+                    "SELECT count(*) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
+                )
                 states.append((cursor.fetchone() or [0])[0])
             connection.close()
             behave.answer_well(handler, body)

@@ -577,7 +577,10 @@ class TestAutomaticRetrieval:
 
         def look(handler: Any, body: dict[str, Any]) -> None:
             with connection.cursor() as cursor:
-                cursor.execute("SELECT state FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+                cursor.execute(
+                    "SELECT state FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
+                )
                 states.append(list(cursor.fetchall()))
             connection.close()
             behave.answer_well(handler, body)
