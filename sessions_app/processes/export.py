@@ -4,8 +4,6 @@ It is read in one transaction that sees one moment in time, under the role of re
 A few rows are in memory at a time, whatever the length of the history. Archived turns are read back from their files.
 """
 
-import gzip
-import hashlib
 import heapq
 import json
 from collections import Counter
@@ -14,9 +12,10 @@ from datetime import datetime
 from typing import IO, Any, cast
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from django.core.files.storage import storages
 from django.utils import timezone
 
+from sessions_app import archive_files
+from sessions_app.archive_files import ArchiveError
 from sessions_app.export_format import (
     FORMAT,
     VERSION,
@@ -124,15 +123,10 @@ def _archived(archive: Archive, session: Session) -> Iterator[dict[str, Any]]:
     """
     keys = dict(session.moments.values_list("pk", "key"))
     try:
-        with storages["archive"].open(archive.name) as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != archive.sha256:
-                raise CannotExport(f"The archive {archive.name} is not what was written.")
-            file.seek(0)
-            with gzip.open(file) as lines:
-                for line in lines:
-                    yield _unarchived(json.loads(line), session.session_id, keys)
-    except OSError as error:
-        raise CannotExport(f"The archive {archive.name} can't be read: {type(error).__name__}.") from error
+        for line in archive_files.read(archive):
+            yield _unarchived(json.loads(line), session.session_id, keys)
+    except ArchiveError as error:
+        raise CannotExport(str(error)) from error
 
 
 def _unarchived(turn: dict[str, Any], session_id: str, keys: dict[int, str]) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import psycopg
 import pytest
@@ -26,6 +27,8 @@ from sessions_app.archive_files import ArchiveError
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.processes import retain as process
 from sessions_app.processes.append import NewMessage, append
+from sessions_app.processes.erase import erase_user
+from sessions_app.processes.export import CannotExport, export_user
 from sessions_app.processes.load import load_session_messages, page_of_messages
 from sessions_app.processes.restore import CannotRestore, restore_archive
 from sessions_app.processes.retain import retain
@@ -605,3 +608,33 @@ def claimed(session: Session) -> Iterator[None]:
     with psycopg.connect(database_url()) as other:
         other.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive', %s))", [session.pk])
         yield
+
+
+def messages_in_export(user_id: str) -> list[dict[str, Any]]:
+    file = BytesIO()
+    export_user(user_id, file)
+    with ZipFile(file) as export:
+        return [json.loads(line) for line in export.read("messages.jsonl").splitlines()]
+
+
+def test_archived_turns_are_in_an_export_as_the_others_are(ada: UserProfile, folder: Path) -> None:
+    covered_session(ada, 30, live=3)
+    before = messages_in_export("ada")
+    assert retain().archived_turns == 30
+    assert messages_in_export("ada") == before
+    next(path for path in folder.rglob("*.gz")).write_bytes(b"")
+    with pytest.raises(CannotExport, match="SHA-256"):
+        export_user("ada", BytesIO())
+
+
+def test_row_11_erasing_a_person_removes_their_archives(ada: UserProfile, bo: UserProfile, folder: Path) -> None:
+    for person in (ada, bo):
+        covered_session(person, 10)
+    retain()
+    (folder / str(ada.pk) / "left").write_text("by a crash")
+    theirs = [path for path in files(folder) if path.is_relative_to(folder / str(bo.pk))]
+    assert theirs
+    assert not erase_user("ada", actor="test").has_files_left
+    assert files(folder) == theirs
+    assert not (folder / str(ada.pk)).exists()
+    assert set(Archive.objects.values_list("user", flat=True)) == {bo.pk}
