@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from django.db.models import QuerySet
-from pydantic import AwareDatetime, BaseModel, ConfigDict, NonNegativeInt
+from pydantic import AwareDatetime, BaseModel, ConfigDict, NonNegativeInt, StringConstraints
 
 from sessions_app.models import UserProfile
 
@@ -41,7 +41,7 @@ class Manifest(Row):
 class ProfileRow(Row):
     """The line of `profile.jsonl`."""
 
-    user_id: str
+    user_id: Annotated[str, StringConstraints(min_length=1)]
     summary: str
     interests: list[str]
     preferred_topics: list[str]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -106,3 +107,11 @@ def service(transactional_db: None) -> Api:
 def as_ada(ada: UserProfile) -> Api:
     """A client with a key of Ada's own."""
     return Api(ApiKey.objects.issue("ada", user=ada, scope="admin")[1])
+
+
+@pytest.fixture
+def archive_folder(settings: Settings, tmp_path: Path) -> Path:
+    """Where archives lie during a test."""
+    kept = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
+    settings.STORAGES = settings.STORAGES | {"archive": kept}
+    return tmp_path

@@ -7,7 +7,7 @@ from django.http import FileResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer, extend_schema
 from rest_framework import status
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import APIException, NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -22,7 +22,7 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import append
 from sessions_app.processes.delete_session import CannotDelete, delete_session
 from sessions_app.processes.erase import OnHold, erase_user
-from sessions_app.processes.export import export_user
+from sessions_app.processes.export import CannotExport, export_user
 from sessions_app.processes.load import load_session_messages, page_of_messages
 from sessions_app.signals import digest_wanted
 
@@ -199,6 +199,8 @@ class ExportView(APIView):
             export_user(user_id, file)
         except UserProfile.DoesNotExist:
             raise NotFound from None
+        except CannotExport as error:
+            raise APIException(str(error), "archive_unreadable") from error
         file.seek(0)
         return FileResponse(file, as_attachment=True, filename="export.zip", content_type="application/zip")
 

@@ -2,7 +2,9 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from rest_framework.exceptions import ValidationError
 
+from sessions_app.api.fields import PublicIdField
 from sessions_app.processes.import_user import NotAnExport, import_user
 
 
@@ -17,8 +19,13 @@ class Command(BaseCommand):
         parser.add_argument("--as", dest="user_id", metavar="USER_ID", help="under this name; else under the old one")
 
     def handle(self, *args: Any, **options: Any) -> str:
+        user_id = options["user_id"]
         try:
-            added = import_user(options["file"], user_id=options["user_id"])
+            if user_id is not None:
+                PublicIdField().run_validation(user_id)
+            added = import_user(options["file"], user_id=user_id)
+        except ValidationError as error:
+            raise CommandError(f"--as: {' '.join(map(str, error.detail))} Nothing was imported.") from error
         except NotAnExport as error:
             raise CommandError(f"{error} Nothing was imported.") from error
         for name, count in added.items():

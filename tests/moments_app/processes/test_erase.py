@@ -37,14 +37,6 @@ from tests.support.transcript import START, talk
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "archive_folder")]
 
 
-@pytest.fixture
-def archive_folder(settings: Settings, tmp_path: Path) -> Path:
-    """Where archives lie during a test."""
-    kept = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
-    settings.STORAGES = settings.STORAGES | {"archive": kept}
-    return tmp_path
-
-
 def dumped() -> dict[str, list[str]]:
     """Every row of every table as text, the queue's and its results unpacked."""
     found = {}

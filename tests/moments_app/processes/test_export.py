@@ -1,5 +1,7 @@
 """A person's export, and the way back."""
 
+import gzip
+import hashlib
 import zipfile
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -7,20 +9,24 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.core.files.base import ContentFile
+from django.core.files.storage import storages
 from django.core.management import CommandError, call_command
+from django.db.models import F, TextField
+from django.db.models.functions import Cast, JSONObject
 from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
 from moments_app.models import MemoryStream
 from moments_app.recall import receipts
-from sessions_app.models import UserProfile
+from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.processes.erase import erase_user
 from sessions_app.processes.export import export_user
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import fold, form, shard
-from tests.support.transcript import talk
+from tests.support.transcript import START, talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -72,6 +78,64 @@ def test_row_9_an_export_has_nothing_of_anothers(lived: None) -> None:
         for name, text in files.items():
             assert f"{other} " not in text and f'"{other}"' not in text, name
             assert text or name in ("events.jsonl", "retractions.jsonl"), name
+
+
+# --- archived turns ---
+
+
+def archive_turns(session: Session, last: int) -> Archive:
+    """Moves turns into an archive, as retention does."""
+    columns = [str(column.column) for column in Message._meta.concrete_fields]
+    turns = session.messages.turns().filter(sequence__lte=last).order_by("sequence")
+    line = Cast(JSONObject(**{column: F(column) for column in columns}), TextField())
+    packed = gzip.compress("".join(f"{text}\n" for text in turns.annotate(l=line).values_list("l", flat=True)).encode())
+    name = storages["archive"].save(f"{session.user_id}/{session.pk}/2026-03.jsonl.gz", ContentFile(packed))
+    archive = Archive.objects.create(
+        session=session,
+        user=session.user,
+        month=START.date(),
+        name=name,
+        first_sequence=0,
+        last_sequence=last,
+        turn_count=last + 1,
+        byte_count=len(packed),
+        sha256=hashlib.sha256(packed).hexdigest(),
+    )
+    turns.delete()
+    return archive
+
+
+@pytest.mark.usefixtures("archive_folder")
+def test_archived_turns_are_in_it_as_if_they_were_there(ada: UserProfile, tmp_path: Path) -> None:
+    session = talk(ada, 60)
+    build(session)
+    Message.objects.filter(sequence=2).update(retracted_at=START, payload={"a": [1.5, None]}, external_id="x")
+    before = exported("ada")
+    archive_turns(session, 29)
+    assert Message.objects.turns().count() == 30
+    assert exported("ada") == before
+    path = written("ada", tmp_path / "ada.zip")
+    erase_user("ada", actor="test")
+    imported(path)
+    assert exported("ada")["messages.jsonl"] == before["messages.jsonl"]
+    assert Session.objects.get().kept_from_sequence == 0
+
+
+@pytest.mark.usefixtures("archive_folder")
+def test_an_archive_that_cannot_be_read_is_named(service: Api, ada: UserProfile, tmp_path: Path) -> None:
+    archive = archive_turns(talk(ada, 4), 2)
+    storage = storages["archive"]
+    whole = storage.open(archive.name).read()
+    for damaged in (whole[:-5], whole[:20] + b"x" + whole[21:], None):
+        storage.delete(archive.name)
+        if damaged is not None:
+            storage.save(archive.name, ContentFile(damaged))
+        with pytest.raises(CommandError, match=archive.name):
+            written("ada", tmp_path / "ada.zip")
+        answer = service.get("users/ada/export")
+        assert answer.status_code == 500
+        assert archive.name in answer.json()["errors"][0]["detail"]
+    assert list(tmp_path.glob("*.zip*")) == []
 
 
 # --- the way back ---
@@ -195,6 +259,12 @@ class TestWrongFiles:
         content[entry.header_offset + 90] ^= 255
         good.write_bytes(content)
         assert "no whole zip" in self.refused(good)
+
+    @pytest.mark.parametrize("name", ["", "a/b", "x" * 256])
+    def test_a_name_that_is_none_is_refused(self, good: Path, name: str) -> None:
+        with pytest.raises(CommandError, match="--as"):
+            call_command("import_user", str(good), "--as", name)
+        assert not UserProfile.objects.exists()
 
     def test_a_missing_one_is_named(self, tmp_path: Path, transactional_db: None) -> None:
         assert "nowhere" in self.refused(tmp_path / "nowhere")
