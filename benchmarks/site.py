@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from tests.support.memory import peak_memory
+
 ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT = 60  # seconds
 STOP_TIMEOUT = 30
@@ -72,16 +74,11 @@ def run_command(*arguments: str) -> tuple[float, int]:
         Seconds from its start to its end, and the most bytes of memory it had resident.
 
     Raises:
-        RuntimeError: it failed.
+        CalledProcessError: it failed.
     """
     started = time.monotonic()
-    process = subprocess.Popen([sys.executable, "manage.py", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"manage.py {arguments[0]} failed.")
-    kilobyte = 1 if sys.platform == "darwin" else 1024
-    return time.monotonic() - started, usage.ru_maxrss * kilobyte
+    peak = peak_memory([sys.executable, "manage.py", *arguments], cwd=ROOT)
+    return time.monotonic() - started, peak
 
 
 def _prepare_database() -> None:

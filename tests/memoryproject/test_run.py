@@ -17,7 +17,7 @@ from django.conf import settings
 
 from memoryproject.embedded import server
 
-TIMEOUT = 120  # seconds; a slow machine may need most of it
+TIMEOUT = 240  # seconds; a slow machine with other tests beside this may need most of it
 
 
 class Run:
