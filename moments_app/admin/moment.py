@@ -8,6 +8,7 @@ from django.http import HttpRequest
 
 from moments_app.admin.transcript import entries
 from moments_app.models import Moment
+from moments_app.processes.delete_moment import delete_moment
 from sessions_app.admin.base import PageAdmin, prefix_search
 from sessions_app.models import Message
 
@@ -76,9 +77,12 @@ class MomentAdmin(PageAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
+    def delete_model(self, request: HttpRequest, obj: Moment) -> None:
+        delete_moment(obj, actor=f"operator:{request.user.get_username()}")
+
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Moment]) -> None:
-        for moment in queryset:
-            moment.delete()  # one by one: each closes the chain over its gap
+        for moment in queryset:  # one by one: each closes the chain over its gap
+            self.delete_model(request, moment)
 
     def around(self, request: HttpRequest, obj: Moment) -> dict[str, Any]:
         """The moments before and after it, and its turns."""

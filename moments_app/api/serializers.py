@@ -160,6 +160,7 @@ class CoverageAnswer(serializers.Serializer[Any]):
     queued = serializers.IntegerField()
     held = serializers.IntegerField(help_text="In a job that waits for a back-off or an engine.")
     failed = serializers.IntegerField()
+    left_out = serializers.IntegerField(help_text="Of a moment that was deleted.")
     archived = serializers.IntegerField()
     retracted = serializers.IntegerField()
     missing = serializers.IntegerField(help_text="Nowhere. Must be 0.")

@@ -14,6 +14,7 @@ from moments_app.api import serializers as shapes
 from moments_app.models import Job, Moment, Summary
 from moments_app.models.job import JobQuerySet
 from moments_app.processes import build_moments, digest_session
+from moments_app.processes.delete_moment import delete_moment
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.api.serializers import PageQuery, PersonQuery
@@ -109,9 +110,7 @@ class MomentView(APIView):
         """Deletes the moment; the turns stay, and the chain closes over the gap."""
         asked = query(PersonQuery, request).validated_data
         with acting_as(request, asked.get("user_id")) as user:
-            moment = moment_or_404(user, key)
-            _log(request, "moment_deleted", moment)
-            moment.delete()
+            delete_moment(moment_or_404(user, key), actor=key_of(request).actor)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

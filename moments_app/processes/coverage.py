@@ -30,11 +30,18 @@ WITH latest AS (
     FROM moments_app_job
     WHERE process IN ('build_moments', 'settle') AND status <> 'skipped' AND (%(user)s IS NULL OR user_id = %(user)s)
     ORDER BY session_id, id DESC
+), left_out AS (
+    SELECT session_pk, (payload->>'first_sequence')::bigint AS first, (payload->>'last_sequence')::bigint AS last
+    FROM sessions_app_event
+    WHERE type = 'moment_deleted' AND session_pk IS NOT NULL AND (%(user)s IS NULL OR user_pk = %(user)s)
 ), placed AS (
     SELECT message.session_id, message.created_at, CASE
         WHEN message.retracted_at IS NOT NULL THEN 'retracted'
         WHEN message.moment_id IS NOT NULL THEN 'in_moments'
         WHEN message.sequence >= session.live_from_sequence THEN 'live'
+        WHEN EXISTS (
+            SELECT FROM left_out WHERE session_pk = message.session_id AND message.sequence BETWEEN first AND last
+        ) THEN 'left_out'
         WHEN latest.state IS NOT NULL THEN latest.state
         WHEN message.sequence <= session.summarised_sequence THEN 'digested'
         ELSE 'missing'
@@ -68,6 +75,7 @@ class Coverage:
         live: in the live window of their session.
         digested: behind a digest, and in the moments of the next build or when the session is settled.
         queued, held, failed: in a job that is due or running, that waits for a back-off or an engine, that has failed.
+        left_out: of a moment that was deleted: memory of them is not wanted.
         archived: no longer in the table, by retention.
         retracted: kept, but no longer believed.
         missing: nowhere. Must be 0.
@@ -82,6 +90,7 @@ class Coverage:
     queued: int = 0
     held: int = 0
     failed: int = 0
+    left_out: int = 0
     archived: int = 0
     retracted: int = 0
     missing: int = 0

@@ -2,6 +2,18 @@
 
 from django.db import models
 
+from sessions_app.models.user_profile import UserProfile
+
+MOMENT_DELETED = "moment_deleted"
+
+
+class EventQuerySet(models.QuerySet["Event"]):
+    def left_out_of(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
+        """First and last sequences of a session's turns whose moment was deleted: memory of them is not wanted."""
+        deleted = self.filter(user_pk=user.pk, session_pk=session_pk, type=MOMENT_DELETED)
+        told = deleted.filter(payload__has_keys=["first_sequence", "last_sequence"]).values_list("payload", flat=True)
+        return [(payload["first_sequence"], payload["last_sequence"]) for payload in told]
+
 
 class Event(models.Model):
     """One thing that happened. People and sessions are plain ids, so that erasure can blank them and keep the log."""
@@ -12,6 +24,8 @@ class Event(models.Model):
     session_pk = models.BigIntegerField(null=True, blank=True)
     payload = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = EventQuerySet.as_manager()
 
     class Meta:
         indexes = [

@@ -164,6 +164,8 @@ def _stretch(session: Session, before: datetime) -> Stretch:
     covered = Q(retracted_at__isnull=False) | Q(
         moment__isnull=False, sequence__lte=-1 if session.summarised_sequence is None else session.summarised_sequence
     )
+    for first, last in Event.objects.left_out_of(session.user, session.pk):
+        covered |= Q(sequence__range=(first, last))
     can_go = Q(created_at__lt=before, sequence__lt=session.live_from_sequence) & covered
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)
     stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "created_at").first()

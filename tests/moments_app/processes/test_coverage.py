@@ -1,17 +1,21 @@
 """The account of where every turn is."""
 
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.models import Job
+from moments_app.models import Job, Moment
 from moments_app.processes.coverage import Coverage, coverage, queue_again, uncovered
 from moments_app.processes.run import run_job
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.processes.retain import retain
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
@@ -79,6 +83,22 @@ def test_row_4_one_that_is_nowhere_is_an_alarm(ada: UserProfile) -> None:
     assert (found.missing, found.is_whole, uncovered()) == (2, False, [session])
     with pytest.raises(CommandError, match=r"missing: 2(?s:.*)see session s1 of ada"):
         call_command("coverage")
+
+
+def test_those_of_a_deleted_moment_are_left_out_and_go_like_others(
+    service: Api, admin_client: Client, ada: UserProfile, archive_folder: Path
+) -> None:
+    session = build(talk(ada, 100), lag=0).session
+    assert session is not None
+    first, second, *_ = Moment.objects.order_by("id")
+    assert service.delete(f"moments/{first.key}", user_id="ada").status_code == 204
+    page = reverse("admin:moments_app_moment_delete", args=[second.pk])
+    assert admin_client.post(page, {"post": "yes"}).status_code == 302
+    out = second.last_sequence + 1
+    assert places() == {"left_out": out, "in_moments": 100 - out}
+    assert coverage().is_whole
+    Session.objects.update(summarised_sequence=99)
+    assert retain().archived_turns == 100
 
 
 def test_row_15_counters_that_disagree_with_the_rows_are_an_alarm(ada: UserProfile, bo: UserProfile) -> None:

@@ -1,0 +1,29 @@
+"""`delete_moment`: what a moment says is no longer remembered; its turns stay, and count as looked after."""
+
+from django.db import transaction
+
+from moments_app.models import Moment
+from sessions_app.models import Event
+from sessions_app.models.event import MOMENT_DELETED
+
+
+@transaction.atomic
+def delete_moment(moment: Moment, *, actor: str) -> None:
+    """Deletes a moment; the chain closes over the gap.
+
+    Args:
+        moment: of the acting user.
+        actor: who asks, for the event log: key:… or operator:….
+    """
+    Event.objects.create(
+        type=MOMENT_DELETED,
+        actor=actor,
+        user_pk=moment.user_id,
+        session_pk=moment.source_session_id,
+        payload={
+            "key": moment.key,
+            "first_sequence": moment.first_sequence,
+            "last_sequence": moment.last_sequence,
+        },
+    )
+    moment.delete()
