@@ -10,12 +10,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
-from moments_app.processes.assemble import BudgetTooSmall, Envelope, preview, serve
-from moments_app.recall.asking import question_for
-from sessions_app.api.person import acting_as, user_id_of
+from moments_app.processes.assemble import BudgetTooSmall
+from moments_app.processes.serve_context import serve_context
+from sessions_app.api.person import user_id_of
 from sessions_app.api.requests import parsed, query
-from sessions_app.models import Session
-from sessions_app.signals import digest_wanted
 
 
 class BudgetTooSmallError(APIException):
@@ -41,23 +39,15 @@ class ContextView(APIView):
         return self._answer(request, parsed(shapes.ContextInput, request.data).validated_data)
 
     def _answer(self, request: Request, asked: dict[str, Any]) -> Response:
-        envelope = self._made(request, asked)
-        if envelope.scene.session.wants_digest:
-            digest_wanted.send(sender=Session, session=envelope.scene.session)
-            envelope = self._made(request, asked)
-        serve(envelope)
-        return Response(shapes.context_data(envelope))
-
-    def _made(self, request: Request, asked: dict[str, Any]) -> Envelope:
-        person = user_id_of(request, asked.get("user_id"))
-        retrieval = asked["retrieval"] if "retrieved" in asked["layers"] else "off"
-        question = question_for(person, asked["session_id"], asked["query"], retrieval=retrieval)
-        wanted = shapes.wanted(asked, question)
-        with acting_as(request, asked.get("user_id"), only_reads=True) as user:
-            try:
-                envelope = preview(user, asked["session_id"], wanted) if user else None
-            except BudgetTooSmall as error:
-                raise BudgetTooSmallError(str(error)) from error
+        try:
+            envelope = serve_context(
+                user_id_of(request, asked.get("user_id")),
+                asked["session_id"],
+                shapes.wanted(asked),
+                retrieval=asked["retrieval"],
+            )
+        except BudgetTooSmall as error:
+            raise BudgetTooSmallError(str(error)) from error
         if envelope is None:
             raise NotFound
-        return envelope
+        return Response(shapes.context_data(envelope))

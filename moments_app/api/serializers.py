@@ -12,7 +12,7 @@ from moments_app.recall.asking import RETRIEVAL
 from moments_app.recall.budget import Line
 from moments_app.recall.layers import DEFAULT, ORDER
 from moments_app.recall.render import FORMATS
-from moments_app.recall.search import KINDS, MODES, Question
+from moments_app.recall.search import KINDS, MODES
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.serializers import PAGE_MAX, SEQUENCE_MAX, PageQuery, PersonQuery
 
@@ -614,15 +614,14 @@ class ContextInput(PersonQuery):
         return attrs | {"session_id": named.pop()}
 
 
-def wanted(asked: dict[str, Any], question: Question | None) -> Wanted:
-    """What a valid request asks for, with what memory is searched for."""
+def wanted(asked: dict[str, Any]) -> Wanted:
+    """What a valid request asks for."""
     return Wanted(
         query=asked["query"],
         max_tokens=asked.get("max_tokens"),
         format=asked["format"],
         layers=asked["layers"],
         refresh=asked["refresh"],
-        question=question,
     )
 
 

@@ -36,16 +36,13 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False) -> 
 
 
 @contextmanager
-def acting_as(
-    request: Request, named: str | None, *, create: bool = False, only_reads: bool = False
-) -> Iterator[UserProfile | None]:
+def acting_as(request: Request, named: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
     """Opens the transaction in which a request sees one person's rows.
 
     Args:
         request: authenticated; its key decides whom it may act for.
         named: the `user_id` in the request, None when it names nobody.
         create: make the person when they aren't there.
-        only_reads: nothing is written, whatever the method.
 
     Yields:
         The person; None when there is nobody of that name, or none this key may see, which look alike.
@@ -54,7 +51,7 @@ def acting_as(
         ValidationError: as `user_id_of`.
         NotFound: the same; or what was written is about something that was deleted meanwhile.
     """
-    writes = request.method not in SAFE_METHODS and not only_reads
+    writes = request.method not in SAFE_METHODS
     try:
         with acting_for(user_id_of(request, named, create=create), create=create, holding=writes) as user:
             yield user
