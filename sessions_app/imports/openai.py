@@ -71,10 +71,7 @@ def _opened(value: Any) -> Conversation:
 
     def fields_of(numbered: tuple[int, Any]) -> list[Fields]:
         number, raw = numbered
-        message = Message.model_validate(raw)
-        tools.update(_called(message))
-        fields = _fields(message, tools)
-        return [fields | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
+        return [turn_fields(raw, tools) | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
 
     return Conversation(_session_id(line), line.title, list(enumerate(line.messages)), fields_of)
 
@@ -90,6 +87,21 @@ def _session_id(line: Line) -> str:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
+    """A chat message as the API takes it.
+
+    Args:
+        raw: the message.
+        tools: names by the ids of calls so far; those of this message are added.
+
+    Raises:
+        ValidationError: it is none (pydantic's).
+    """
+    message = Message.model_validate(raw)
+    tools.update(_called(message))
+    return _fields(message, tools)
 
 
 def _called(message: Message) -> dict[str, str]:

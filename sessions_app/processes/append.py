@@ -73,7 +73,7 @@ def append(
         batch: in conversation order.
         agent_id, source: of a new session; an existing one keeps its own.
     """
-    session = _locked_session(user, session_id, agent_id=agent_id, source=source)
+    session = locked_session(user, session_id, agent_id=agent_id, source=source)
     known = _known(session, batch)
     placed: list[tuple[Message, bool]] = []
     added: list[Message] = []
@@ -94,7 +94,8 @@ def append(
     return Appended(session, placed, jobs)
 
 
-def _locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
+def locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
+    """The session, locked until the transaction ends; made with these fields if it isn't there."""
     mine = Session.objects.for_user(user).locked().filter(session_id=session_id)
     given = {name: value for name, value in fields.items() if value}
     while (session := mine.first()) is None:  # others may make it meanwhile, and delete it

@@ -1,0 +1,126 @@
+"""`append_round`: a chat model's call into the transcript: what the caller sent that isn't there yet, and the answer.
+
+Chat clients send their whole history with every call, or the end of it, or nothing but the newest message; they send a
+call again when its answer got lost, and change what was said. What is new is found by comparing with the session's
+newest turns, under the session's lock, so that calls at the same time can't both find it new. Where it can't be told
+whether a message is repeated or said once more, it is taken as said once more: a turn too many is better than one lost.
+"""
+
+import json
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import takewhile
+from typing import Any, Protocol
+
+from sessions_app.models import Message, UserProfile
+from sessions_app.processes.append import BATCH_MAX, Appended, NewMessage, append, locked_session
+
+INCOMPLETE = "incomplete"  # in the metadata of an answer, or of what went unanswered: why
+
+
+class Said(Protocol):
+    """What two turns are compared by."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def payload(self) -> Any: ...
+    @property
+    def metadata(self) -> dict[str, Any]: ...
+
+
+def append_round(
+    user: UserProfile,
+    session_id: str,
+    sent: Sequence[NewMessage],
+    answer: NewMessage | None,
+    *,
+    agent_id: str = "",
+    source: str = "",
+) -> Appended:
+    """Appends a round to a session, which is made if it isn't there; in a transaction.
+
+    Args:
+        user: whose session it is.
+        session_id: the application's id.
+        sent: the conversation as the caller sent it, oldest first; of a longer one the newest `BATCH_MAX` count.
+        answer: the model's; None when there is none.
+        agent_id, source: of a new session.
+    """
+    session = locked_session(user, session_id, agent_id=agent_id, source=source)
+    turns = session.messages.turns().for_user(user).order_by("-sequence")
+    known = list(turns.defer("moment", "external_id")[:BATCH_MAX])[::-1] if session.message_count else []
+    return append(user, session_id, new_turns(known, sent[-BATCH_MAX:], answer))
+
+
+def new_turns(known: Sequence[Message], sent: Sequence[NewMessage], answer: NewMessage | None) -> list[NewMessage]:
+    """What of a round is not in the session yet.
+
+    Args:
+        known: the session's newest turns, oldest first.
+        sent: as the caller sent it, oldest first.
+        answer: to it.
+    """
+    asked = len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
+    history, asking = sent[:asked], sent[asked:]
+    missing, place = _after_history(known, history) if history else ([], _unfinished_from(known, asking))
+    following = known[place:]
+    repeated = _repeated([turn for turn in following if turn.role != Message.Role.ASSISTANT], asking)
+    new = [*missing, *asking[repeated:]]
+    if answer and (new or not any(_same(turn, answer) for turn in following)):
+        new.append(answer)
+    return new
+
+
+def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
+    """What the history has behind the last turn that both have, and where in `known` that turn's successor is.
+
+    Compared from the end: of turns that are alike the newest is meant.
+    """
+    ours, theirs = _keys(known)[::-1], _keys(history)[::-1]
+    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+    newest = blocks[0]  # with nothing in common the one that ends the list, of no length
+    if not newest.size:
+        return history, len(known)
+    missing = history[len(history) - newest.b :]
+    return missing, len(known) if missing else len(known) - newest.a
+
+
+def _unfinished_from(known: Sequence[Message], asking: Sequence[NewMessage]) -> int:
+    """Where the round begins that a call without history may repeat: the first of all, or one without a whole answer.
+
+    A round that was answered is over: the same words after it are said once more.
+    """
+    if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(asking):
+        return 0
+    finished = [
+        number
+        for number, turn in enumerate(known, 1)
+        if turn.role == Message.Role.ASSISTANT and INCOMPLETE not in turn.metadata
+    ]
+    return finished[-1] if finished else 0
+
+
+def _repeated(following: Sequence[Message], asking: Sequence[NewMessage]) -> int:
+    """How many of the messages stand in the session already."""
+    pairs = zip(_keys(following), _keys(asking), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def _same(one: Said, other: Said) -> bool:
+    return _key(one) == _key(other)
+
+
+def _keys(turns: Sequence[Said]) -> list[str]:
+    return [_key(turn) for turn in turns]
+
+
+def _key(turn: Said) -> str:
+    """What a turn says, however its sender wrote it down."""
+    payload = turn.payload if isinstance(turn.payload, dict) else {}
+    listed = payload["tool_calls"] if isinstance(payload.get("tool_calls"), list) else []
+    calls = [part if not isinstance(part, dict) else (part.get("id"), part.get("function")) for part in listed]
+    parts = [turn.role, turn.content.strip(), calls, payload.get("tool_call_id"), payload.get("parts")]
+    return json.dumps(parts, sort_keys=True)
