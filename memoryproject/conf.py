@@ -21,6 +21,7 @@ from pydantic import (
     Secret,
     SecretStr,
     ValidationError,
+    field_validator,
 )
 from pydantic.fields import FieldInfo
 
@@ -197,6 +198,28 @@ class EmbeddingSettings(Group):
         return self.provider == "openai"
 
 
+class ChatSettings(Group):
+    """Where the chat endpoint passes calls on to, and how long that may take."""
+
+    upstream_base_url: str = Field(
+        "", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `https://api.openai.com/v1`. Unset: there is none."
+    )
+    upstream_api_key: SecretStr = Field(SecretStr(""), description="Key of the endpoint.")
+    connect_timeout_seconds: float = Field(10, gt=0, le=600, description="Most seconds until it takes the call.")
+    read_timeout_seconds: float = Field(120, gt=0, le=3600, description="Most seconds without a byte of its answer.")
+    memory_timeout_seconds: float = Field(
+        5, gt=0, le=600, description="Most seconds that memory may take; then the call goes on without."
+    )
+
+    @field_validator("upstream_api_key")
+    @classmethod
+    def _fits_a_header(cls, value: SecretStr) -> SecretStr:
+        key = value.get_secret_value().strip()  # keys read from files end in a line break
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("it has characters that no header takes")
+        return SecretStr(key)
+
+
 class RetentionSettings(Group):
     """How long turns stay in the transcript, and where they go then."""
 
@@ -261,6 +284,7 @@ class Settings(Group):
     recall: RecallSettings = RecallSettings()
     engine: EngineSettings = EngineSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    chat: ChatSettings = ChatSettings()
     retention: RetentionSettings = RetentionSettings()
     jobs: JobSettings = JobSettings()
 

@@ -24,8 +24,10 @@ MEMORY_CONTEXT = CONF.memory_context
 RECALL = CONF.recall
 ENGINE = CONF.engine
 EMBEDDING = CONF.embedding
+CHAT = CONF.chat
 RETENTION = CONF.retention
 JOBS = CONF.jobs
+DATABASE_POOL_SIZE = CONF.database_pool_size
 API_RATE = CONF.api_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes
 MESSAGE_MAX_CHARS = CONF.message_max_chars
@@ -96,7 +98,7 @@ else:
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if os.environ.get("MEMORY_PROCESS") == "web":
     # Only the web process pools: a worker forks, the pool's threads don't follow it, and its tasks would hang.
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": CONF.database_pool_size, "timeout": 15}
+    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
 

@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks the OpenAI protocol and can be told to misbehave.
+"""A real HTTP server that speaks the OpenAI protocol, streams too, and can be told to misbehave.
 
     with OpenAIServer() as server:
         server.queue(error(429, {"Retry-After": "7"}))   # the next answer
@@ -85,6 +85,28 @@ class Handler(BaseHTTPRequestHandler):
             "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
         }
         self.send(200, json.dumps(body))
+
+    def begin_stream(self) -> None:
+        """The head of a stream of events, of unknown length."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def event(self, data: str) -> None:
+        """One event of a stream, sent at once."""
+        self.chunk(f"data: {data}\n\n".encode())
+
+    def chunk(self, data: bytes) -> None:
+        """Some bytes of a stream; none of them end it."""
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def say(self, finish_reason: str | None = None, **delta: Any) -> None:
+        """A part of a completion."""
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        part = {"id": "chatcmpl-test", "object": "chat.completion.chunk", "created": 0, "model": "test-model"}
+        self.event(json.dumps(part | {"choices": [choice]}))
 
     def log_message(self, *_: Any) -> None:
         """Nothing: tests are quiet."""
@@ -183,6 +205,49 @@ def answer_well(handler: Handler, body: dict[str, Any]) -> None:
 def content(text: str | None, **choice: Any) -> Behaviour:
     """A completion with this content, whatever was asked."""
     return lambda handler, body: handler.complete(text, **dict(choice))
+
+
+def streamed(*texts: str, pause: float = 0, end: "Behaviour | None" = None) -> Behaviour:
+    """A completion in parts.
+
+    Args:
+        texts: a part each.
+        pause: seconds before each but the first.
+        end: what happens in place of a proper end.
+    """
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        handler.begin_stream()
+        handler.say(role="assistant", content="")
+        for number, text in enumerate(texts):
+            time.sleep(pause if number else 0)
+            handler.say(content=text)
+        if end:
+            return end(handler, body)
+        handler.say("stop")
+        handler.event("[DONE]")
+        handler.chunk(b"")
+
+    return behave
+
+
+def calls_tool(name: str, arguments: str, call_id: str = "call_1") -> Behaviour:
+    """A call of a tool: whole, or in a stream with its arguments in two parts."""
+    function = {"name": name, "arguments": arguments}
+
+    def behave(handler: Handler, body: dict[str, Any]) -> None:
+        call = {"id": call_id, "type": "function", "function": function}
+        if not body.get("stream"):
+            return handler.complete(None, message={"tool_calls": [call]}, finish_reason="tool_calls")
+        half = len(arguments) // 2
+        handler.begin_stream()
+        handler.say(tool_calls=[call | {"index": 0, "function": function | {"arguments": arguments[:half]}}])
+        handler.say(tool_calls=[{"index": 0, "function": {"arguments": arguments[half:]}}])
+        handler.say("tool_calls")
+        handler.event("[DONE]")
+        handler.chunk(b"")
+
+    return behave
 
 
 def refusal(handler: Handler, body: dict[str, Any]) -> None:

@@ -1,0 +1,105 @@
+"""Who calls, for whom, in which conversation: read from the headers of a call."""
+
+import hashlib
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+from django.core.cache import cache
+from django.db import DatabaseError
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from starlette.datastructures import Headers
+
+from moments_app.chat.errors import ChatError
+from sessions_app.api.fields import PublicIdField
+from sessions_app.api.throttling import KeyRateThrottle
+from sessions_app.models import ApiKey
+
+KNOWN_SECONDS = 300  # for which a key that was valid is taken as valid while the database is away
+
+_public_id = PublicIdField()
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A conversation of a person; a blank `agent_id` is the session's own."""
+
+    user_id: str
+    session_id: str
+    agent_id: str = ""
+
+
+def authenticated(headers: Headers) -> ApiKey:
+    """The key of a call, which may write.
+
+    Raises:
+        ChatError: there is none, it is not valid, may only read, or called too often.
+    """
+    kind, _, text = headers.get("Authorization", "").partition(" ")
+    key = _verified(text.strip()) if kind.lower() == "bearer" else None
+    if key is None:
+        raise ChatError(401, "invalid_api_key", "The API key is missing or not valid.", {"WWW-Authenticate": "Bearer"})
+    if not key.allows(ApiKey.Scope.WRITE):
+        raise ChatError(403, "insufficient_scope", "This needs a key of scope write.")
+    throttle = KeyRateThrottle()
+    if not throttle.allow_request(cast(Request, SimpleNamespace(auth=key)), cast(Any, None)):
+        wait = str(max(1, round(throttle.wait() or 1)))
+        raise ChatError(429, "rate_limited", f"Too many calls; try again in {wait} s.", {"Retry-After": wait})
+    return key
+
+
+def _verified(text: str) -> ApiKey | None:
+    """The valid key with this text; while the database is away, one that was valid lately."""
+    place = f"chat_key:{hashlib.sha256(text.encode()).hexdigest()}"
+    try:
+        key = ApiKey.objects.select_related("user").filter(pk=found.pk).first() if (found := _found(text)) else None
+    except DatabaseError:
+        kept: ApiKey | None = cache.get(place)
+        if kept is None or not kept.is_valid():
+            raise ChatError(503, "unavailable", "The key can't be checked: the database is away.") from None
+        return kept
+    if key:
+        cache.set(place, key, KNOWN_SECONDS)
+    else:
+        cache.delete(place)
+    return key
+
+
+def _found(text: str) -> ApiKey | None:
+    key = ApiKey.objects.verify(text)
+    if key:
+        key.touch()
+    return key
+
+
+def caller_of(key: ApiKey, headers: Headers) -> Caller:
+    """Whose conversation a call belongs to.
+
+    Raises:
+        ChatError: a header is missing or is no id; or the key may not act for the person, who is then as unknown.
+    """
+    own = key.user.user_id if key.user else ""
+    user_id = _id(headers, "X-User-Id") or own
+    if not user_id:
+        raise ChatError(400, "missing_user_id", "X-User-Id is missing: a service key names the person it acts for.")
+    if own and user_id != own:
+        raise ChatError(404, "not_found", "Not found.")
+    session_id = _id(headers, "X-Session-Id")
+    if not session_id:
+        raise ChatError(400, "missing_session_id", "X-Session-Id is missing: it names the conversation.")
+    return Caller(user_id, session_id, _id(headers, "X-Agent-Id"))
+
+
+def _id(headers: Headers, name: str) -> str:
+    """The id in a header, in UTF-8; blank when it isn't there."""
+    value = headers.get(name)
+    if value is None:
+        return ""
+    try:
+        text: str = _public_id.run_validation(value.encode("latin-1").decode())
+    except (UnicodeDecodeError, ValidationError):
+        raise ChatError(
+            400, "invalid_header", f"{name} has to be 1 to 255 characters in UTF-8, without a slash."
+        ) from None
+    return text

@@ -1,0 +1,101 @@
+"""The body of a call: the conversation in it, as the transcript takes it, and memory put before it."""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError as NoMessage
+from rest_framework.exceptions import ParseError, ValidationError
+
+from moments_app.chat.errors import ChatError
+from sessions_app.api.parsers import StrictJSONParser
+from sessions_app.api.serializers import MessageInput
+from sessions_app.imports.openai import turn_fields
+from sessions_app.models import Message
+from sessions_app.processes.append import NewMessage
+
+QUERY_CHARS = 1_000  # of the newest message that memory is searched for
+INSTRUCTIONS = ("system", "developer")  # roles of what tells the model what to do
+
+_message_input = MessageInput()
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a caller sent.
+
+    Args:
+        body: all of it, as JSON.
+        turns: its messages but the system's, which tell the model what to do and are nobody's words.
+    """
+
+    body: dict[str, Any]
+    turns: list[NewMessage]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """As they were sent."""
+        messages: list[dict[str, Any]] = self.body["messages"]
+        return messages
+
+    @property
+    def query(self) -> str:
+        """What the person said last."""
+        said = [turn.content for turn in self.turns if turn.role == Message.Role.USER]
+        return said[-1][:QUERY_CHARS] if said else ""
+
+    @property
+    def has_history(self) -> bool:
+        """The caller keeps the conversation itself: earlier turns are in the call."""
+        return any(turn.role != Message.Role.USER for turn in self.turns)
+
+    def with_memory(self, memory: dict[str, Any], earlier: Sequence[dict[str, Any]]) -> bytes:
+        """The body with a system message of memory first, and earlier turns behind the caller's instructions."""
+        said = [
+            number for number, message in enumerate(self.messages) if message["role"] not in ("system", "developer")
+        ]
+        place = said[0] if said else len(self.messages)
+        messages = [memory, *self.messages[:place], *earlier, *self.messages[place:]]
+        return json.dumps(self.body | {"messages": messages}, ensure_ascii=False).encode()
+
+
+def read_conversation(data: bytes) -> Conversation:
+    """The conversation in a body.
+
+    Raises:
+        ChatError: naming what is wrong.
+    """
+    try:
+        body = StrictJSONParser().parse(io.BytesIO(data))
+    except ParseError as error:
+        raise ChatError(400, "invalid_json", str(error.detail)) from None
+    messages = body.get("messages") if isinstance(body, dict) else None
+    if not isinstance(messages, list) or not messages:
+        raise ChatError(400, "invalid_messages", "messages is missing, or not a list of messages.")
+    tools: dict[str, str] = {}
+    turns = [_turn(number, message, tools) for number, message in enumerate(messages)]
+    return Conversation(body, [turn for turn in turns if turn.role != Message.Role.SYSTEM])
+
+
+def _turn(number: int, message: Any, tools: dict[str, str]) -> NewMessage:
+    try:
+        return stored(message, tools)
+    except NoMessage as error:
+        field = ".".join(map(str, error.errors()[0]["loc"])) or "it"
+        told = f"{field} is not as a chat message has it."
+    except ValidationError as error:
+        field, [reason, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
+        told = f"{field}: {reason}"
+    raise ChatError(400, "invalid_message", f"messages[{number}]: {told}")
+
+
+def stored(message: Any, tools: dict[str, str]) -> NewMessage:
+    """A chat message as the transcript takes it; `tools` has the names of tools by the ids of calls before it.
+
+    Raises:
+        pydantic.ValidationError: it is no chat message.
+        rest_framework.exceptions.ValidationError: it can't be stored.
+    """
+    return NewMessage(**_message_input.run_validation(turn_fields(message, tools)))

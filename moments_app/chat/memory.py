@@ -1,0 +1,81 @@
+"""What a call gets from memory, and what memory gets from a call."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from moments_app.chat.caller import Caller
+from moments_app.chat.conversation import Conversation
+from moments_app.processes.assemble import Envelope, Wanted
+from moments_app.processes.serve_context import serve_context
+from moments_app.recall.layers import DEFAULT
+from sessions_app.models import Message
+from sessions_app.processes.append import NewMessage, locked_session
+from sessions_app.processes.append_round import append_round
+from sessions_app.row_security import acting_for
+
+SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
+WITHOUT_TURNS = tuple(name for name in DEFAULT if name != "hot_turns")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory for a call.
+
+    Args:
+        context_id: of the receipt.
+        body: the caller's with memory in it.
+    """
+
+    context_id: UUID
+    body: bytes
+
+
+def remember(caller: Caller, conversation: Conversation) -> Memory:
+    """Puts memory into a call. A session that is new begins here: earlier ones are remembered in it.
+
+    Where the caller sends the conversation's history, no turn of it is repeated; else the newest come from memory.
+
+    Raises:
+        Exception: whatever fails in memory.
+    """
+    layers = WITHOUT_TURNS if conversation.has_history else DEFAULT
+    wanted = Wanted(query=conversation.query, format="messages", layers=layers)
+    envelope = serve_context(caller.user_id, caller.session_id, wanted, retrieval="query")
+    while envelope is None:
+        _begin(caller)
+        envelope = serve_context(caller.user_id, caller.session_id, wanted, retrieval="query")
+    return Memory(envelope.context_id, _with_memory(envelope, conversation))
+
+
+def _begin(caller: Caller) -> None:
+    with acting_for(caller.user_id, create=True, holding=True) as user:
+        assert user is not None  # it was made
+        locked_session(user, caller.session_id, agent_id=caller.agent_id, source=SOURCE)
+
+
+def _with_memory(envelope: Envelope, conversation: Conversation) -> bytes:
+    context = envelope.context
+    assert isinstance(context, list)  # its format
+    memory, *earlier = context
+    if conversation.query:
+        earlier.pop()  # the caller's own message stands there already
+    said = {turn.content for turn in conversation.turns}
+    while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in said:
+        earlier.pop()  # sent before, and not answered
+    return conversation.with_memory(memory, earlier)
+
+
+def store(caller: Caller, conversation: Conversation, answer: NewMessage | None, mark: dict[str, Any]) -> None:
+    """Stores a round; what it makes due is asked for with it.
+
+    Args:
+        caller: whose it is.
+        conversation: as it was sent.
+        answer: None when there is none.
+        mark: metadata of the turns; of what went unanswered, why.
+    """
+    sent = [replace(turn, metadata=turn.metadata | mark) for turn in conversation.turns]
+    with acting_for(caller.user_id, create=True, holding=True) as user:
+        assert user is not None  # it was made
+        append_round(user, caller.session_id, sent, answer, agent_id=caller.agent_id, source=SOURCE)

@@ -1,0 +1,25 @@
+"""Work on the database, in threads beside the event loop: as many as there are connections for."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from django.conf import settings
+from django.db import connection
+
+T = TypeVar("T")
+
+_threads = ThreadPoolExecutor(settings.DATABASE_POOL_SIZE, thread_name_prefix="chat")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Does the work; the thread holds no connection before or after it."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, _worked, work)
+
+
+def _worked(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    finally:
+        connection.close()

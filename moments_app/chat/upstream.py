@@ -1,0 +1,86 @@
+"""The upstream: the model that calls are passed on to. Where it is and with which key is a matter of settings alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakKeyDictionary
+
+import httpx2
+from django.conf import settings
+
+from moments_app.chat.errors import ChatError
+
+# What the caller gets of an answer's headers, besides limits of rate: what clients act on.
+PASSED_ON = (
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "x-request-id",
+)
+LIMITS = "x-ratelimit-"
+
+# Whatever a call may end in. Their own texts may quote anything.
+BROKEN = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def opened(method: str, path: str, body: bytes | None = None) -> AsyncIterator[httpx2.Response]:
+    """Calls the upstream; its answer has begun, and is closed at the end.
+
+    Raises:
+        ChatError: there is no upstream, it can't be reached, or leads elsewhere.
+    """
+    conf = settings.CHAT
+    if not conf.upstream_base_url:
+        raise ChatError(503, "no_upstream", "No upstream is configured: CHAT__UPSTREAM_BASE_URL is not set.")
+    try:
+        request = _client().build_request(
+            method, f"{conf.upstream_base_url.rstrip('/')}{path}", content=body, headers=_headers(), timeout=_timeout()
+        )
+        response = await _client().send(request, stream=True)
+    except BROKEN as error:
+        raise broken(error) from None
+    try:
+        if response.is_redirect:
+            raise ChatError(502, "upstream_redirects", "The upstream redirects, which is not followed.")
+        yield response
+    finally:
+        await response.aclose()
+
+
+def broken(error: Exception) -> ChatError:
+    """What a caller is told when the upstream can't be heard: the kind of error, never its text."""
+    if isinstance(error, httpx2.TimeoutException):
+        return ChatError(504, "upstream_timeout", "The upstream did not answer in time.")
+    return ChatError(502, "upstream_unavailable", f"The upstream can't be reached ({type(error).__name__}).")
+
+
+def passed_on(response: httpx2.Response) -> dict[str, str]:
+    """The headers of an answer that the caller gets."""
+    return {name: value for name, value in response.headers.items() if name in PASSED_ON or name.startswith(LIMITS)}
+
+
+def _client() -> httpx2.AsyncClient:
+    """Connections are kept, and belong to the event loop; nothing of the environment leads them elsewhere."""
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+        _clients[loop] = httpx2.AsyncClient(limits=limits, trust_env=False, follow_redirects=False)
+    return _clients[loop]
+
+
+def _headers() -> dict[str, str]:
+    key = settings.CHAT.upstream_api_key.get_secret_value()
+    # Nothing packed is asked for: an answer is read as it is passed on.
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    return headers | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _timeout() -> httpx2.Timeout:
+    conf = settings.CHAT
+    return httpx2.Timeout(conf.read_timeout_seconds, connect=conf.connect_timeout_seconds)

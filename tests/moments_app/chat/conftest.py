@@ -1,0 +1,62 @@
+"""The site with a model behind it, and people who talk through it."""
+
+from collections.abc import Callable, Iterator
+
+import openai
+import pytest
+from pydantic import SecretStr
+from pytest_django.fixtures import Settings
+
+from memoryproject.conf import ChatSettings
+from sessions_app.models import ApiKey, Message, UserProfile
+from tests.support.live import live_site
+from tests.support.openai_server import OpenAIServer, content
+
+Client = Callable[..., openai.OpenAI]
+
+
+@pytest.fixture
+def upstream(settings: Settings) -> Iterator[OpenAIServer]:
+    """The model, which says "Noted." unless told otherwise."""
+    with OpenAIServer() as server:
+        server.always(content("Noted."))
+        settings.CHAT = ChatSettings(
+            upstream_base_url=server.base_url, upstream_api_key=SecretStr("upstream-key"), memory_timeout_seconds=30
+        )
+        yield server
+
+
+@pytest.fixture
+def site(transactional_db: None, upstream: OpenAIServer) -> Iterator[str]:
+    """The base URL of the site; at the end all rounds are stored."""
+    with live_site() as url:
+        yield url
+
+
+@pytest.fixture
+def key(transactional_db: None) -> str:
+    """A service key."""
+    return ApiKey.objects.issue("application")[1]
+
+
+@pytest.fixture
+def client(site: str, key: str) -> Iterator[Client]:
+    """Makes clients as applications have them, of a person and a conversation; `headers` are added."""
+    made: list[openai.OpenAI] = []
+
+    def make(user_id: str = "ada", session_id: str = "s1", api_key: str = key, **headers: str) -> openai.OpenAI:
+        named = {"X-User-Id": user_id, "X-Session-Id": session_id} | headers
+        named = {name: value for name, value in named.items() if value}
+        made.append(openai.OpenAI(base_url=f"{site}/v1", api_key=api_key, default_headers=named, max_retries=0))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def transcript(user: UserProfile | str = "ada", session_id: str = "s1") -> list[tuple[str, str]]:
+    """Roles and texts of a session."""
+    user_id = user if isinstance(user, str) else user.user_id
+    turns = Message.objects.turns().filter(session__session_id=session_id, user__user_id=user_id)
+    return [(turn.role, turn.content) for turn in turns.in_order()]
