@@ -51,8 +51,10 @@ def append_round(
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
     turns = session.messages.turns().for_user(user).order_by("-sequence")
-    known = list(turns.defer("moment", "external_id")[:BATCH_MAX])[::-1] if session.message_count else []
-    return append(user, session_id, new_turns(known, sent[-BATCH_MAX:], answer))
+    known = list(turns[:BATCH_MAX])[::-1] if session.message_count else []
+    # A history whose turns were all archived or deleted has nothing to be compared with, and is not new.
+    first = _asking_from(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
+    return append(user, session_id, new_turns(known, sent[first:], answer))
 
 
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage], answer: NewMessage | None) -> list[NewMessage]:
@@ -63,8 +65,8 @@ def new_turns(known: Sequence[Message], sent: Sequence[NewMessage], answer: NewM
         sent: as the caller sent it, oldest first.
         answer: to it.
     """
-    asked = len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
-    history, asking = sent[:asked], sent[asked:]
+    begun = _asking_from(sent)
+    history, asking = sent[:begun], sent[begun:]
     missing, place = _after_history(known, history) if history else ([], _unfinished_from(known, asking))
     following = known[place:]
     repeated = _repeated([turn for turn in following if turn.role != Message.Role.ASSISTANT], asking)
@@ -72,6 +74,11 @@ def new_turns(known: Sequence[Message], sent: Sequence[NewMessage], answer: NewM
     if answer and (new or not any(_same(turn, answer) for turn in following)):
         new.append(answer)
     return new
+
+
+def _asking_from(sent: Sequence[Said]) -> int:
+    """Where what is to be answered begins: behind the last answer in it."""
+    return len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
 
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
@@ -84,8 +91,18 @@ def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> t
     newest = blocks[0]  # with nothing in common the one that ends the list, of no length
     if not newest.size:
         return history, len(known)
-    missing = history[len(history) - newest.b :]
-    return missing, len(known) if missing else len(known) - newest.a
+    missing, place = history[len(history) - newest.b :], len(known) - newest.a
+    if missing and place < len(known) and _is_part_of(known[place], missing[0]):
+        missing, place = missing[1:], place + 1
+    return missing, len(known) if missing else place
+
+
+def _is_part_of(known: Message, sent: NewMessage) -> bool:
+    """Whether a turn is an answer that broke off, as far as one of both sides got it."""
+    if sent.role != known.role or INCOMPLETE not in known.metadata:
+        return False
+    ours, theirs = known.content.strip(), sent.content.strip()
+    return ours.startswith(theirs) or theirs.startswith(ours)
 
 
 def _unfinished_from(known: Sequence[Message], asking: Sequence[NewMessage]) -> int:

@@ -1,0 +1,134 @@
+"""What of a chat model's call is new: histories sent again, in part, changed, at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.processes.append import NewMessage
+from sessions_app.processes.append_round import append_round
+from sessions_app.row_security import acting_for
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROLES = {"u": "user", "a": "assistant", "t": "tool"}
+
+
+def said(texts: str, **fields: Any) -> list[NewMessage]:
+    """Turns of a line such as `u:hi a:hello`."""
+    pairs = [text.split(":") for text in texts.split()]
+    return [NewMessage(role=ROLES[role], content=content, **fields) for role, content in pairs]
+
+
+def store(sent: str, answer: str = "", **metadata: str) -> None:
+    with acting_for("ada", create=True, holding=True) as user:
+        assert user is not None
+        turns = said(f"a:{answer}", metadata=metadata) if answer else [None]
+        append_round(user, "s1", said(sent), turns[0])
+    connection.close()
+
+
+def transcript() -> str:
+    turns = Message.objects.turns().in_order()
+    return " ".join(f"{turn.role[0]}:{turn.content}" for turn in turns)
+
+
+@pytest.mark.parametrize(
+    ("there", "sent", "answer", "then"),
+    [
+        # the whole history each time
+        ("", "u:1", "one", "u:1 a:one"),
+        ("u:1 a:one", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
+        # the end of it; nothing but the newest message
+        ("u:1 a:one u:2 a:two", "u:2 a:two u:3", "three", "u:1 a:one u:2 a:two u:3 a:three"),
+        ("u:1 a:one", "u:2", "two", "u:1 a:one u:2 a:two"),
+        # a history that began elsewhere: all of it in a new session, what follows in a known one
+        ("", "u:0 a:zero u:1", "one", "u:0 a:zero u:1 a:one"),
+        ("u:1 a:one", "u:0 a:zero u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
+        ("u:1 a:one", "u:1 a:one u:x a:y u:2", "two", "u:1 a:one u:x a:y u:2 a:two"),
+        # the same words once more
+        ("u:hi a:yes u:ok a:good", "u:hi a:yes u:ok a:good u:ok", "good", "u:hi a:yes u:ok a:good u:ok a:good"),
+        ("u:hi a:yes u:ok a:good", "u:ok", "good", "u:hi a:yes u:ok a:good u:ok a:good"),
+        ("u:ok a:good u:ok a:good", "u:ok a:good u:ok", "good", "u:ok a:good u:ok a:good u:ok a:good"),
+        # a call sent again, answered alike or otherwise
+        ("u:1 a:one", "u:1", "one", "u:1 a:one"),
+        ("u:1 a:one u:2 a:two", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
+        ("u:1 a:one u:2 a:two", "u:1 a:one u:2", "zwei", "u:1 a:one u:2 a:two a:zwei"),
+        ("u:1 a:one u:2", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two"),
+        ("u:1 a:one u:2", "u:2", "two", "u:1 a:one u:2 a:two"),
+        # stored late: the next round is there already
+        ("u:1 a:one u:2 a:two u:3 a:three", "u:1 a:one u:2", "two", "u:1 a:one u:2 a:two u:3 a:three"),
+        # history that was edited: what follows the change is new, what stands before it stays as it was
+        ("u:1 a:one u:2 a:two", "u:1 a:one u:zwei", "2", "u:1 a:one u:2 a:two u:zwei a:2"),
+        ("u:1 a:one u:2 a:two", "u:eins a:one u:2 a:two u:3", "three", "u:1 a:one u:2 a:two u:3 a:three"),
+        # results of tools
+        ("u:1 a:call", "u:1 a:call t:result", "one", "u:1 a:call t:result a:one"),
+        ("u:1 a:call t:result", "u:1 a:call t:result", "one", "u:1 a:call t:result a:one"),
+        # without an answer
+        ("u:1 a:one", "u:1 a:one u:2", "", "u:1 a:one u:2"),
+    ],
+)
+def test_only_what_is_not_there_is_appended(there: str, sent: str, answer: str, then: str) -> None:
+    if there:
+        store(there)
+    store(sent, answer)
+    assert transcript() == then
+
+
+@pytest.mark.parametrize("sent", ["u:1 a:o u:2", "u:1 a:one u:2", "u:1 u:2"])
+def test_an_answer_that_broke_off_is_known_however_much_of_it_the_caller_got(sent: str) -> None:
+    store("u:1", "on", incomplete="client_disconnected")
+    store(sent, "two")
+    assert transcript() == "u:1 a:on u:2 a:two"
+
+
+def test_a_message_whose_answer_broke_off_is_not_doubled_when_it_is_sent_alone_again() -> None:
+    store("u:hi a:yes u:1", "on", incomplete="client_disconnected")
+    store("u:1", "one")
+    assert transcript() == "u:hi a:yes u:1 a:on a:one"
+
+
+def test_calls_of_tools_are_alike_whatever_else_the_caller_sends_of_them() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    asked = NewMessage(role="user", content="weather?")
+
+    def calling(call: dict[str, Any]) -> NewMessage:
+        return NewMessage(role="assistant", payload={"tool_calls": [call]})
+
+    result = NewMessage(role="tool", content="rain", payload={"tool_call_id": "c1"})
+    with acting_for("ada", create=True) as user:
+        assert user is not None
+        append_round(user, "s1", [asked], calling(call))
+        append_round(user, "s1", [asked, calling(call | {"index": 0}), result], NewMessage("assistant", "Rain."))
+    assert transcript() == "u:weather? a: t:rain a:Rain."
+
+
+def test_a_history_whose_turns_were_archived_is_not_stored_again(ada: UserProfile) -> None:
+    store("u:1", "one")
+    Message.objects.all().delete()
+    store("u:1 a:one u:2", "two")
+    assert transcript() == "u:2 a:two"
+
+
+def test_row_1_a_call_sent_20_times_at_once_is_stored_once() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: store("u:0 a:zero u:1", "one"), range(20)))
+    assert transcript() == "u:0 a:zero u:1 a:one"
+    assert Session.objects.get().message_count == 4
+
+
+def test_rounds_of_one_session_at_once_are_all_stored_whole() -> None:
+    store("u:hi", "hello")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: store(f"u:hi a:hello u:q{n}", f"a{n}"), range(12)))
+    rounds = transcript().removeprefix("u:hi a:hello ").split()
+    assert sorted(rounds[::2]) == sorted(f"u:q{n}" for n in range(12))
+    assert [text.replace("u:q", "a:a") for text in rounds[::2]] == rounds[1::2]
+
+
+def test_of_a_longer_history_the_newest_turns_are_stored() -> None:
+    store(" ".join(f"u:{n} a:{n}" for n in range(300)) + " u:last", "answer")
+    turns = transcript().split()
+    assert (len(turns), turns[-3:]) == (501, ["a:299", "u:last", "a:answer"])
