@@ -1,6 +1,6 @@
 """The site with a model behind it, and people who talk through it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import openai
 import pytest
@@ -8,11 +8,10 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import ChatSettings
-from sessions_app.models import ApiKey, Message, UserProfile
+from sessions_app.models import ApiKey
+from tests.support.chat import Client
 from tests.support.live import live_site
 from tests.support.openai_server import OpenAIServer, content
-
-Client = Callable[..., openai.OpenAI]
 
 
 @pytest.fixture
@@ -53,10 +52,3 @@ def client(site: str, key: str) -> Iterator[Client]:
     yield make
     for one in made:
         one.close()
-
-
-def transcript(user: UserProfile | str = "ada", session_id: str = "s1") -> list[tuple[str, str]]:
-    """Roles and texts of a session."""
-    user_id = user if isinstance(user, str) else user.user_id
-    turns = Message.objects.turns().filter(session__session_id=session_id, user__user_id=user_id)
-    return [(turn.role, turn.content) for turn in turns.in_order()]

@@ -1,0 +1,37 @@
+"""Talking through the chat endpoint, and what is in the transcript then."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import openai
+
+from sessions_app.models import Message
+
+Client = Callable[..., openai.OpenAI]
+
+
+def ask(client: openai.OpenAI, *messages: str | dict[str, Any], **fields: Any) -> Any:
+    """A call with these messages; a text is the user's."""
+    said: Any = [{"role": "user", "content": text} if isinstance(text, str) else text for text in messages]
+    return client.chat.completions.create(model="test-model", messages=said, **fields)
+
+
+def transcript(user_id: str = "ada", session_id: str = "s1") -> list[tuple[str, str]]:
+    """Roles and texts of a session."""
+    turns = Message.objects.turns().filter(session__session_id=session_id, user__user_id=user_id)
+    return [(turn.role, turn.content) for turn in turns.in_order()]
+
+
+def stored(count: int, session_id: str = "s1", user_id: str = "ada") -> list[tuple[str, str]]:
+    """The transcript as soon as it has so many turns: no answer waits until it is stored."""
+    wait_for(lambda: len(transcript(user_id, session_id)) >= count)
+    return transcript(user_id, session_id)
+
+
+def wait_for(holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Returns when the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
