@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from moments_app.chat.figures import FAILURES
 from moments_app.models import Job
 
 _migrated = False
@@ -46,15 +47,16 @@ def _is_migrated() -> bool:
 
 
 class MetricsView(APIView):
-    """Figures for Prometheus, read from the database when asked."""
+    """Figures for Prometheus, read from the database when asked, but for what this process counts itself."""
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
-        """Job counts by state and the longest wait of due work."""
+        """Job counts by state, the longest wait of due work, failures of the chat endpoint."""
         registry = CollectorRegistry()
         jobs = Gauge("memory_jobs", "Jobs that are open or have failed.", ["status"], registry=registry)
         for status, count in Job.objects.unfinished_counts().items():
             jobs.labels(status).set(count)
         wait = Gauge("memory_job_oldest_wait_seconds", "Longest wait of due work.", registry=registry)
         wait.set(Job.objects.oldest_wait())
+        registry.register(FAILURES)
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

@@ -1,17 +1,22 @@
 """Who calls, for whom, in which conversation: read from the headers of a call."""
 
+import asyncio
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+from django.conf import settings
 from django.core.cache import cache
 from django.db import DatabaseError
+from django.db.models import prefetch_related_objects
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from starlette.datastructures import Headers
 
 from moments_app.chat.errors import ChatError
+from moments_app.chat.threads import in_thread
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import ApiKey
@@ -30,14 +35,14 @@ class Caller:
     agent_id: str = ""
 
 
-def authenticated(headers: Headers) -> ApiKey:
+async def authenticated(headers: Headers) -> ApiKey:
     """The key of a call, which may write.
 
     Raises:
         ChatError: there is none, it is not valid, may only read, or called too often.
     """
     kind, _, text = headers.get("Authorization", "").partition(" ")
-    key = _verified(text.strip()) if kind.lower() == "bearer" else None
+    key = await _verified(text.strip()) if kind.lower() == "bearer" else None
     if key is None:
         raise ChatError(401, "invalid_api_key", "The API key is missing or not valid.", {"WWW-Authenticate": "Bearer"})
     if not key.allows(ApiKey.Scope.WRITE):
@@ -49,26 +54,24 @@ def authenticated(headers: Headers) -> ApiKey:
     return key
 
 
-def _verified(text: str) -> ApiKey | None:
+async def _verified(text: str) -> ApiKey | None:
     """The valid key with this text; while the database is away, one that was valid lately."""
     place = f"chat_key:{hashlib.sha256(text.encode()).hexdigest()}"
     try:
-        key = ApiKey.objects.select_related("user").filter(pk=found.pk).first() if (found := _found(text)) else None
-    except DatabaseError:
+        key = await asyncio.wait_for(in_thread(partial(_found, text)), settings.CHAT.memory_timeout_seconds)
+    except (DatabaseError, TimeoutError):
         kept: ApiKey | None = cache.get(place)
         if kept is None or not kept.is_valid():
             raise ChatError(503, "unavailable", "The key can't be checked: the database is away.") from None
         return kept
-    if key:
-        cache.set(place, key, KNOWN_SECONDS)
-    else:
-        cache.delete(place)
+    cache.set(place, key, KNOWN_SECONDS)
     return key
 
 
 def _found(text: str) -> ApiKey | None:
     key = ApiKey.objects.verify(text)
     if key:
+        prefetch_related_objects([key], "user")
         key.touch()
     return key
 

@@ -23,7 +23,7 @@ logger = structlog.get_logger(__name__)
 
 async def completions(request: Request) -> Relay:
     """An answer of the upstream's model, which was given memory."""
-    key = await in_thread(partial(authenticated, request.headers))
+    key = await authenticated(request.headers)
     caller = caller_of(key, request.headers)
     data = await _body(request)
     conversation = await in_thread(partial(read_conversation, data))
@@ -36,7 +36,7 @@ async def completions(request: Request) -> Relay:
 
 async def models(request: Request) -> Response:
     """The upstream's models, as it lists them."""
-    await in_thread(partial(authenticated, request.headers))
+    await authenticated(request.headers)
     async with upstream.opened("GET", "/models") as response:
         try:
             content = b"".join([part async for part in response.aiter_raw()])

@@ -1,0 +1,366 @@
+"""What a caller gets, and what is stored, when something fails: the call itself, the upstream, the caller, memory."""
+
+import http.client
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+import httpx2
+import openai
+import psycopg
+import pytest
+from django.db import connection
+from prometheus_client import REGISTRY
+from pytest_django.fixtures import Settings
+
+from sessions_app.models import ApiKey, Message, Session
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.chat import Client, ask, stored
+from tests.support.openai_server import OpenAIServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def post(site: str, key: str, body: Any = HELLO, **headers: str) -> tuple[int, Any, Any]:
+    """Status, headers and body of an answer; `body` may be bytes."""
+    named = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
+    named = {name: value for name, value in (named | headers).items() if value}
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    asked = urllib.request.Request(f"{site}/v1/chat/completions", data, named)
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return answer.status, answer.headers, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.headers, json.load(refused)
+
+
+def incomplete() -> list[tuple[str, str]]:
+    """Of the turns so marked, what they say and why they are."""
+    turns = Message.objects.turns().in_order()
+    return [(turn.content, turn.metadata["incomplete"]) for turn in turns if "incomplete" in turn.metadata]
+
+
+# --- the call ---
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code", "named"),
+    [
+        ({"X-Session-Id": ""}, 400, "missing_session_id", "X-Session-Id"),
+        ({"X-User-Id": ""}, 400, "missing_user_id", "X-User-Id"),
+        ({"X-User-Id": "a/b"}, 400, "invalid_header", "X-User-Id"),
+        ({"X-Session-Id": "s" * 256}, 400, "invalid_header", "X-Session-Id"),
+        ({"X-Session-Id": "\xff"}, 400, "invalid_header", "X-Session-Id"),
+        ({"Authorization": ""}, 401, "invalid_api_key", "key"),
+        ({"Authorization": "Bearer mem_000000000000_wrong"}, 401, "invalid_api_key", "key"),
+        ({"Authorization": "Basic YTpi"}, 401, "invalid_api_key", "key"),
+    ],
+)
+def test_a_call_that_names_nobody_or_no_session_is_refused(
+    site: str, key: str, upstream: OpenAIServer, headers: dict[str, str], status: int, code: str, named: str
+) -> None:
+    answered, _, body = post(site, key, **headers)
+    assert (answered, body["error"]["code"]) == (status, code)
+    assert body["error"]["type"] == "invalid_request_error"
+    assert named in body["error"]["message"]
+    assert upstream.requests == []
+    assert not Session.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        (b"{", "invalid_json", "not valid JSON"),
+        (b'{"messages": NaN}', "invalid_json", "not valid JSON"),
+        (b"[" * 100_000, "invalid_json", "nested"),
+        (b"[]", "invalid_messages", "messages"),
+        ({"model": "m"}, "invalid_messages", "messages"),
+        ({"messages": []}, "invalid_messages", "messages"),
+        ({"messages": ["hello"]}, "invalid_message", "messages[0]"),
+        ({"messages": [*HELLO["messages"], {"role": "king", "content": "x"}]}, "invalid_message", "messages[1]: role"),
+        ({"messages": [{"role": "user", "content": "a\0b"}]}, "invalid_message", "messages[0]: content"),
+        ({"messages": [{"role": "user", "content": "x" * 200_001}]}, "invalid_message", "200000"),
+        ({"messages": [{"role": "user", "content": {"a": 1}}]}, "invalid_message", "messages[0]: content"),
+    ],
+)
+def test_a_body_that_is_no_conversation_is_refused_and_nothing_of_it_quoted(
+    site: str, key: str, upstream: OpenAIServer, body: Any, code: str, told: str
+) -> None:
+    status, _, answer = post(site, key, body)
+    assert (status, answer["error"]["code"]) == (400, code)
+    assert told in answer["error"]["message"]
+    assert "king" not in answer["error"]["message"]
+    assert upstream.requests == []
+
+
+def test_calls_are_limited_in_size_and_rate(site: str, key: str, settings: Settings) -> None:
+    settings.API_MAX_BODY_BYTES = 2_000
+    status, _, answer = post(site, key, {"messages": [{"role": "user", "content": "x" * 3_000}]})
+    assert (status, answer["error"]["code"]) == (413, "too_large")
+    settings.API_RATE = 1
+    answers = [post(site, key) for _ in range(5)]
+    refused = [headers for status, headers, _ in answers if status == 429]
+    assert refused
+    assert int(refused[0]["Retry-After"]) >= 1
+
+
+def test_a_key_that_may_only_read_may_not_chat(site: str, upstream: OpenAIServer) -> None:
+    status, _, answer = post(site, ApiKey.objects.issue("reader", scope="read")[1])
+    assert (status, answer["error"]["code"]) == (403, "insufficient_scope")
+    assert upstream.requests == []
+
+
+def test_without_an_upstream_a_call_is_told_so(site: str, key: str, settings: Settings) -> None:
+    settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": ""})
+    status, _, answer = post(site, key)
+    assert (status, answer["error"]["code"]) == (503, "no_upstream")
+
+
+# --- the upstream ---
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429])
+def test_a_refusal_of_the_upstream_is_passed_on_unchanged_and_is_no_round(
+    site: str, key: str, upstream: OpenAIServer, status: int
+) -> None:
+    limits = {"Retry-After": "7", "X-RateLimit-Remaining": "0", "Set-Cookie": "a=b"}
+    upstream.queue(behave.error(status, limits, detail="no such thing"))
+    answered, headers, body = post(site, key)
+    assert (answered, body) == (status, {"error": {"message": "no such thing"}})
+    assert (headers["Retry-After"], headers["X-RateLimit-Remaining"], headers["Set-Cookie"]) == ("7", "0", None)
+    post(site, key)
+    assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
+
+
+def test_what_was_said_is_stored_though_the_upstream_fails_and_once_when_it_is_said_again(
+    client: Client, upstream: OpenAIServer
+) -> None:
+    upstream.queue(behave.error(500), behave.hang_up)
+    for kind in (openai.InternalServerError, openai.APIStatusError):
+        with pytest.raises(kind):
+            ask(client(), "Hello")
+    assert stored(1) == [("user", "Hello")]
+    ask(client(), "Hello")
+    assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
+    assert incomplete() == [("Hello", "unfinished")]
+
+
+def test_an_upstream_that_stays_silent_is_a_timeout(
+    site: str, key: str, upstream: OpenAIServer, settings: Settings
+) -> None:
+    settings.CHAT = settings.CHAT.model_copy(update={"read_timeout_seconds": 0.3})
+    upstream.queue(behave.stall(2))
+    status, headers, answer = post(site, key)
+    assert (status, answer["error"]["code"], headers["X-Memory"]) == (504, "upstream_timeout", "applied")
+    stored(1)
+    assert incomplete() == [("Hello", "upstream_timeout")]
+
+
+def test_an_upstream_that_is_away_is_told(site: str, key: str, settings: Settings) -> None:
+    settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": "http://127.0.0.1:1/v1"})
+    status, _, answer = post(site, key)
+    assert (status, answer["error"]["code"]) == (502, "upstream_unavailable")
+
+
+def test_a_stream_that_stalls_ends_with_an_error_and_what_came_is_stored(
+    client: Client, upstream: OpenAIServer, settings: Settings
+) -> None:
+    settings.CHAT = settings.CHAT.model_copy(update={"read_timeout_seconds": 0.3})
+    upstream.always(behave.streamed("Half", " an", end=behave.stall(2)))
+    texts = []
+    with pytest.raises(openai.APIError, match="in time"):
+        for part in ask(client(), "Hello", stream=True):
+            texts.append(part.choices[0].delta.content or "")
+    assert "".join(texts) == "Half an"
+    stored(2)
+    assert incomplete() == [("Half an", "upstream_timeout")]
+
+
+def test_a_stream_that_dies_ends_with_an_error_and_what_came_is_stored(client: Client, upstream: OpenAIServer) -> None:
+    upstream.always(behave.streamed("Half", end=behave.hang_up))
+    with pytest.raises(openai.APIError, match="can't be reached"):
+        list(ask(client(), "Hello", stream=True))
+    stored(2)
+    assert incomplete() == [("Half", "upstream_unavailable")]
+
+
+def test_an_answer_that_dies_before_its_end_does_not_look_whole(site: str, key: str, upstream: OpenAIServer) -> None:
+    upstream.always(behave.drip(0.2))
+    with pytest.raises(http.client.IncompleteRead):
+        post(site, key)
+    stored(1)
+    assert incomplete() == [("Hello", "upstream_unavailable")]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        "garbage",
+        "null",
+        '{"choices": 7}',
+        '{"choices": [null, {"message": 3}]}',
+        '{"choices": [{"message": {"content": 1, "tool_calls": [1, {"function": 2}]}}]}',
+        "[" * 50_000,
+    ],
+)
+def test_garbage_is_passed_on_and_is_no_answer(site: str, key: str, upstream: OpenAIServer, garbage: str) -> None:
+    upstream.always(behave.raw(garbage))
+    named = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
+    answer = httpx2.post(f"{site}/v1/chat/completions", json=HELLO, headers=named)
+    assert (answer.status_code, answer.text) == (200, garbage)
+    assert stored(1) == [("user", "Hello")]
+    assert incomplete() == [("Hello", "unfinished")]
+
+
+def test_row_12_what_the_database_cannot_hold_is_stored_without_it(client: Client, upstream: OpenAIServer) -> None:
+    upstream.queue(behave.content("a\0b\ud800c"), behave.streamed("\ud83d", "\ude00 half \ud83d"))
+    ask(client(), "Hello")
+    assert stored(2)[1] == ("assistant", "a\ufffdb\ufffdc")
+    list(ask(client(), "And?", stream=True))
+    assert stored(4)[3] == ("assistant", "\U0001f600 half \ufffd")
+
+
+def test_a_very_long_answer_is_passed_on_whole_and_stored_shortened(client: Client, upstream: OpenAIServer) -> None:
+    upstream.always(behave.content("word " * 100_000))
+    assert len(ask(client(), "Hello").choices[0].message.content) == 500_000
+    assert 150_000 < len(stored(2)[1][1]) <= 200_000
+
+
+def test_row_20_a_redirect_is_not_followed(site: str, key: str, upstream: OpenAIServer) -> None:
+    with OpenAIServer() as elsewhere:
+        upstream.queue(behave.raw("{}", 307), behave.error(302, {"Location": f"{elsewhere.base_url}/chat/completions"}))
+        for _ in range(2):
+            status, headers, answer = post(site, key)
+            assert (status, answer["error"]["code"], headers["Location"]) == (502, "upstream_redirects", None)
+        assert elsewhere.requests == []
+
+
+def test_row_20_the_upstream_gets_its_own_key_and_nobody_else_does(
+    site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+    seen: list[Any] = []
+
+    def look(handler: behave.Handler, body: dict[str, Any]) -> None:
+        seen.append(dict(handler.headers))
+        handler.refuse(500, "test error")
+
+    upstream.always(look)
+    _, headers, answer = post(site, key)
+    assert seen[0]["Authorization"] == "Bearer upstream-key"
+    assert not {"X-User-Id", "X-Session-Id"} & {name.title() for name in seen[0]}
+    assert key not in str(seen)
+    stored(1)
+    told = f"{headers}{answer}{capfd.readouterr()}{list(Message.objects.values())}"
+    assert "upstream-key" not in told
+
+
+# --- the caller ---
+
+
+class Endless:
+    """Streams until the connection is closed, and notes that it was."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def __call__(self, handler: behave.Handler, body: dict[str, Any]) -> None:
+        try:
+            behave.streamed(*["word "] * 2_000, pause=0.05)(handler, body)
+        except OSError:
+            self.closed.set()
+
+
+def test_what_was_answered_before_the_caller_hung_up_is_stored(client: Client, upstream: OpenAIServer) -> None:
+    endless = Endless()
+    upstream.always(endless)
+    stream = ask(client(), "Hello", stream=True)
+    for _ in range(5):
+        next(stream)
+    stream.close()
+    assert endless.closed.wait(10)
+    [_, (role, content)] = stored(2)
+    assert role == "assistant"
+    assert content.startswith("word word word ")
+    assert incomplete() == [(content, "client_disconnected")]
+
+
+def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
+    client: Client, upstream: OpenAIServer
+) -> None:
+    upstream.hold()
+    with pytest.raises(openai.APITimeoutError):
+        ask(client(), "Hello", timeout=1)
+    assert stored(1) == [("user", "Hello")]
+    assert incomplete() == [("Hello", "client_disconnected")]
+
+
+# --- memory ---
+
+
+def failures(what: str) -> float:
+    return REGISTRY.get_sample_value("memory_chat_failures_total", {"what": what}) or 0
+
+
+def test_a_call_goes_on_without_memory_that_cannot_be_had(
+    site: str, key: str, upstream: OpenAIServer, settings: Settings
+) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"max_tokens": 20})
+    before = failures("load")
+    status, headers, _ = post(site, key)
+    assert (status, headers["X-Memory"], headers["X-Memory-Context"]) == (200, "unavailable", None)
+    assert upstream.requests[0] == HELLO
+    assert failures("load") == before + 1
+    assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
+    assert "memory_chat_failures_total" in Api(key).client.get("/metrics", headers=Api(key).headers).content.decode()
+
+
+def test_memory_that_takes_too_long_is_done_without(
+    site: str, key: str, upstream: OpenAIServer, settings: Settings
+) -> None:
+    post(site, key)
+    stored(2)
+    settings.CHAT = settings.CHAT.model_copy(update={"memory_timeout_seconds": 0.5})
+    with psycopg.connect(_conninfo()) as other:
+        other.execute("LOCK TABLE sessions_app_session IN ACCESS EXCLUSIVE MODE")
+        started = time.monotonic()
+        status, headers, _ = post(site, key, {"messages": [{"role": "user", "content": "Again"}]})
+        assert (status, headers["X-Memory"]) == (200, "unavailable")
+        assert time.monotonic() - started < 10
+    assert stored(4)[2:] == [("user", "Again"), ("assistant", "Noted.")]
+
+
+def test_a_call_is_answered_while_the_database_is_away(
+    site: str, key: str, upstream: OpenAIServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    post(site, key)
+    stored(2)
+    name = connection.settings_dict["NAME"]
+    connection.close()
+    with psycopg.connect(_conninfo(), dbname="postgres", autocommit=True) as administrator:
+        administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        try:
+            status, headers, body = post(site, key, {"messages": [{"role": "user", "content": "SECRET-TEXT"}]})
+            unknown = post(site, "mem_000000000000_wrong")[0]
+        finally:
+            administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    assert (status, headers["X-Memory"]) == (200, "unavailable")
+    assert body["choices"][0]["message"]["content"] == "Noted."
+    assert unknown == 503
+    # The store is tried again for some seconds.
+    assert stored(4)[2:] == [("user", "SECRET-TEXT"), ("assistant", "Noted.")]
+    assert "SECRET-TEXT" not in str(capfd.readouterr())
+
+
+def _conninfo() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        info = cursor.connection.info
+    return f"host={info.host} port={info.port} user={info.user} dbname={info.dbname}"
