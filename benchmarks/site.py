@@ -60,7 +60,7 @@ class Site:
             free.bind(("127.0.0.1", 0))
             port: int = free.getsockname()[1]
         command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-        command += ["--log-level", "warning", "memoryproject.wsgi"]
+        command += ["--log-level", "warning", "memoryproject.asgi"]
         process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | settings)
         self._stack.callback(_end, process)
         _wait_until_ready(process, port)

@@ -6,15 +6,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 os.environ.setdefault("MEMORY_PROCESS", "web")
 
 from django.core.asgi import get_asgi_application
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
 
-django = get_asgi_application()
+_django = get_asgi_application()
 
-from moments_app.chat.endpoint import routes
-from moments_app.chat.errors import ChatError, answer_error
+from moments_app.chat.endpoint import application as _chat
 
-application = Starlette(
-    routes=[*routes, Mount("/", django)],  # type: ignore[arg-type]
-    exception_handlers={ChatError: answer_error},
-)
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """Hands a request to the part that serves its address."""
+    app = _chat if scope.get("path", "").startswith("/v1/") else _django
+    await app(scope, receive, send)  # type: ignore[arg-type]

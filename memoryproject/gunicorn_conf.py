@@ -1,13 +1,12 @@
-"""How gunicorn serves the site: `gunicorn -c python:memoryproject.gunicorn_conf memoryproject.wsgi`.
+"""How gunicorn serves the site: `gunicorn -c python:memoryproject.gunicorn_conf memoryproject.asgi`.
 
 Several processes use several cores; threads let a process go on while one of its requests waits for the database.
 """
 
 from memoryproject.settings import CONF
 
-worker_class = "gthread"
+worker_class = "asgi"
 workers = CONF.web_workers
-threads = CONF.web_threads
 keepalive = 75  # seconds an idle connection is kept: clients append message after message
 timeout = 60  # seconds without a sign of life after which a worker is replaced
 loglevel = CONF.log_level.lower()

@@ -5,6 +5,8 @@ from functools import partial
 
 import structlog
 from django.conf import settings
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -12,7 +14,7 @@ from starlette.routing import Route
 from moments_app.chat import upstream
 from moments_app.chat.caller import Caller, authenticated, caller_of
 from moments_app.chat.conversation import Conversation, read_conversation
-from moments_app.chat.errors import ChatError
+from moments_app.chat.errors import ChatError, answer_error, answer_http_error
 from moments_app.chat.figures import FAILURES
 from moments_app.chat.memory import Memory, remember
 from moments_app.chat.relay import Relay
@@ -67,4 +69,7 @@ async def _remembered(caller: Caller, conversation: Conversation) -> Memory | No
         return None
 
 
-routes = [Route("/v1/chat/completions", completions, methods=["POST"]), Route("/v1/models", models, methods=["GET"])]
+application = Starlette(
+    routes=[Route("/v1/chat/completions", completions, methods=["POST"]), Route("/v1/models", models)],
+    exception_handlers={ChatError: answer_error, HTTPException: answer_http_error},
+)

@@ -1,5 +1,6 @@
 """Errors of the chat endpoint itself, in the shape that OpenAI's clients read."""
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -29,3 +30,10 @@ async def answer_error(request: Request, error: Exception) -> JSONResponse:
     """The error as an answer."""
     assert isinstance(error, ChatError)
     return JSONResponse(error.body, error.status, error.headers)
+
+
+async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
+    """Addresses and methods that there are not."""
+    assert isinstance(error, HTTPException)
+    code = error.detail.lower().replace(" ", "_")
+    return JSONResponse(ChatError(error.status_code, code, f"{error.detail}.").body, error.status_code, error.headers)

@@ -87,7 +87,7 @@ def web(**variables: str) -> Iterator[str]:
     """A running web server; its base URL."""
     port = free_port()
     command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    process = subprocess.Popen([sys.executable, *command, "memoryproject.wsgi"], cwd=BASE_DIR, env=variables)
+    process = subprocess.Popen([sys.executable, *command, "memoryproject.asgi"], cwd=BASE_DIR, env=variables)
     try:
         wait_for_url(f"http://127.0.0.1:{port}/healthz")
         yield f"http://127.0.0.1:{port}"

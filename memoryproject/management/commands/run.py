@@ -88,7 +88,7 @@ def _stop(*_: Any) -> None:
 
 def _start(port: int) -> list[subprocess.Popen[bytes]]:
     gunicorn = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    commands = [[*gunicorn, "memoryproject.wsgi"], ["manage.py", "qcluster"]]
+    commands = [[*gunicorn, "memoryproject.asgi"], ["manage.py", "qcluster"]]
     environment = {"LOG_FORMAT": "console", "LOG_LEVEL": "WARNING", **os.environ}
     # In sessions of their own: Ctrl-C reaches this process only, which then ends them in order.
     return [

@@ -21,6 +21,7 @@ from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.chat import Client, ask, stored
 from tests.support.openai_server import OpenAIServer
+from tests.support.processes import environment, web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -120,6 +121,13 @@ def test_without_an_upstream_a_call_is_told_so(site: str, key: str, settings: Se
     settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": ""})
     status, _, answer = post(site, key)
     assert (status, answer["error"]["code"]) == (503, "no_upstream")
+
+
+def test_other_addresses_and_methods_are_refused_in_the_same_shape(site: str, client: Client) -> None:
+    assert httpx2.post(f"{site}/v1/embeddings").json()["error"]["code"] == "not_found"
+    assert httpx2.get(f"{site}/v1/chat/completions").json()["error"]["code"] == "method_not_allowed"
+    with pytest.raises(openai.NotFoundError):
+        client().embeddings.create(model="m", input="x")
 
 
 # --- the upstream ---
@@ -300,6 +308,22 @@ def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
         ask(client(), "Hello", timeout=1)
     assert stored(1) == [("user", "Hello")]
     assert incomplete() == [("Hello", "client_disconnected")]
+
+
+def test_the_web_server_passes_streams_on_and_stores_what_came_before_its_caller_hung_up(
+    key: str, upstream: OpenAIServer
+) -> None:
+    endless = Endless()
+    upstream.always(endless)
+    named = {"X-User-Id": "ada", "X-Session-Id": "s1"}
+    with web(**environment(CHAT__UPSTREAM_BASE_URL=upstream.base_url)) as url:
+        stream = ask(openai.OpenAI(base_url=f"{url}/v1", api_key=key, default_headers=named), "Hello", stream=True)
+        for _ in range(5):
+            next(stream)
+        stream.close()
+        assert endless.closed.wait(10)
+        [_, (_, content)] = stored(2)
+        assert incomplete() == [(content, "client_disconnected")]
 
 
 # --- memory ---
