@@ -1,6 +1,9 @@
 """The chat endpoint, by OpenAI's own client against a site that serves."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +14,7 @@ import pytest
 from django.db import connection
 from pytest_django.fixtures import Settings
 
+from memoryproject.conf import BASE_DIR
 from moments_app.models import Job, MemoryAtom
 from moments_app.own_text import is_own
 from sessions_app.models import ApiKey, Message, Session, UserProfile
@@ -134,6 +138,21 @@ def test_a_conversation_whose_history_is_sent_each_time_is_stored_once(client: C
     assert transcript() == [(turn["role"], turn["content"]) for turn in history]
     sent = upstream.requests[-1]["messages"]
     assert [message["role"] for message in sent] == ["system", *["user", "assistant"] * 5, "user"]
+
+
+def test_the_example_runs(site: str, key: str, upstream: OpenAIServer) -> None:
+    upstream.always(behave.streamed("Not", "ed."))
+    done = subprocess.run(
+        [sys.executable, "examples/chat_openai.py"],
+        cwd=BASE_DIR,
+        env=os.environ | {"MEMORY_URL": f"{site}/v1", "MEMORY_KEY": key},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Noted.") == 2
+    assert "kilns in Turin" in json.dumps(upstream.requests[1]["messages"][0])
 
 
 def test_a_session_begins_with_its_agent_and_remembers_other_sessions(

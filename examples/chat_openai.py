@@ -1,0 +1,41 @@
+"""Two conversations of one person with a model that remembers, by OpenAI's own client.
+
+    MEMORY_URL=http://localhost:8000/v1 MEMORY_KEY=mem_… python examples/chat_openai.py
+
+The site's `CHAT__UPSTREAM_BASE_URL` and `CHAT__UPSTREAM_API_KEY` say which model answers; `MODEL` is its name there.
+"""
+
+import os
+import sys
+from uuid import uuid4
+
+import openai
+from openai.types.chat import ChatCompletionMessageParam
+
+
+def main() -> None:
+    memory = openai.OpenAI(base_url=os.environ["MEMORY_URL"], api_key=os.environ["MEMORY_KEY"])
+    person = f"example-{uuid4().hex[:8]}"
+    said: list[ChatCompletionMessageParam] = [{"role": "user", "content": "I am Nora, and I restore kilns in Turin."}]
+    answer(memory, person, "monday", said)
+    # Another conversation, which knows nothing but what is remembered.
+    answer(memory, person, "friday", [{"role": "user", "content": "Where do I restore kilns?"}])
+
+
+def answer(memory: openai.OpenAI, person: str, conversation: str, messages: list[ChatCompletionMessageParam]) -> None:
+    """Prints an answer as it comes."""
+    sys.stdout.write(f"{conversation}: {messages[-1].get('content')}\n  ")
+    stream = memory.chat.completions.create(
+        model=os.environ.get("MODEL", "gpt-4.1-mini"),
+        messages=messages,
+        stream=True,
+        extra_headers={"X-User-Id": person, "X-Session-Id": f"{person}-{conversation}"},
+    )
+    for part in stream:
+        sys.stdout.write((part.choices[0].delta.content or "") if part.choices else "")
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()
