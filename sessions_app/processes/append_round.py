@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from sessions_app.models import Message, UserProfile
 from sessions_app.processes.append import BATCH_MAX, Appended, NewMessage, append, locked_session
 
+BEYOND = 20  # turns that may follow those a caller knows of: rounds stored meanwhile, answers to calls sent again
+COMPARED = ("role", "content", "payload", "metadata")
 INCOMPLETE = "incomplete"  # in the metadata of an answer, or of what went unanswered: why
 
 
@@ -50,8 +52,8 @@ def append_round(
         agent_id, source: of a new session.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
-    turns = session.messages.turns().for_user(user).order_by("-sequence")
-    known = list(turns[:BATCH_MAX])[::-1] if session.message_count else []
+    turns = session.messages.turns().for_user(user).order_by("-sequence").only(*COMPARED)
+    known = list(turns[: min(len(sent), BATCH_MAX) + BEYOND])[::-1] if session.message_count else []
     # A history whose turns were all archived or deleted has nothing to be compared with, and is not new.
     first = _asking_from(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
     return append(user, session_id, new_turns(known, sent[first:], answer))
