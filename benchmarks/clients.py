@@ -50,6 +50,54 @@ class HttpAppend:
         return post
 
 
+@dataclass(frozen=True)
+class FirstByte:
+    """Asks a chat model, up to the first byte of its streamed answer; each client has a person and a session."""
+
+    port: int
+    key: str
+
+    def connected(self, client: int) -> Step:
+        numbers = itertools.count()
+        streams: list[Stream] = []
+
+        def ask() -> None:
+            if streams:
+                streams.pop().close()
+            streams.append(Stream(self.port, self.key, f"chat-{client}", f"{WORDS} {next(numbers)}"))
+
+        return ask
+
+
+class Stream:
+    """A streamed answer that has begun, on a connection of its own."""
+
+    def __init__(self, port: int, key: str, session: str, message: str) -> None:
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": message}]}
+        content = json.dumps(body).encode()
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
+            f"X-User-Id: {session}\r\nX-Session-Id: {session}\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.sendall(head.encode() + content)
+        self._answer = b""
+        while b"data:" not in self._answer:
+            self._read()
+
+    def close(self) -> None:
+        """Reads what else comes, and hangs up."""
+        while not self._answer.endswith(b"\r\n0\r\n\r\n"):
+            self._read()
+        self._socket.close()
+
+    def _read(self) -> None:
+        part = self._socket.recv(1 << 16)
+        if not part:
+            raise ConnectionError(self._answer[:500].decode())
+        self._answer += part
+
+
 class Http:
     """A connection that is kept alive. Reads just enough of an answer to know where it ends."""
 

@@ -140,8 +140,12 @@ class OpenAIServer:
         self.waiting = 0
 
     @property
+    def port(self) -> int:
+        return self._server.server_address[1]
+
+    @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

@@ -1,0 +1,81 @@
+"""What the chat endpoint adds to a model's answer, and what answers cost that stay open."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+
+from benchmarks.clients import Clients, FirstByte, Stream, timed
+from benchmarks.figures import Figure
+from benchmarks.site import Site
+from tests.support.openai_server import Handler, OpenAIServer, streamed
+
+TITLE = "First byte of a streamed answer"
+NOTE = (
+    "A message to a model that answers at once, until the first byte: authenticated, with its context made (static "
+    "layers kept) and searched for, and the round before it being stored meanwhile. Raw: the same message to the model "
+    "itself. Idle: streams that wait for the model, all open at once; memory is what all web processes have more "
+    "than before, threads what they have then."
+)
+STREAMS = (1, 16)  # at once
+SECONDS = 3.0
+ROUNDS = 3
+IDLE = 200
+
+
+def figures(site: Site) -> list[Figure]:
+    with OpenAIServer() as model:
+        port = site.serve(CHAT__UPSTREAM_BASE_URL=model.base_url)
+        model.always(streamed("Noted", "."))
+        return [*(_first_byte(site, model, port, count) for count in STREAMS), _idle(site, model, port)]
+
+
+def _first_byte(site: Site, model: OpenAIServer, port: int, count: int) -> Figure:
+    ours, raw = [], []
+    with Clients(FirstByte(port, site.key), count) as there, Clients(FirstByte(model.port, "none"), count) as direct:
+        for _ in range(ROUNDS):
+            raw.append(direct.run(SECONDS))
+            ours.append(there.run(SECONDS))
+    name = "1 stream" if count == 1 else f"{count} streams at once"
+    return Figure.of(name, ours, raw, wanted="≤ 40 ms more than raw")
+
+
+def _idle(site: Site, model: OpenAIServer, port: int) -> Figure:
+    processes = list(_web_processes(port))
+    before = _memory(processes)
+    go_on = threading.Event()
+    model.always(streamed("Wait", end=lambda *asked: _end(go_on, *asked)))
+    streams: list[Stream] = []
+
+    def open_one() -> None:
+        streams.append(Stream(port, site.key, f"idle-{len(streams)}", "Hello"))
+
+    def raw_one() -> None:
+        streams.append(Stream(model.port, "none", "raw", "Hello"))
+
+    ours = [timed(open_one) for _ in range(IDLE)]
+    megabytes = (_memory(processes) - before) / 1e6
+    threads = sum(process.num_threads() for process in processes)
+    raw = [timed(raw_one) for _ in range(IDLE)]
+    go_on.set()
+    for stream in streams:
+        stream.close()
+    rate = f"{megabytes:.0f} MB, {threads} threads"
+    return Figure.of(f"{IDLE} idle streams", [ours], [raw], rate=rate, wanted="bounded memory")
+
+
+def _end(go_on: threading.Event, handler: Handler, body: dict[str, Any]) -> None:
+    go_on.wait()
+    handler.event("[DONE]")
+    handler.chunk(b"")
+
+
+def _web_processes(port: int) -> Iterator[psutil.Process]:
+    for process in psutil.Process().children(recursive=True):
+        if any(f":{port}" in argument for argument in process.cmdline()):
+            yield process
+
+
+def _memory(processes: list[psutil.Process]) -> int:
+    return sum(process.memory_info().rss for process in processes)
