@@ -1,7 +1,6 @@
 """What a call gets from memory, and what memory gets from a call."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from moments_app.chat.caller import Caller
@@ -11,7 +10,7 @@ from moments_app.processes.serve_context import serve_context
 from moments_app.recall.layers import DEFAULT
 from sessions_app.models import Message
 from sessions_app.processes.append import NewMessage, locked_session
-from sessions_app.processes.append_round import append_round
+from sessions_app.processes.append_round import INCOMPLETE, append_round
 from sessions_app.row_security import acting_for
 
 SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
@@ -66,16 +65,18 @@ def _with_memory(envelope: Envelope, conversation: Conversation) -> bytes:
     return conversation.with_memory(memory, earlier)
 
 
-def store(caller: Caller, conversation: Conversation, answer: NewMessage | None, mark: dict[str, Any]) -> None:
+def store(caller: Caller, conversation: Conversation, answer: NewMessage | None, *, unanswered: str) -> None:
     """Stores a round; what it makes due is asked for with it.
 
     Args:
         caller: whose it is.
         conversation: as it was sent.
         answer: None when there is none.
-        mark: metadata of the turns; of what went unanswered, why.
+        unanswered: why; blank when there is one.
     """
-    sent = [replace(turn, metadata=turn.metadata | mark) for turn in conversation.turns]
+    sent = [replace(turn, metadata=turn.metadata | {"source": SOURCE}) for turn in conversation.turns]
+    if unanswered and sent:
+        sent[-1].metadata[INCOMPLETE] = unanswered
     with acting_for(caller.user_id, create=True, holding=True) as user:
         assert user is not None  # it was made
         append_round(user, caller.session_id, sent, answer, agent_id=caller.agent_id, source=SOURCE)

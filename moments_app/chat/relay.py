@@ -19,6 +19,7 @@ from moments_app.chat.errors import ChatError
 from moments_app.chat.figures import FAILURES
 from moments_app.chat.memory import SOURCE, store
 from moments_app.chat.threads import in_thread
+from sessions_app.imports.records import filled
 from sessions_app.processes.append_round import INCOMPLETE
 
 KEPT_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
@@ -109,12 +110,10 @@ class Relay:
 
     def _stored(self) -> None:
         answer = read_answer(bytes(self._kept), is_stream=self._is_stream)
-        mark = {"source": SOURCE}
-        why = self._incomplete or ("" if answer.finish_reason else "unfinished")
-        if why:
-            mark[INCOMPLETE] = why
-        turn = answer.turn(mark, is_whole=not why)
-        store(self.caller, self.conversation, turn, {"source": SOURCE} if turn else mark)
+        # Some callers hang up as soon as they have read the end, before it is passed on that there is no more.
+        why = "" if answer.finish_reason else self._incomplete or "unfinished"
+        turn = answer.turn(filled({"source": SOURCE, INCOMPLETE: why}), is_whole=not why)
+        store(self.caller, self.conversation, turn, unanswered="" if turn else why)
 
 
 async def _end_with_caller(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -300,6 +300,31 @@ def test_what_was_answered_before_the_caller_hung_up_is_stored(client: Client, u
     assert incomplete() == [(content, "client_disconnected")]
 
 
+def test_an_answer_is_whole_though_the_caller_hung_up_as_soon_as_it_had_the_end(
+    client: Client, upstream: OpenAIServer
+) -> None:
+    def linger(handler: behave.Handler, body: dict[str, Any]) -> None:
+        handler.say("stop")
+        time.sleep(5)
+
+    upstream.always(behave.streamed("All of it", end=linger))
+    stream = ask(client(), "Hello", stream=True)
+    for part in stream:
+        if part.choices[0].finish_reason:
+            break
+    stream.close()
+    assert stored(2)[1] == ("assistant", "All of it")
+    assert incomplete() == []
+
+
+def test_of_a_history_that_goes_unanswered_only_the_last_message_is_marked(site: str, key: str, upstream: Any) -> None:
+    upstream.always(behave.error(500))
+    said = [{"role": role, "content": role.title()} for role in ("user", "assistant", "user")]
+    post(site, key, {"messages": said})
+    assert stored(3) == [("user", "User"), ("assistant", "Assistant"), ("user", "User")]
+    assert incomplete() == [("User", "unfinished")]
+
+
 def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
     client: Client, upstream: OpenAIServer
 ) -> None:
@@ -316,8 +341,11 @@ def test_the_web_server_passes_streams_on_and_stores_what_came_before_its_caller
     endless = Endless()
     upstream.always(endless)
     named = {"X-User-Id": "ada", "X-Session-Id": "s1"}
-    with web(**environment(CHAT__UPSTREAM_BASE_URL=upstream.base_url)) as url:
-        stream = ask(openai.OpenAI(base_url=f"{url}/v1", api_key=key, default_headers=named), "Hello", stream=True)
+    with (
+        web(**environment(CHAT__UPSTREAM_BASE_URL=upstream.base_url)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key=key, default_headers=named) as chat,
+    ):
+        stream = ask(chat, "Hello", stream=True)
         for _ in range(5):
             next(stream)
         stream.close()
