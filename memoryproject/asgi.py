@@ -1,19 +1,32 @@
-"""The web process: Django, and beside it what streams."""
+"""The web process: an event loop for what may stay open long, and a few threads for everything else.
+
+A request that asks the database a few things and answers is served by Django in one of `WEB_THREADS` threads. A stream
+holds none: addresses under `/v1/` are the chat endpoint's. See docs/decisions/0011.
+"""
 
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 os.environ.setdefault("MEMORY_PROCESS", "web")
 
-from django.core.asgi import get_asgi_application
+from a2wsgi import WSGIMiddleware
+from django.core.wsgi import get_wsgi_application
 from starlette.types import Receive, Scope, Send
 
-_django = get_asgi_application()
+from memoryproject.settings import CONF
 
+# Its types ask for more than Django's tell.
+_in_threads = WSGIMiddleware(get_wsgi_application(), workers=CONF.web_threads)  # type: ignore[arg-type]
+
+# Only now: it needs Django to be set up.
 from moments_app.chat.endpoint import application as _chat
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Hands a request to the part that serves its address."""
-    app = _chat if scope.get("path", "").startswith("/v1/") else _django
-    await app(scope, receive, send)  # type: ignore[arg-type]
+    # Django reads X_Forwarded_Proto as X-Forwarded-Proto, which is the proxy's to set.
+    scope["headers"] = [(name, value) for name, value in scope.get("headers", ()) if b"_" not in name]
+    if scope.get("path", "").startswith("/v1/"):
+        await _chat(scope, receive, send)
+    else:
+        await _in_threads(scope, receive, send)  # type: ignore[arg-type]

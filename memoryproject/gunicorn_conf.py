@@ -1,11 +1,11 @@
 """How gunicorn serves the site: `gunicorn -c python:memoryproject.gunicorn_conf memoryproject.asgi`.
 
-Several processes use several cores; threads let a process go on while one of its requests waits for the database.
+Several processes use several cores; what each does with its requests stands in `asgi.py`.
 """
 
 from memoryproject.settings import CONF
 
-worker_class = "asgi"
+worker_class = "uvicorn_worker.UvicornWorker"
 workers = CONF.web_workers
 keepalive = 75  # seconds an idle connection is kept: clients append message after message
 timeout = 60  # seconds without a sign of life after which a worker is replaced

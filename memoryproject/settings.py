@@ -70,7 +70,6 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "memoryproject.urls"
-WSGI_APPLICATION = "memoryproject.wsgi.application"
 
 TEMPLATES = [
     {

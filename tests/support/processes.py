@@ -84,10 +84,12 @@ def worker(**variables: str) -> Iterator[Worker]:
 
 @contextmanager
 def web(**variables: str) -> Iterator[str]:
-    """A running web server; its base URL."""
+    """A running web server of one process; its base URL."""
     port = free_port()
+    # With several, one that is still starting may answer late to being stopped.
+    alone = {"WEB_WORKERS": "1"} | variables
     command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    process = subprocess.Popen([sys.executable, *command, "memoryproject.asgi"], cwd=BASE_DIR, env=variables)
+    process = subprocess.Popen([sys.executable, *command, "memoryproject.asgi"], cwd=BASE_DIR, env=alone)
     try:
         wait_for_url(f"http://127.0.0.1:{port}/healthz")
         yield f"http://127.0.0.1:{port}"
