@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
-from moments_app.processes.assemble import BudgetTooSmall
+from moments_app.processes.assemble import BudgetTooSmall, Envelope
 from moments_app.processes.serve_context import serve_context
 from sessions_app.api.person import user_id_of
 from sessions_app.api.requests import parsed, query
@@ -39,15 +39,24 @@ class ContextView(APIView):
         return self._answer(request, parsed(shapes.ContextInput, request.data).validated_data)
 
     def _answer(self, request: Request, asked: dict[str, Any]) -> Response:
-        try:
-            envelope = serve_context(
-                user_id_of(request, asked.get("user_id")),
-                asked["session_id"],
-                shapes.wanted(asked),
-                retrieval=asked["retrieval"],
-            )
-        except BudgetTooSmall as error:
-            raise BudgetTooSmallError(str(error)) from error
-        if envelope is None:
-            raise NotFound
-        return Response(shapes.context_data(envelope))
+        return Response(shapes.context_data(served(user_id_of(request, asked.get("user_id")), asked)))
+
+
+def served(user_id: str | None, asked: dict[str, Any]) -> Envelope:
+    """The context that a valid request asks for, noted as served.
+
+    Args:
+        user_id: whose memory it is; None for nobody.
+        asked: of `ContextInput`.
+
+    Raises:
+        NotFound: this person has no such session.
+        BudgetTooSmallError: policy and query alone exceed the budget.
+    """
+    try:
+        envelope = serve_context(user_id, asked["session_id"], shapes.wanted(asked), retrieval=asked["retrieval"])
+    except BudgetTooSmall as error:
+        raise BudgetTooSmallError(str(error)) from error
+    if envelope is None:
+        raise NotFound
+    return envelope

@@ -1,5 +1,7 @@
 """Searching memory over REST."""
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,13 +25,22 @@ class SearchView(APIView):
     def post(self, request: Request) -> Response:
         """Facts, moments and turns, best first, each with its address."""
         asked = parsed(shapes.SearchInput, request.data).validated_data
-        person = user_id_of(request, asked.get("user_id"))
-        question = with_vector(
-            Question(asked["query"], list(dict.fromkeys(asked["kinds"])), asked.get("since"), asked["mode"])
-        )
-        with acting_for(person) as user:
-            most = asked.get("match_count")
-            found = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
-        accesses.note(result.ref for result in found)
-        answer = {"results": found, "mode": question.used_mode, "degraded": question.degraded}
-        return Response(shapes.SearchAnswer(answer).data)
+        return Response(found(user_id_of(request, asked.get("user_id")), asked))
+
+
+def found(user_id: str | None, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a valid request finds, as answered.
+
+    Args:
+        user_id: whose memory is searched; None for nobody.
+        asked: of `SearchInput`.
+    """
+    question = with_vector(
+        Question(asked["query"], list(dict.fromkeys(asked["kinds"])), asked.get("since"), asked["mode"])
+    )
+    with acting_for(user_id) as user:
+        most = asked.get("match_count")
+        results = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
+    accesses.note(result.ref for result in results)
+    answer = {"results": results, "mode": question.used_mode, "degraded": question.degraded}
+    return dict(shapes.SearchAnswer(answer).data)

@@ -111,11 +111,16 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
     def ensure_for(self, session: Session) -> None:
         """Makes the session's and the person's stream when they aren't there."""
         scope = {"agent_id": session.agent_id, "user_id": session.user_id}
-        for stream in (
-            MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS)),
-            MemoryStream(stream_type=MemoryStream.Type.USER, **scope, **asdict(USER_DEFAULTS)),
-        ):
-            insert_unless_there(stream)
+        insert_unless_there(
+            MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS))
+        )
+        self.ensure_of_person(session.user, session.agent_id)
+
+    def ensure_of_person(self, user: UserProfile, agent_id: str) -> "MemoryStream":
+        """A person's stream with an agent, made when it isn't there."""
+        scope = {"stream_type": MemoryStream.Type.USER, "agent_id": agent_id, "user": user}
+        insert_unless_there(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
+        return self.get(**scope)
 
 
 class MemoryStream(models.Model):

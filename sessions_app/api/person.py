@@ -52,11 +52,21 @@ def acting_as(request: Request, named: str | None, *, create: bool = False) -> I
         NotFound: the same; or what was written is about something that was deleted meanwhile.
     """
     writes = request.method not in SAFE_METHODS
+    user_id = user_id_of(request, named, create=create)
+    with gone_is_not_found(), acting_for(user_id, create=create, holding=writes) as user:
+        yield user
+
+
+@contextmanager
+def gone_is_not_found() -> Iterator[None]:
+    """Around a transaction: what it writes may refer to a row that was there and has been deleted meanwhile.
+
+    Raises:
+        NotFound: it does.
+    """
     try:
-        with acting_for(user_id_of(request, named, create=create), create=create, holding=writes) as user:
-            yield user
+        yield
     except IntegrityError as error:
-        # What is written refers to a row that was there and has been deleted meanwhile.
         if isinstance(error.__cause__, ForeignKeyViolation):
             raise NotFound from None
         raise

@@ -13,6 +13,7 @@ from sessions_app.models.event import Event
 from sessions_app.models.user_profile import UserProfile
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
+DEFAULT_AGENT = "default"
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 
@@ -82,7 +83,7 @@ class Session(models.Model):
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="sessions", db_index=False)
     session_id = models.CharField(max_length=255, help_text="The application's own id, unique for this user.")
-    agent_id = models.CharField(max_length=255, default="default")
+    agent_id = models.CharField(max_length=255, default=DEFAULT_AGENT)
     source = models.CharField(max_length=64, default="api", help_text="Where it comes from: api, discord, import, …")
     title = models.CharField(max_length=255, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.ACTIVE)
