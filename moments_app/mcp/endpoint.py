@@ -1,0 +1,119 @@
+"""The door of `/mcp`: who may enter, under the same conditions as for REST.
+
+Key, rate and scope are checked by the classes that check them there, and refusals have the same shape. The person is
+the user key's, or whom a service key names in `X-User-Id`.
+"""
+
+import asyncio
+from io import BytesIO
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.core.handlers.asgi import ASGIRequest
+from django.http.request import validate_host
+from rest_framework.exceptions import APIException, ParseError, PermissionDenied
+from rest_framework.request import Request
+from rest_framework.views import APIView
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from moments_app.mcp.connection import CURRENT, Connection, database_work
+from moments_app.mcp.server import server
+from sessions_app.api.fields import PublicIdField, StrictSerializer
+from sessions_app.api.person import key_of, user_id_of
+from sessions_app.api.requests import parsed
+from sessions_app.models.session import DEFAULT_AGENT
+
+PATH = "/mcp"
+
+
+class ConnectionHeaders(StrictSerializer):
+    """Whom a service key acts for, and which assistant is calling."""
+
+    user_id = PublicIdField(required=False, help_text="X-User-Id")
+    agent_id = PublicIdField(default=DEFAULT_AGENT, help_text="X-Agent-Id")
+
+
+class _Entrance(APIView):
+    """What the REST interface checks before each call. What a tool writes needs more, and says so itself."""
+
+    scopes = {"POST": "read", "DELETE": "read"}
+
+
+class Endpoint:
+    """An ASGI application around the SDK's."""
+
+    def __init__(self) -> None:
+        # Its own check of hosts knows no patterns; `_admitted` asks Django's.
+        self._inside: ASGIApp = server.streamable_http_app(
+            streamable_http_path=PATH,
+            stateless_http=True,
+            max_request_body_size=settings.API_MAX_BODY_BYTES,
+            host="",
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves a request, or says why not; the SDK's own start and end pass through."""
+        app = self._inside
+        if scope["type"] == "http":
+            admitted = await asyncio.to_thread(_admitted, ASGIRequest(scope, BytesIO()))
+            if isinstance(admitted, Connection):
+                CURRENT.set(admitted)
+            else:
+                app = admitted
+        await app(scope, receive, send)
+
+
+@database_work
+def _admitted(http: ASGIRequest) -> Connection | JSONResponse:
+    """The client's connection, or the answer that refuses it."""
+    view = _Entrance()
+    view.setup(http)
+    view.request = request = view.initialize_request(http)
+    try:
+        _refuse_strangers(http)
+        view.perform_authentication(request)
+        view.check_permissions(request)
+        view.check_throttles(request)
+        return _connection(request)
+    except APIException as error:
+        answer = view.handle_exception(error)
+        headers = {name: answer[name] for name in ("WWW-Authenticate", "Retry-After") if name in answer}
+        return JSONResponse(answer.data, answer.status_code, headers)
+
+
+def _refuse_strangers(http: ASGIRequest) -> None:
+    """Hosts that aren't ours, pages of other sites, and keys sent in the clear where HTTPS is used.
+
+    Raises:
+        ParseError, PermissionDenied: saying which.
+    """
+    try:
+        http.get_host()
+    except DisallowedHost:
+        raise ParseError("This host is not served; see ALLOWED_HOSTS.") from None
+    origin = http.headers.get("Origin", "")
+    of_ours = validate_host(urlsplit(origin).hostname or "", settings.ALLOWED_HOSTS)
+    if origin and not of_ours and origin not in settings.CSRF_TRUSTED_ORIGINS:
+        raise PermissionDenied("Pages of other sites are not served.")
+    if settings.SECURE_SSL_REDIRECT and not http.is_secure():
+        raise PermissionDenied("This needs HTTPS.")
+
+
+def _connection(request: Request) -> Connection:
+    """Whose memory it is about.
+
+    Raises:
+        ValidationError: a service key has to name somebody, and ids have their limits.
+    """
+    names = {"user_id": "X-User-Id", "agent_id": "X-Agent-Id"}
+    # A header is bytes, which Django reads as Latin-1; ids are sent as UTF-8.
+    given = {
+        field: request.headers[header].encode("latin-1").decode(errors="replace")
+        for field, header in names.items()
+        if header in request.headers
+    }
+    asked = parsed(ConnectionHeaders, given).validated_data
+    key = key_of(request)
+    return Connection(user_id_of(request, asked.get("user_id")), asked["agent_id"], key.actor, key.scope)

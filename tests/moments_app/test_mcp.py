@@ -1,0 +1,403 @@
+"""Memory over the Model Context Protocol, by the SDK's own client: a web server and `manage.py mcp` as they run."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from django.db import connection
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, TextContent, TextResourceContents
+from pytest_django import DjangoDbBlocker
+
+from memoryproject.conf import BASE_DIR
+from moments_app.models import Job, MemoryAtom, Moment, Summary
+from sessions_app.models import ApiKey, Message, UserProfile
+from tests.support.processes import environment, web, worker
+from tests.support.transcript import START, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MARK = "quince"  # in everything of Ada's
+BOS_MARK = "walnut"  # in everything of Bo's
+
+Use = Callable[[Client], Awaitable[Any]]
+
+
+def remember(user: UserProfile, mark: str, moments: int = 1) -> None:
+    """Gives somebody a session of three turns, with a summary, moments and a profile; keys are the same for all."""
+    session = talk(user, 3, text=f"The {mark} stands by the wall.")
+    UserProfile.objects.filter(pk=user.pk).update(summary=f"Grows a {mark}.")
+    Summary.objects.create(
+        session=session, user=user, status="completed", start_sequence=0, end_sequence=2, text=f"About a {mark}."
+    )
+    for number in range(moments):
+        Moment.objects.create(
+            user=user,
+            source_session=session,
+            key=f"planting-{number}",
+            name="planting",
+            summary=f"They planted a {mark}.",
+            topic_tags=[mark],
+            starts_at=START + timedelta(days=number),
+            ends_at=START + timedelta(days=number, minutes=24),
+            first_sequence=0,
+            last_sequence=2,
+            engine="test",
+        )
+
+
+@pytest.fixture
+def people(ada: UserProfile, bo: UserProfile) -> None:
+    remember(ada, MARK)
+    remember(bo, BOS_MARK)
+    Moment.objects.filter(user=bo).update(key="bos-own")
+
+
+@pytest.fixture(scope="module")
+def base_url(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """A web server, the same for all tests: people and keys are each test's own."""
+    with django_db_blocker.unblock():
+        variables = environment(ALLOWED_HOSTS="127.0.0.1", API_RATE="1000", MEMORY_CONTEXT__RECEIPT_DAYS="0")
+        connection.close()
+    with web(**variables) as url:
+        yield url
+
+
+def key_of(user: UserProfile | None = None, scope: str = "write") -> str:
+    return ApiKey.objects.issue("test", user=user, scope=scope)[1]
+
+
+def over_http(base_url: str, use: Use, key: str, **headers: str) -> Any:
+    """What the use of a client that is connected with this key returns."""
+
+    async def connected() -> Any:
+        sent = {"Authorization": f"Bearer {key}"} | {name.replace("_", "-"): value for name, value in headers.items()}
+        async with (
+            httpx2.AsyncClient(headers=sent, timeout=30) as http,
+            Client(streamable_http_client(f"{base_url}/mcp", http_client=http)) as client,
+        ):
+            return await use(client)
+
+    return asyncio.run(connected())
+
+
+def over_stdio(use: Use, user_id: str = "ada") -> Any:
+    """The same with the command."""
+    command = StdioServerParameters(
+        command=sys.executable, args=["manage.py", "mcp", "--user", user_id], cwd=BASE_DIR, env=environment()
+    )
+
+    async def connected() -> Any:
+        async with Client(stdio_client(command)) as client:
+            return await use(client)
+
+    return asyncio.run(connected())
+
+
+async def read(client: Client, uri: str) -> Any:
+    [content] = (await client.read_resource(uri)).contents
+    assert isinstance(content, TextResourceContents)
+    return json.loads(content.text)
+
+
+async def refusal(client: Client, uri: str) -> tuple[int, str]:
+    with pytest.raises(MCPError) as raised:
+        await client.read_resource(uri)
+    return raised.value.error.code, raised.value.error.message
+
+
+def text_of(result: CallToolResult) -> str:
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def everything(client: Client) -> dict[str, Any]:
+    """All that a client can see, by its address or name."""
+    seen = {"resources": [str(resource.uri) for resource in (await client.list_resources()).resources]}
+    templates = (await client.list_resource_templates()).resource_templates
+    seen["templates"] = [template.uri_template for template in templates]
+    seen["tools"] = [tool.name for tool in (await client.list_tools()).tools]
+    seen["prompts"] = [prompt.name for prompt in (await client.list_prompts()).prompts]
+    addresses = (
+        "rem://moments",
+        "rem://moments/1",
+        "rem://moments/key/planting-0",
+        "rem://users/ada",
+        "rem://sessions/s1/summary",
+        "rem://sessions/s1/messages/1",
+        "rem://prompts/moment-builder",
+    )
+    read_all: dict[str, Any] = {uri: await read(client, uri) for uri in addresses}
+    calls: dict[str, dict[str, Any]] = {
+        "search_long_term_memory": {"query": f"{MARK} {BOS_MARK}"},
+        "get_context": {"session_id": "s1", "query": BOS_MARK},
+    }
+    for name, arguments in calls.items():
+        read_all[name] = (await client.call_tool(name, arguments)).structured_content
+    return seen | read_all
+
+
+def assert_is_adas(seen: dict[str, Any]) -> None:
+    assert seen["resources"] == ["rem://moments"]
+    assert len(seen["templates"]) == 6
+    assert seen["tools"] == ["search_long_term_memory", "get_context", "append_memory", "build_moments"]
+    assert seen["prompts"] == ["recall-and-answer"]
+    assert seen["rem://moments"] == seen["rem://moments/1"]
+    assert seen["rem://moments"]["moments"] == [
+        {
+            "key": "planting-0",
+            "date": "2026-03-02",
+            "time_range": "2026-03-02T08:00:00Z/2026-03-02T08:24:00Z",
+            "topics": [MARK],
+        }
+    ]
+    assert seen["rem://moments/key/planting-0"]["summary"] == f"They planted a {MARK}."
+    assert seen["rem://users/ada"]["summary"] == f"Grows a {MARK}."
+    assert seen["rem://sessions/s1/summary"]["text"] == f"About a {MARK}."
+    assert seen["rem://sessions/s1/messages/1"]["content"] == f"The {MARK} stands by the wall."
+    assert "moments" in seen["rem://prompts/moment-builder"]["content"]
+    found = seen["search_long_term_memory"]["results"]
+    assert {result["kind"] for result in found} == {"moment", "turn"}
+    assert MARK in seen["get_context"]["context"]
+    seen["get_context"]["context"] = seen["get_context"]["context"].replace(BOS_MARK, "", 1)  # the query itself
+    assert BOS_MARK not in json.dumps(seen)
+
+
+@pytest.mark.usefixtures("people")
+def test_row_9_over_http_a_client_reads_all_of_its_person_and_nothing_of_another(
+    base_url: str, ada: UserProfile
+) -> None:
+    assert_is_adas(over_http(base_url, everything, key_of(ada)))
+    assert_is_adas(over_http(base_url, everything, key_of(), X_User_Id="ada"))
+
+
+@pytest.mark.usefixtures("people")
+def test_row_9_over_stdio_a_client_reads_all_of_its_person_and_nothing_of_another() -> None:
+    assert_is_adas(over_stdio(everything))
+
+
+@pytest.mark.usefixtures("people")
+def test_row_9_what_is_another_persons_is_answered_as_what_is_not_there(base_url: str, ada: UserProfile) -> None:
+    pairs = [
+        ("rem://moments/key/bos-own", "rem://moments/key/nowhere"),
+        ("rem://users/bo", "rem://users/nobody"),
+        ("rem://sessions/bos/messages/0", "rem://sessions/nowhere/messages/0"),
+    ]
+    talk(UserProfile.objects.get(user_id="bo"), 1, session_id="bos")
+
+    async def refused(client: Client) -> None:
+        for foreign, unknown in pairs:
+            assert await refusal(client, foreign) == await refusal(client, unknown)
+        for name, arguments in (("get_context", {}), ("build_moments", {"force": True})):
+            answers = [
+                await client.call_tool(name, {"session_id": session} | arguments) for session in ("bos", "nowhere")
+            ]
+            assert answers[0].is_error
+            assert text_of(answers[0]) == text_of(answers[1])
+
+    over_http(base_url, refused, key_of(ada))
+    assert not Job.objects.exists()
+
+
+@pytest.mark.usefixtures("people")
+def test_row_9_a_users_key_that_names_another_finds_nobody(base_url: str, ada: UserProfile) -> None:
+    async def nothing(client: Client) -> None:
+        for uri in ("rem://moments", "rem://users/ada", "rem://users/bo"):
+            await refusal(client, uri)
+        found = await client.call_tool("search_long_term_memory", {"query": f"{MARK} {BOS_MARK}"})
+        assert found.structured_content is not None
+        assert found.structured_content["results"] == []
+        assert (await client.call_tool("append_memory", {"content": "Planted."})).is_error
+
+    over_http(base_url, nothing, key_of(ada), X_User_Id="bo")
+    assert not MemoryAtom.objects.exists()
+
+
+def test_pages_are_25_newest_first(base_url: str, ada: UserProfile) -> None:
+    remember(ada, MARK, moments=67)
+
+    async def pages(client: Client) -> list[Any]:
+        assert await refusal(client, "rem://moments/0") == await refusal(client, "rem://moments/-1")
+        for number in ("4", "9" * 400, "one", "1.5"):
+            assert "page" in (await refusal(client, f"rem://moments/{number}"))[1]
+        return [await read(client, f"rem://moments/{number}") for number in (1, 2, 3)]
+
+    answers = over_http(base_url, pages, key_of(ada))
+    assert [len(answer["moments"]) for answer in answers] == [25, 25, 17]
+    assert {(answer["page_size"], answer["total_pages"], answer["total_moments"]) for answer in answers} == {
+        (25, 3, 67)
+    }
+    keys = [moment["key"] for answer in answers for moment in answer["moments"]]
+    assert keys == [f"planting-{number}" for number in reversed(range(67))]
+
+
+@pytest.mark.usefixtures("people")
+def test_addresses_that_lead_nowhere_are_not_found(base_url: str, ada: UserProfile) -> None:
+    addresses = [
+        "rem://moments/key/../../users/bo",
+        "rem://moments/key/..%2F..%2Fetc%2Fpasswd",
+        "rem://moments/key/%00",
+        "rem://moments/key/" + "k" * 5_000,
+        "rem://users/%2e%2e",
+        "rem://sessions/s1/messages/-1",
+        "rem://sessions/s1/messages/99999999999999999999",
+        "rem://sessions/s1/messages/\u0661",
+        "rem://sessions/s1%00/summary",
+        "rem://prompts/../users/bo",
+        "rem://prompts/nothing",
+        "rem://elsewhere",
+        "file:///etc/passwd",
+    ]
+
+    async def refused(client: Client) -> None:
+        for uri in addresses:
+            code, message = await refusal(client, uri)
+            assert code == -32602, (uri, message)
+
+    over_http(base_url, refused, key_of(ada))
+
+
+@pytest.mark.usefixtures("people")
+def test_a_retracted_turn_is_not_told(base_url: str, ada: UserProfile) -> None:
+    Message.objects.filter(user=ada, sequence=1).update(retracted_at=START)
+    assert over_http(base_url, lambda client: refusal(client, "rem://sessions/s1/messages/1"), key_of(ada))
+
+
+def test_what_is_appended_is_found_and_added_once(base_url: str, ada: UserProfile) -> None:
+    async def append(client: Client) -> list[Any]:
+        sentence = {"content": "Grows a medlar.", "memory_type": "fact"}
+        answers = [(await client.call_tool("append_memory", sentence)).structured_content for _ in range(2)]
+        found = await client.call_tool("search_long_term_memory", {"query": "medlar", "memory_types": ["fact"]})
+        return [*answers, found.structured_content]
+
+    first, second, found = over_http(base_url, append, key_of(ada))
+    assert (first["created"], second["created"]) == (True, False)
+    assert first["atom_id"] == second["atom_id"]
+    assert [result["ref"] for result in found["results"]] == [first["uri"]]
+
+
+def test_a_key_that_may_only_read_writes_nothing(base_url: str, ada: UserProfile) -> None:
+    talk(ada, 30)
+
+    async def write(client: Client) -> None:
+        for name, arguments in (("append_memory", {"content": "x"}), ("build_moments", {"session_id": "s1"})):
+            answer = await client.call_tool(name, arguments)
+            assert answer.is_error
+            assert "scope write" in text_of(answer)
+
+    over_http(base_url, write, key_of(ada, "read"))
+    assert not MemoryAtom.objects.exists()
+    assert not Job.objects.exists()
+
+
+def test_wrong_arguments_are_named(base_url: str, ada: UserProfile) -> None:
+    wrong: list[tuple[str, dict[str, Any], str]] = [
+        ("search_long_term_memory", {"query": "x" * 20_001}, "20000"),
+        ("search_long_term_memory", {"query": "x", "match_count": 101}, "100"),
+        ("search_long_term_memory", {"query": "nul \0"}, "query"),
+        ("search_long_term_memory", {"query": "x", "memory_types": ["secret"]}, "memory_types"),
+        ("append_memory", {"content": ""}, "content"),
+        ("append_memory", {"content": "x" * 4_001}, "4000"),
+        ("get_context", {"session_id": "a/b"}, "session_id"),
+        ("get_context", {}, "session_id"),
+    ]
+
+    async def call(client: Client) -> None:
+        for name, arguments, told in wrong:
+            answer = await client.call_tool(name, arguments)
+            assert answer.is_error, arguments
+            assert told in text_of(answer)
+
+    over_http(base_url, call, key_of(ada))
+    assert not MemoryAtom.objects.exists()
+
+
+def test_a_build_says_how_far_it_is(base_url: str, ada: UserProfile) -> None:
+    talk(ada, 60)
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    async def build(client: Client) -> Any:
+        answer = await client.call_tool("build_moments", {"session_id": "s1", "force": True}, progress_callback=note)
+        return answer.structured_content
+
+    with worker():
+        job = over_http(base_url, build, key_of(ada))
+    assert job["status"] == "completed"
+    assert Moment.objects.filter(user=ada).exists()
+    assert told
+
+
+def test_the_prompt_carries_the_question(base_url: str, ada: UserProfile) -> None:
+    async def prompt(client: Client) -> Any:
+        return (await client.get_prompt("recall-and-answer", {"question": "Who owns {it}?"})).messages
+
+    [message] = over_http(base_url, prompt, key_of(ada))
+    assert message.content.text.endswith("Question: Who owns {it}?")
+
+
+# --- the door ---
+
+
+def post(base_url: str, key: str = "", body: str | None = None, **headers: str) -> httpx2.Response:
+    """A request as no client of the SDK sends it."""
+    sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    sent |= {"Authorization": f"Bearer {key}"} if key else {}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}) if body is None else body
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx2.post(f"{base_url}/mcp", content=body, headers=sent)
+
+
+def test_row_19_without_a_valid_key_nothing_is_served(base_url: str, ada: UserProfile) -> None:
+    key = key_of(ada)
+    assert post(base_url, key).status_code == 200
+    wrong = [post(base_url, text) for text in ("mem_0_0", key + "x", key[:-1])]
+    assert {answer.status_code for answer in [post(base_url), *wrong]} == {401}
+    assert len({answer.text for answer in wrong}) == 1
+    assert wrong[0].headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_what_a_request_lacks_or_may_not_is_said(base_url: str, ada: UserProfile) -> None:
+    key = key_of(ada)
+    nobody = post(base_url, key_of())
+    assert nobody.status_code == 400
+    assert nobody.json()["errors"][0]["attr"] == "user_id"
+    assert post(base_url, key_of(), X_User_Id="a/b").status_code == 400
+    assert post(base_url, key, Origin="https://evil.example").status_code == 403
+    assert post(base_url, key, Origin=base_url).status_code == 200
+    assert post(base_url, key, Host="evil.example").status_code == 400
+    for body in ("{", "", "[1]", '{"jsonrpc": "2.0"}', "[" * 100_000):
+        assert 400 <= post(base_url, key, body).status_code < 500
+    assert httpx2.get(f"{base_url}/mcp").status_code == 401
+
+
+def test_requests_are_throttled_as_over_rest(ada: UserProfile) -> None:
+    with web(**environment(ALLOWED_HOSTS="127.0.0.1", API_RATE="3")) as url:
+        key = key_of(ada)
+        answers = [post(url, key) for _ in range(12)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert refused
+    assert "Retry-After" in refused[0].headers
+
+
+def test_the_command_needs_a_person_that_is_there(ada: UserProfile) -> None:
+    done = subprocess.run(
+        [sys.executable, "manage.py", "mcp", "--user", "nobody"],
+        cwd=BASE_DIR,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "nobody" in done.stderr
