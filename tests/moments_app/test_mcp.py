@@ -347,6 +347,20 @@ def test_the_prompt_carries_the_question(base_url: str, ada: UserProfile) -> Non
     assert message.content.text.endswith("Question: Who owns {it}?")
 
 
+@pytest.mark.usefixtures("people")
+def test_the_example_runs(base_url: str, ada: UserProfile) -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/mcp_client.py", f"Where is the {MARK}?"],
+        cwd=BASE_DIR,
+        env=environment(MEMORY_URL=f"{base_url}/mcp", MEMORY_KEY=key_of(ada)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "planting-0" in done.stdout
+    assert f"They planted a {MARK}." in done.stdout
+
+
 # --- the door ---
 
 

@@ -1,0 +1,34 @@
+"""Reads a person's memory over MCP and searches it: `python examples/mcp_client.py "Where did I leave the keys?"`.
+
+Needs `pip install mcp`, and in the environment MEMORY_KEY, a user's key. MEMORY_URL is http://localhost:8000/mcp unless
+it is set.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+URL = os.environ.get("MEMORY_URL", "http://localhost:8000/mcp")
+
+
+async def main(question: str) -> None:
+    headers = {"Authorization": f"Bearer {os.environ['MEMORY_KEY']}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(URL, http_client=http)) as client,
+    ):
+        [newest] = (await client.read_resource("rem://moments")).contents
+        print("The newest moments:", newest.text)  # type: ignore[union-attr]  # the platform serves text
+        found = await client.call_tool("search_long_term_memory", {"query": question, "match_count": 5})
+        print("Found:", json.dumps(found.structured_content, indent=2))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or "MEMORY_KEY" not in os.environ:
+        sys.exit(__doc__)
+    asyncio.run(main(sys.argv[1]))
