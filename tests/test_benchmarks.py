@@ -61,6 +61,7 @@ def test_each_measures_the_platform_beside_raw_statements() -> None:
         "Archive turns",
         "Import",
         "Erase a person",
+        "Read a moment over MCP",
     ):
         assert title in done.stdout
 
