@@ -272,7 +272,7 @@ class Settings(Group):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least level that is logged.")
     log_format: Literal["json", "console"] = Field("json", description="`console` is for people.")
     web_workers: int = Field(2, ge=1, le=64, description="Web processes of one host.")
-    web_threads: int = Field(4, ge=1, le=64, description="Threads of one web process; streams need none.")
+    web_threads: int = Field(4, ge=1, le=64, description="Threads of one web process for calls, as many for MCP.")
     api_rate: int = Field(100, ge=1, description="Requests a second, a key and web process.")
     api_max_body_bytes: int = Field(16_777_216, ge=1_000, description="Larger request bodies are answered 413.")
     message_max_chars: int = Field(200_000, ge=1, description="Most characters in one message.")

@@ -226,6 +226,8 @@ LOGGING = {
         # A line a call that tells less than the engine calls on record.
         "httpx2": {"level": "WARNING"},
         "openai": {"level": "WARNING"},
+        # Each refused call, with the address or argument that a client sent.
+        "mcp": {"level": "WARNING"},
     },
 }
 

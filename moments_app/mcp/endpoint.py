@@ -4,10 +4,10 @@ Key, rate and scope are checked by the classes that check them there, and refusa
 the user key's, or whom a service key names in `X-User-Id`.
 """
 
-import asyncio
 from io import BytesIO
 from urllib.parse import urlsplit
 
+from anyio import to_thread
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from memoryproject.settings import CONF
 from moments_app.mcp.connection import CURRENT, Connection, database_work
 from moments_app.mcp.server import server
 from sessions_app.api.fields import PublicIdField, StrictSerializer
@@ -55,9 +56,11 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves a request, or says why not; the SDK's own start and end pass through."""
+        # As many as serve the API, so that both together fit into the pool of database connections.
+        to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads
         app = self._inside
         if scope["type"] == "http":
-            admitted = await asyncio.to_thread(_admitted, ASGIRequest(scope, BytesIO()))
+            admitted = await to_thread.run_sync(_admitted, ASGIRequest(scope, BytesIO()))
             if isinstance(admitted, Connection):
                 CURRENT.set(admitted)
             else:

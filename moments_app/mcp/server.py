@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from anyio import to_thread
 from django.core.paginator import InvalidPage, Paginator
 from django.db.models import F
 from drf_standardized_errors.formatter import flatten_errors
@@ -246,12 +247,12 @@ async def build_moments(session_id: str, context: Context, force: bool = False) 
         session_id: of the conversation.
         force: whatever the thresholds say.
     """
-    job = await asyncio.to_thread(_told, _requested_build, session_id, force)
+    job = await to_thread.run_sync(_told, _requested_build, session_id, force)
     deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
     while job["status"] in Job.OPEN and asyncio.get_running_loop().time() < deadline:
         await context.report_progress(job["progress"]["done"], job["progress"]["total"] or None, job["status"])
         await asyncio.sleep(BUILD_POLL_SECONDS)
-        job = await asyncio.to_thread(_told, _job, job["job_id"])
+        job = await to_thread.run_sync(_told, _job, job["job_id"])
     return job
 
 
