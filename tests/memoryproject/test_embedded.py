@@ -12,16 +12,16 @@ import pytest
 
 from memoryproject.conf import BASE_DIR
 from memoryproject.embedded import server
+from tests.support.folders import data_folder
 from tests.support.processes import wait_for_url, web
 
 COUNT = "from django.db import connection as c; k = c.cursor(); k.execute('SELECT 40 + 2'); print(k.fetchone()[0])"
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    directory = tmp_path_factory.mktemp("data")
-    yield directory
-    server.stop(directory / "postgres")
+def data_dir() -> Iterator[Path]:
+    with data_folder() as folder:
+        yield folder
 
 
 def run(data_dir: Path, *command: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from memoryproject.embedded import server
+from tests.support.folders import data_folder
 
 TIMEOUT = 240  # seconds; a slow machine with other tests beside this may need most of it
 
@@ -62,9 +62,9 @@ class Run:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    server.stop(tmp_path / "postgres")
+def folder() -> Iterator[Path]:
+    with data_folder() as folder:
+        yield folder
 
 
 def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> None:
