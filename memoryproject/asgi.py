@@ -7,7 +7,6 @@ holds none: `/mcp` is the MCP server's, addresses under `/v1/` are the chat endp
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
-os.environ.setdefault("MEMORY_PROCESS", "web")
 
 from a2wsgi import WSGIMiddleware
 from django.core.wsgi import get_wsgi_application

@@ -3,6 +3,11 @@
 Several processes use several cores; what each does with its requests stands in `asgi.py`.
 """
 
+import os
+
+# Said before the settings are read, and here alone: what imports the application for another end doesn't pool.
+os.environ["MEMORY_PROCESS"] = "web"
+
 from memoryproject.settings import CONF
 
 worker_class = "uvicorn_worker.UvicornWorker"
