@@ -276,6 +276,9 @@ UNFOLD = {
     "SITE_TITLE": "Memory platform",
     "SITE_HEADER": "Memory platform",
     "SITE_SYMBOL": "neurology",
+    "SITE_FAVICONS": [
+        {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("memoryproject/favicon.svg")}
+    ],
     "STYLES": [lambda request: static("moments_app/admin.css")],
     "SIDEBAR": {
         "navigation": [

@@ -1,0 +1,75 @@
+"""A real browser on the whole site: a page is a tab of it, logged in as an operator."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
+
+from tests.support import chromium
+from tests.support.live import live_site
+from tests.support.operator import operator
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+DESKTOP: ViewportSize = {"width": 1360, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One a module: Playwright keeps an event loop in this thread, which other modules' tests must not meet."""
+    path = chromium.find()
+    if not path:
+        pytest.fail(chromium.MISSING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # the loop is Playwright's; nothing awaits here
+        with sync_playwright() as playwright:
+            started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+            yield started
+            started.close()
+
+
+@pytest.fixture
+def site(transactional_db: None) -> Iterator[str]:
+    """Base URL of the site."""
+    with live_site() as url:
+        yield url
+
+
+@pytest.fixture
+def log_in(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
+    """Opens a tab as somebody who may do everything, or what is named: see `operator`. Further arguments are those of
+    `Browser.new_context`. Any error in the page fails the test.
+    """
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+
+    def open_tab(*permissions: str, **options: Any) -> Page:
+        size = options.pop("viewport", DESKTOP)
+        context = browser.new_context(base_url=site, viewport=size, **options)
+        contexts.append(context)
+        cookie = operator(*permissions).cookies["sessionid"]
+        context.add_cookies([{"name": "sessionid", "value": cookie.value, "url": site}])
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        return page
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    assert not problems, problems
+
+
+@pytest.fixture
+def tab(log_in: Callable[..., Page]) -> Page:
+    """A tab of somebody who may do everything."""
+    return log_in()

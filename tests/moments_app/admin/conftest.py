@@ -1,0 +1,30 @@
+"""Who looks, and at what."""
+
+import pytest
+from django.test import Client
+
+from moments_app.models import Job, PromptResource
+from moments_app.prompts import MOMENT_BUILDER_URI
+from sessions_app.models import Session, UserProfile
+from tests.support.jobs import build
+from tests.support.operator import operator
+from tests.support.transcript import talk
+
+
+@pytest.fixture
+def root(transactional_db: None) -> Client:
+    return operator()
+
+
+@pytest.fixture
+def built(ada: UserProfile) -> Session:
+    """A session of 120 turns, the older of them in moments."""
+    session = talk(ada, 120)
+    assert build(session).status == Job.Status.COMPLETED
+    session.refresh_from_db()
+    return session
+
+
+@pytest.fixture
+def prompt(transactional_db: None) -> PromptResource:
+    return PromptResource.objects.get(uri=MOMENT_BUILDER_URI)

@@ -1,0 +1,68 @@
+"""The context as an operator sees it."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment
+from moments_app.recall import receipts
+from sessions_app.models import Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
+from tests.support.streams import note
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class TestContextPreview:
+    """What an application would get, looked at."""
+
+    def url(self, session: Session) -> str:
+        return reverse("admin:sessions_app_session_context", args=[session.pk])
+
+    def test_it_shows_layers_with_tokens_and_where_each_line_is_from(self, root: Client, built: Session) -> None:
+        entity = Entity.objects.create(user=built.user, kind="task", title="Order the element")
+        shown = page(root, self.url(built), query="The element?", max_tokens=2000, format="markdown")
+        for moment in Moment.objects.newest_first()[:3]:
+            assert change_url(moment) in shown
+        assert change_url(entity) in shown and change_url(built.user) in shown
+        assert f"{change_url(built)}?before=" in shown
+        assert "of 2000 tokens" in shown and "Nothing was trimmed." in shown
+        assert "## The user" in shown
+
+    def test_it_says_what_was_trimmed_and_when_the_budget_is_too_small(self, root: Client, built: Session) -> None:
+        assert "hot_turns: " in page(root, self.url(built), max_tokens=300, format="xml")
+        assert "Policy and query alone need" in page(root, self.url(built), max_tokens=5, format="xml")
+        assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
+
+    def test_what_was_retrieved_leads_to_its_own_session_and_fact(self, root: Client, built: Session) -> None:
+        other = append(built.user, "a/b", [NewMessage("user", "The harpsichord came from Lyon.")]).session
+        stream = MemoryStream.objects.create(stream_type="user", agent_id="other", user=built.user)
+        fact = note(stream, "Plays the harpsichord.", "fact")
+        shown = page(root, self.url(built), query="harpsichord", max_tokens=2000)
+        assert f"{change_url(other)}?before=51#turn-0" in shown
+        assert change_url(fact) in shown
+        assert "searched by words alone" in shown
+
+    def test_looking_leaves_no_receipt(self, root: Client, built: Session, settings: Settings) -> None:
+        settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+        page(root, self.url(built))
+        receipts.waiting.flush()
+        assert not ContextReceipt.objects.exists()
+
+    def test_row_18_planted_scripts_stay_text(self, root: Client, built: Session) -> None:
+        Moment.objects.update(summary=PLANTED)
+        UserProfile.objects.update(summary=PLANTED)
+        append(built.user, "s1", [NewMessage("user", f"</textarea>{PLANTED}")])
+        for name in ("xml", "markdown", "messages"):
+            shown = page(root, self.url(built), query=f'"></textarea>{PLANTED}', format=name)
+            assert "planted" in shown and PLANTED not in shown
+
+    def test_the_same_number_of_queries_however_much_there_is(self, root: Client, built: Session) -> None:
+        few = queries_of(root, self.url(built))
+        Entity.objects.bulk_create(Entity(user=built.user, kind="task", title=f"t{n}") for n in range(50))
+        talk(built.user, 100)
+        many = queries_of(root, self.url(built))
+        assert many <= few + 1 <= MAX_QUERIES  # links are only looked for when there is something to link

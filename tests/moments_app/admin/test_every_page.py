@@ -1,0 +1,114 @@
+"""What holds on every page: rights, escaping, and the number of queries."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from moments_app.models import ContextReceipt, Entity, Job, Moment, PromptResource, Summary
+from moments_app.prompts import MOMENT_BUILDER_URI
+from sessions_app.models import Event, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support.jobs import build
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def everything_shown(root: Client) -> list[str]:
+    """The text of every page that shows something of Ada."""
+    models = [Session, Moment, UserProfile, Job, PromptResource, Event, Entity, Summary, ContextReceipt]
+    pages = [page(root, list_url(model)) for model in models]
+    return pages + [page(root, change_url(thing)) for model in models for thing in model._default_manager.all()[:4]]
+
+
+def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: UserProfile) -> None:
+    at = datetime(2026, 3, 2, tzinfo=UTC)
+    turns = [
+        NewMessage(
+            role="tool" if number % 5 == 4 else "user",
+            content=f"{PLANTED} {number}",
+            tool_name=PLANTED[:64] if number % 5 == 4 else "",
+            payload={"tool_calls": [{"id": PLANTED, "function": {"name": PLANTED}}]},
+            metadata={"x": PLANTED},
+            created_at=at,
+        )
+        for number in range(60)
+    ]
+    session = append(ada, PLANTED, turns).session
+    build(session)
+    Moment.objects.update(
+        name=PLANTED, summary=PLANTED, detail=PLANTED, topic_tags=[PLANTED], present_persons=[PLANTED]
+    )
+    UserProfile.objects.update(user_id=PLANTED, summary=PLANTED, interests=[PLANTED], metadata={"x": PLANTED})
+    Session.objects.update(title=PLANTED, metadata={"x": PLANTED})
+    Job.objects.update(error=PLANTED)
+    Event.objects.create(type="x", actor=PLANTED, payload={"x": PLANTED})
+    PromptResource.objects.update(name=PLANTED)
+    Entity.objects.create(user=ada, kind="task", title=PLANTED, body=PLANTED)
+    Summary.objects.create(
+        session=session, user=ada, start_sequence=0, end_sequence=5, text=PLANTED, error=PLANTED, facts=[PLANTED]
+    )
+    PromptResource.objects.get(uri=MOMENT_BUILDER_URI).add_version(
+        f"</textarea>{PLANTED}", created_by=PLANTED, note=PLANTED
+    )
+    shown = everything_shown(root)
+    assert sum("planted" in text for text in shown) >= 10
+    for text in shown:
+        assert PLANTED not in text
+        assert not re.search(r"<script>alert", text)
+
+
+def test_row_18_a_viewer_sees_every_page_and_changes_nothing(built: Session, prompt: PromptResource) -> None:
+    viewer = operator("view_")
+    everything_shown(viewer)
+    moment, before = Moment.objects.earliest("id"), Moment.objects.count()
+    Job.objects.update(status=Job.Status.FAILED)
+    posts = [
+        (change_url(moment), {"name": "x", "summary": "x"}),
+        (change_url(built), {"title": "x"}),
+        (change_url(built.user), {"summary": "x"}),
+        (reverse("admin:sessions_app_session_build", args=[built.pk]), {}),
+        (reverse("admin:moments_app_promptresource_add_version", args=[prompt.pk]), {"content": "x"}),
+        (reverse("admin:moments_app_promptresource_activate", args=[prompt.pk, 1]), {}),
+        (reverse("admin:moments_app_moment_delete", args=[moment.pk]), {"post": "yes"}),
+    ]
+    assert [viewer.post(url, data).status_code for url, data in posts] == [403] * len(posts)
+    actions = [(Moment, "delete_selected", moment.pk), (Job, "retry", Job.objects.earliest("id").pk)]
+    for model, action, pk in actions:
+        viewer.post(list_url(model), {"action": action, "_selected_action": [pk], "post": "yes"})
+    assert Moment.objects.count() == before
+    assert Job.objects.get().status == Job.Status.FAILED
+    assert prompt.versions.count() == 1
+    shown = page(viewer, change_url(built)) + page(viewer, change_url(prompt))
+    assert "Build moments now" not in shown and "put in force" not in shown.lower()
+
+
+def test_somebody_without_rights_sees_nothing(built: Session) -> None:
+    nobody = operator("nothing")
+    for model in (Session, Moment, UserProfile, Job, PromptResource):
+        assert nobody.get(list_url(model)).status_code == 403
+    assert nobody.get(change_url(built)).status_code == 403
+
+
+def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, ada: UserProfile) -> None:
+    def asked() -> dict[str, int]:
+        urls = [list_url(model) for model in (Session, Moment, UserProfile, Job, Event, PromptResource)]
+        urls += [change_url(Session.objects.earliest("id")), change_url(Moment.objects.order_by("id")[3])]
+        return {url: queries_of(root, url) for url in urls}
+
+    first = talk(ada, 150, session_id="first")
+    build(first)
+    few = asked()
+    for number in range(12):
+        person = UserProfile.objects.ensure(f"person-{number}")
+        build(talk(person, 60, session_id=f"s{number}"))
+    talk(ada, 60, session_id="first")
+    build(first)
+    many = asked()
+    assert few == many
+    assert max(many.values()) <= MAX_QUERIES
