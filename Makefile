@@ -18,8 +18,7 @@ test: .venv/installed-dev
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium
-	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal --ignore tests/memoryproject/test_run.py
-	.venv/bin/python -m pytest tests/memoryproject/test_run.py
+	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal
 
 bench: .venv/installed-dev
 	.venv/bin/python -m benchmarks

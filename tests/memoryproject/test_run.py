@@ -31,7 +31,8 @@ class Run:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": ""}
+        # As on a user's machine: what it prints into a file is not unbuffered for it.
+        environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": "", "PYTHONUNBUFFERED": ""}
         self.log = folder / "run.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(

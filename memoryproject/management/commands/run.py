@@ -47,7 +47,7 @@ class Command(BaseCommand):
             self._say_where(base_url)
             self._serve(children)
         except KeyboardInterrupt:
-            self.stdout.write("Stopping.")
+            self._say("Stopping.")
         finally:
             _end(children)
 
@@ -57,23 +57,28 @@ class Command(BaseCommand):
         if not operators.filter(is_superuser=True).exists():
             password = secrets.token_urlsafe(12)
             operators.create_superuser("operator", password=password)
-            self.stdout.write(f"Operator login for the admin, shown this once: operator / {password}")
+            self._say(f"Operator login for the admin, shown this once: operator / {password}")
 
     def _demonstrate(self, base_url: str) -> None:
-        self.stdout.write("\nThe demonstration: a conversation goes in through the API, memory comes back")
+        self._say("\nThe demonstration: a conversation goes in through the API, memory comes back")
         hour = timezone.now() + timedelta(hours=1)
         key, text = ApiKey.objects.issue("demonstration", scope=ApiKey.Scope.WRITE, expires_at=hour)
         try:
-            Demonstration(base_url, text, self.stdout.write).run()
+            Demonstration(base_url, text, self._say).run()
         finally:
             key.delete()
             connection.close()
 
     def _say_where(self, base_url: str) -> None:
-        self.stdout.write(
+        self._say(
             f"\nAdmin     {base_url}/admin/\nAPI docs  {base_url}/api/v1/docs\nHealth    {base_url}/readyz\n"
             "A key     manage.py create_api_key NAME\nStop      Ctrl-C"
         )
+
+    def _say(self, text: str) -> None:
+        """At once: in a file or a pipe it would else stand in a buffer for as long as the site serves."""
+        self.stdout.write(text)
+        self.stdout.flush()
 
     def _serve(self, children: list[subprocess.Popen[bytes]]) -> None:
         while all(child.poll() is None for child in children):
