@@ -17,9 +17,10 @@ from benchmarks.load import seeded
 from benchmarks.seed import settle
 from benchmarks.site import Site
 from moments_app.models import Summary
-from moments_app.processes.assemble import Wanted, assemble
+from moments_app.processes.assemble import Wanted
+from moments_app.processes.serve_context import serve_context
 from sessions_app.models import ApiKey, Session
-from sessions_app.row_security import acting_for
+from tests.support.jobs import count
 
 TITLE = "Context over HTTP"
 NOTE = (
@@ -70,6 +71,7 @@ def _session(what: str, length: int, memories: int) -> tuple[str, Session]:
         text=WORDS * 8,
         status="completed",
     )
+    count(session.user)  # as the site would have, so that a search knows which words are rare
     return what, session
 
 
@@ -94,9 +96,8 @@ def _statements(site: Site, session: Session, refresh: bool) -> list[str]:
     """What such a request asks the database, with its values."""
     with CaptureQueriesContext(connection) as captured:
         ApiKey.objects.verify(site.key)
-        with acting_for(session.user.user_id) as user:
-            assert user is not None
-            assemble(user, session.session_id, Wanted(query=QUERY, refresh=refresh))
+        wanted = Wanted(query=QUERY, refresh=refresh)
+        serve_context(session.user.user_id, session.session_id, wanted, retrieval="query")
     return [str(query["sql"]) for query in captured]
 
 

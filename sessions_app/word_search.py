@@ -75,10 +75,11 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
     )
 
 
-def recall_fewer(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
-    """A migration operation: from now on `recall_<table>` finds only rows of a narrower condition.
+def recall_anew(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
+    """A migration operation: makes `recall_<table>` anew, as it is written below and for a condition that is as narrow
+    as before, or narrower.
 
-    The index stays: what it holds is a little more.
+    The index stays: what it holds may be a little more.
 
     Args:
         table, scope, time: as they were.
@@ -120,14 +121,15 @@ def _recall_sql(table: str, *, scope: str, time: str, condition: str) -> str:
             BEGIN
                 IF formula IS NULL THEN RETURN; END IF;
                 IF with_newest THEN
-                    candidates := $q$SELECT * FROM {table} WHERE id IN (
+                    -- An array and no subquery: the planner would expect thousands, and read the table for them.
+                    candidates := $q$SELECT * FROM {table} WHERE id = ANY (ARRAY(
                         (SELECT id FROM {table} WHERE {words} && $1 AND {seen} LIMIT {MOST_READ})
                         UNION
                         (SELECT id FROM {table} WHERE $2 <> '{{}}' AND {words} @> $2 AND {seen} LIMIT {MOST_READ})
                         UNION
                         (SELECT id FROM {table} WHERE user_id = $3 AND search_vector @@ $4 AND {seen}
                          ORDER BY {time} DESC, id DESC LIMIT {NEWEST})
-                    )$q$;
+                    ))$q$;
                 END IF;
                 RETURN QUERY EXECUTE format(
                     'SELECT id, (%s) * 16.449 * 1.6 / (1 + 0.6 * (0.7 + 0.3 * length(search_vector) / $6)) AS score

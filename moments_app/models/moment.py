@@ -115,6 +115,7 @@ class Moment(models.Model):
         ]
         indexes = [
             models.Index(fields=["user", "-created_at", "-id"], name="moment_user_newest"),
+            models.Index(fields=["user", "-ends_at", "-id"], name="moment_user_latest"),
             GinIndex(fields=["topic_tags"], name="moment_topics"),
             GinIndex(fields=["search_vector"], name="moment_search"),
         ]

@@ -44,7 +44,8 @@ SELECT
 """
 _NEAR_SQL = """
 SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM moments_app_word
-WHERE vocabulary_id = ANY(%(vocabularies)s) AND length(stem) BETWEEN %(least)s AND %(most)s GROUP BY stem
+WHERE vocabulary_id = ANY(%(vocabularies)s) AND length(stem) BETWEEN %(least)s AND %(most)s AND stem !~ '[0-9]'
+GROUP BY stem
 """
 
 
@@ -129,14 +130,16 @@ def rarity(count: int, total: int) -> float:
 
 
 def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
-    """As many of the rarest common words as it takes for the texts with all of them to be few; none for a single."""
+    """As many of the rarest common words as it takes for the texts with all of them to be few; none where all of them
+    don't make it few: the index would read each word's whole list for texts that are picked at random.
+    """
     share, stems = 1.0, []
     for term in common:
         share *= term.counts[kind] / max(total, 1)
         stems.append(term.stem)
         if len(stems) > 1 and share * total <= MOST_READ:
-            break
-    return stems if len(stems) > 1 else []
+            return stems
+    return []
 
 
 def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:

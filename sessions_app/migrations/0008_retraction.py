@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-from sessions_app.word_search import recall_fewer
+from sessions_app.word_search import recall_anew
 
 TURNS = "kind = 'turn' AND role <> 'system'"
 
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
                 help_text="Retractions, and undone ones, so far: work that was begun before the last is done again.",
             ),
         ),
-        recall_fewer(
+        recall_anew(
             "sessions_app_message",
             scope="'u' || user_id",
             time="created_at",

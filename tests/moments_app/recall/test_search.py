@@ -163,6 +163,22 @@ class TestWhatIsFound:
 class TestOrder:
     """How results stand."""
 
+    def test_common_words_alone_read_no_more_where_there_is_more(self, ada: UserProfile) -> None:
+        say(ada, *(f"The kiln is warm, day {n}." for n in range(500)))
+        columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata"
+        with connection.cursor() as cursor:  # so many that reading them all would tell
+            cursor.execute(
+                f"INSERT INTO sessions_app_message (sequence, {columns}) SELECT n, {columns}"
+                " FROM sessions_app_message, generate_series(1000, 40000) n WHERE sequence = 0"
+            )
+            cursor.execute("ANALYZE sessions_app_message")
+        count(ada)
+        connection.close()  # what it read is not told of the next
+        with transaction.atomic(), connection.cursor() as cursor:
+            assert found(ada, "a warm kiln", "turn")
+            cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'")
+            assert cursor.fetchone() == (0,)
+
     def test_kinds_are_merged_by_their_places(self, ada: UserProfile) -> None:
         say(ada, "A harpsichord came.", "So it did.")
         moment(ada, "harpsichord", "The harpsichord was bought.")
