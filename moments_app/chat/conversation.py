@@ -51,13 +51,19 @@ class Conversation:
         """The caller keeps the conversation itself: earlier turns are in the call."""
         return any(turn.role != Message.Role.USER for turn in self.turns)
 
-    def with_memory(self, memory: dict[str, Any], earlier: Sequence[dict[str, Any]]) -> bytes:
-        """The body with a system message of memory first, and earlier turns behind the caller's instructions."""
-        said = [
-            number for number, message in enumerate(self.messages) if message["role"] not in ("system", "developer")
-        ]
+    def with_memory(self, memory: dict[str, Any], earlier: Sequence[dict[str, Any]], *, without: int) -> bytes:
+        """The body with a system message of memory first, and earlier turns behind the caller's instructions.
+
+        Args:
+            memory: the system message.
+            earlier: turns that the caller did not send.
+            without: so many of the caller's turns, the oldest, are left out; instructions never.
+        """
+        said = [number for number, message in enumerate(self.messages) if message["role"] not in INSTRUCTIONS]
         place = said[0] if said else len(self.messages)
-        messages = [memory, *self.messages[:place], *earlier, *self.messages[place:]]
+        left_out = set(said[:without])
+        sent = [message for number, message in enumerate(self.messages) if number not in left_out]
+        messages = [memory, *sent[:place], *earlier, *sent[place:]]
         return json.dumps(self.body | {"messages": messages}, ensure_ascii=False).encode()
 
 

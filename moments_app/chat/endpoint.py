@@ -33,6 +33,7 @@ async def completions(request: Request) -> Relay:
     if memory is None:
         return Relay(caller, conversation, data, {"X-Memory": "unavailable"})
     headers = {"X-Memory": "applied", "X-Memory-Context": str(memory.context_id)}
+    headers["X-Memory-Replaced"] = str(memory.replaced)
     return Relay(caller, conversation, memory.body, headers)
 
 

@@ -10,7 +10,7 @@ from moments_app.processes.serve_context import serve_context
 from moments_app.recall.layers import DEFAULT
 from sessions_app.models import Message
 from sessions_app.processes.append import NewMessage, locked_session
-from sessions_app.processes.append_round import INCOMPLETE, append_round
+from sessions_app.processes.append_round import INCOMPLETE, append_round, live_from, newest_turns
 from sessions_app.row_security import acting_for
 
 SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
@@ -24,16 +24,19 @@ class Memory:
     Args:
         context_id: of the receipt.
         body: the caller's with memory in it.
+        replaced: how many of the caller's messages are left out of it, being remembered.
     """
 
     context_id: UUID
     body: bytes
+    replaced: int
 
 
 def remember(caller: Caller, conversation: Conversation) -> Memory:
     """Puts memory into a call. A session that is new begins here: earlier ones are remembered in it.
 
-    Where the caller sends the conversation's history, no turn of it is repeated; else the newest come from memory.
+    Where the caller sends the conversation's history, no turn of it is repeated, and what lies before the boundary
+    whose checkpoint the memory has is left out; else the newest turns come from memory.
 
     Raises:
         Exception: whatever fails in memory.
@@ -44,7 +47,7 @@ def remember(caller: Caller, conversation: Conversation) -> Memory:
     while envelope is None:
         _begin(caller)
         envelope = serve_context(caller.user_id, caller.session_id, wanted, retrieval="query")
-    return Memory(envelope.context_id, _with_memory(envelope, conversation))
+    return _with_memory(envelope, conversation)
 
 
 def _begin(caller: Caller) -> None:
@@ -53,7 +56,7 @@ def _begin(caller: Caller) -> None:
         locked_session(user, caller.session_id, agent_id=caller.agent_id, source=SOURCE)
 
 
-def _with_memory(envelope: Envelope, conversation: Conversation) -> bytes:
+def _with_memory(envelope: Envelope, conversation: Conversation) -> Memory:
     context = envelope.context
     assert isinstance(context, list)  # its format
     memory, *earlier = context
@@ -62,7 +65,18 @@ def _with_memory(envelope: Envelope, conversation: Conversation) -> bytes:
     said = {turn.content for turn in conversation.turns}
     while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in said:
         earlier.pop()  # sent before, and not answered
-    return conversation.with_memory(memory, earlier)
+    replaced = _remembered(envelope, conversation)
+    return Memory(envelope.context_id, conversation.with_memory(memory, earlier, without=replaced), replaced)
+
+
+def _remembered(envelope: Envelope, conversation: Conversation) -> int:
+    """How many of the caller's turns stand before the boundary whose checkpoint is in the context."""
+    boundary, scene = envelope.checkpoint, envelope.scene
+    if boundary is None or not conversation.has_history:
+        return 0
+    with acting_for(scene.user.user_id):
+        known = newest_turns(scene.session, conversation.turns)
+    return live_from(known, conversation.turns, boundary)
 
 
 def store(caller: Caller, conversation: Conversation, answer: NewMessage | None, *, unanswered: str) -> None:

@@ -79,6 +79,13 @@ class Envelope:
     def trimmed(self) -> Sequence[Trimmed]:
         return self.fitted.trimmed
 
+    @property
+    def checkpoint(self) -> int | None:
+        """Sequence of the session's boundary whose checkpoint is in the context; None where none is."""
+        addresses = f"rem://sessions/{self.scene.session.session_id}/messages/"
+        items = [line.item for line in self.fitted.layers.get("moments", ())]
+        return next((item.source_sequences[1] for item in items if item.ref.startswith(addresses)), None)
+
 
 def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
     """The context of a session, to be served: a receipt of it is kept.

@@ -8,11 +8,11 @@ whether a message is repeated or said once more, it is taken as said once more: 
 
 import json
 from collections.abc import Sequence
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
 from itertools import takewhile
 from typing import Any, Protocol
 
-from sessions_app.models import Message, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import BATCH_MAX, Appended, NewMessage, append, locked_session
 
 BEYOND = 20  # turns that may follow those a caller knows of: rounds stored meanwhile, answers to calls sent again
@@ -52,11 +52,59 @@ def append_round(
         agent_id, source: of a new session.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
-    turns = session.messages.turns().for_user(user).order_by("-sequence").only(*COMPARED)
-    known = list(turns[: min(len(sent), BATCH_MAX) + BEYOND])[::-1] if session.message_count else []
+    known = newest_turns(session, sent) if session.message_count else []
     # A history whose turns were all archived or deleted has nothing to be compared with, and is not new.
     first = _asking_from(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
     return append(user, session_id, new_turns(known, sent[first:], answer))
+
+
+def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
+    """The session's newest turns, oldest first: as many as were sent, and some more."""
+    turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only("sequence", *COMPARED)
+    return list(turns[: min(len(sent), BATCH_MAX) + BEYOND])[::-1]
+
+
+def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: int) -> int:
+    """Where in what a caller sent the turns after a boundary of the session begin.
+
+    Args:
+        known: see `newest_turns`.
+        sent: the conversation as the caller sent it, oldest first.
+        boundary: sequence of the last turn before them.
+
+    Returns:
+        How many messages stand before them, a call never without its results; 0 where that can't be told.
+    """
+    history = sent[: _asking_from(sent)]
+    beyond = max(0, len(history) - BATCH_MAX)
+    if not known or known[0].sequence > boundary + 1:
+        return 0
+    edge = sum(turn.sequence <= boundary for turn in known)
+    # Where words were said more than once there may be several answers: a turn too many is better than one too few.
+    starts = [beyond + edge - shift for shift in _shifts(known, history[beyond:], edge)]
+    start = min(max(0, min(starts, default=0)), len(history))
+    while start and start < len(sent) and sent[start].role == Message.Role.TOOL:
+        start -= 1
+    return start
+
+
+def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
+    """By how much places in `known` and in `history` may differ: all ways in which they agree wherever both have a
+    turn, and end within some turns of each other; where a turn was edited or left out, as around the edge.
+    """
+    ours, theirs = _keys(known), _keys(history)
+    same_end = len(ours) - len(theirs)
+    near = range(same_end - BEYOND, min(same_end + BEYOND, len(ours) - 1) + 1)
+    agreeing = [shift for shift in near if _agree(ours, theirs, shift)]
+    blocks = [] if agreeing else [block for block in _in_both(known, history) if block.size]
+    around = next((block for block in blocks if block.a + block.size > edge), blocks[-1] if blocks else None)
+    return [around.a - around.b] if around else agreeing
+
+
+def _agree(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
+    """Whether `theirs`, that many places further on, says what `ours` does; they have to overlap."""
+    pairs = zip(ours[max(0, shift) :], theirs[max(0, -shift) :], strict=False)
+    return -shift < len(theirs) and all(one == other for one, other in pairs)
 
 
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage], answer: NewMessage | None) -> list[NewMessage]:
@@ -88,15 +136,18 @@ def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> t
 
     Compared from the end: of turns that are alike the newest is meant.
     """
-    ours, theirs = _keys(known)[::-1], _keys(history)[::-1]
-    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
-    newest = blocks[0]  # with nothing in common the one that ends the list, of no length
+    newest = _in_both(known[::-1], history[::-1])[0]  # with nothing in common the one that ends the list, of no length
     if not newest.size:
         return history, len(known)
     missing, place = history[len(history) - newest.b :], len(known) - newest.a
     if missing and place < len(known) and _is_part_of(known[place], missing[0]):
         missing, place = missing[1:], place + 1
     return missing, len(known) if missing else place
+
+
+def _in_both(ours: Sequence[Said], theirs: Sequence[Said]) -> list[Match]:
+    """The stretches that are alike; one of no length ends the list."""
+    return SequenceMatcher(None, _keys(ours), _keys(theirs), autojunk=False).get_matching_blocks()
 
 
 def _is_part_of(known: Message, sent: NewMessage) -> bool:

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.processes.append import NewMessage
-from sessions_app.processes.append_round import append_round
+from sessions_app.processes.append_round import append_round, live_from, newest_turns
 from sessions_app.row_security import acting_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -132,3 +134,57 @@ def test_of_a_longer_history_the_newest_turns_are_stored() -> None:
     store(" ".join(f"u:{n} a:{n}" for n in range(300)) + " u:last", "answer")
     turns = transcript().split()
     assert (len(turns), turns[-3:]) == (501, ["a:299", "u:last", "a:answer"])
+
+
+@pytest.mark.parametrize(
+    ("there", "boundary", "sent", "live"),
+    [
+        ("u:1 a:one u:2 a:two", 1, "u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
+        # the newest answer is not stored yet
+        ("u:1 a:one u:2", 1, "u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
+        # a session that was settled has no live turn
+        ("u:1 a:one u:2 a:two", 3, "u:1 a:one u:2 a:two u:3", "u:3"),
+        ("u:1 a:one", 1, "u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
+        # only the end of the history is sent, or none of it
+        ("u:1 a:one u:2 a:two", 1, "a:two u:3", "a:two u:3"),
+        ("u:1 a:one u:2 a:two", 2, "u:3", "u:3"),
+        # it begins before the session does
+        ("u:1 a:one u:2 a:two", 1, "u:0 a:zero u:1 a:one u:2 a:two u:3", "u:2 a:two u:3"),
+        # words that were said more than once: it may be the end of the history, or all of it
+        ("u:ok a:good u:ok a:good", 1, "u:ok a:good u:ok a:good u:ok", "u:ok a:good u:ok a:good u:ok"),
+        # a turn was edited, before the boundary or behind it
+        ("u:1 a:one u:2 a:two", 1, "u:1 a:eins u:2 a:two u:3", "u:2 a:two u:3"),
+        ("u:1 a:one u:2 a:two", 1, "u:1 a:one u:zwei a:two u:3", "u:zwei a:two u:3"),
+        # nothing in common: it can't be told
+        ("u:1 a:one u:2 a:two", 1, "u:x a:y u:3", "u:x a:y u:3"),
+        # a call and its results stay together
+        ("u:1 a:call t:result a:one", 1, "u:1 a:call t:result a:one u:2", "a:call t:result a:one u:2"),
+    ],
+)
+def test_a_history_is_cut_where_the_live_window_begins(there: str, boundary: int, sent: str, live: str) -> None:
+    store(there)
+    turns = said(sent)
+    with acting_for("ada"):
+        known = newest_turns(Session.objects.get(), turns)
+    connection.close()
+    start = live_from(known, turns, boundary)
+    assert turns[start:] == said(live)
+
+
+@given(
+    texts=st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
+    boundary=st.integers(0, 40),
+    unsent=st.integers(0, 10),
+    unstored=st.integers(0, 3),
+)
+def test_no_live_turn_is_ever_cut_off(texts: list[str], boundary: int, unsent: int, unstored: int) -> None:
+    """Whatever is repeated: what a caller has of the live window, stored or not, stays in its call."""
+    assume(unsent < len(texts) - unstored)  # else it shares nothing with the session
+    everything = [NewMessage(role=("user", "assistant")[n % 2], content=text) for n, text in enumerate(texts)]
+    known = [
+        Message(sequence=n, role=turn.role, content=turn.content, payload=None, metadata={})
+        for n, turn in enumerate(everything[: len(everything) - unstored])
+    ]
+    sent = [*everything[unsent:], NewMessage(role="user", content="new")]
+    start = live_from(known, sent, boundary)
+    assert start <= max(0, boundary + 1 - unsent)

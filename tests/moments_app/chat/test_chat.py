@@ -20,9 +20,10 @@ from moments_app.own_text import is_own
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.chat import Client, ask, stored, transcript
+from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form
-from tests.support.transcript import talk
+from tests.support.transcript import talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -138,6 +139,36 @@ def test_a_conversation_whose_history_is_sent_each_time_is_stored_once(client: C
     assert transcript() == [(turn["role"], turn["content"]) for turn in history]
     sent = upstream.requests[-1]["messages"]
     assert [message["role"] for message in sent] == ["system", *["user", "assistant"] * 5, "user"]
+
+
+def test_what_a_checkpoint_tells_is_left_out_of_the_history_that_is_sent(
+    client: Client, upstream: OpenAIServer, ada: UserProfile
+) -> None:
+    session = talk(ada, 60)
+    assert build(session, lag=10).status == Job.Status.COMPLETED
+    history = [{"role": turn.role, "content": turn.content} for turn in turns(60)]
+    rules = {"role": "system", "content": "Be brief."}
+    answer = client().chat.completions.with_raw_response.create(
+        model="test-model", messages=[rules, *history, {"role": "user", "content": "And now?"}]
+    )
+    session.refresh_from_db()
+    live = history[session.live_from_sequence :]
+    memory, *sent = upstream.requests[-1]["messages"]
+    assert "moment_compression" not in memory["content"] and "is remembered" in memory["content"]
+    assert sent == [rules, *live, {"role": "user", "content": "And now?"}]
+    assert answer.headers["X-Memory-Replaced"] == str(len(history) - len(live))
+    assert len(stored(62)) == 62
+
+
+def test_a_history_is_sent_whole_where_no_checkpoint_fits(
+    client: Client, upstream: OpenAIServer, ada: UserProfile, settings: Settings
+) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"max_tokens": 130})
+    assert build(talk(ada, 60), lag=10).status == Job.Status.COMPLETED
+    ask(client(), *({"role": turn.role, "content": turn.content} for turn in turns(60)), "And now?")
+    memory, *sent = upstream.requests[-1]["messages"]
+    assert "<Moments>" not in memory["content"]
+    assert len(sent) == 61
 
 
 def test_the_example_runs(site: str, key: str, upstream: OpenAIServer) -> None:
