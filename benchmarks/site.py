@@ -7,7 +7,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -61,10 +62,22 @@ class Site:
             port: int = free.getsockname()[1]
         command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
         command += ["--log-level", "warning", "memoryproject.asgi"]
+        _wait_until_ready(self._start(command, settings), port)
+        return port
+
+    @contextmanager
+    def working(self, **settings: str) -> Iterator[None]:
+        """A worker runs, with some settings of its own, until the block ends."""
+        process = self._start(["manage.py", "qcluster"], settings)
+        try:
+            yield
+        finally:
+            _end(process)
+
+    def _start(self, command: list[str], settings: dict[str, str]) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=os.environ | settings)
         self._stack.callback(_end, process)
-        _wait_until_ready(process, port)
-        return port
+        return process
 
 
 def run_command(*arguments: str) -> tuple[float, int]:

@@ -21,7 +21,7 @@ few = {
     "ROUNDS": 2, "REPEATS": 2, "WARM_UP": 0.1, "HTTP_SECONDS": 0.3, "RAW_SECONDS": 0.2, "TURNS": 200,
     "TURNS_EACH": 10, "LENGTHS": (200, 1_000), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
     "SESSIONS": 20, "SETTLED": 3, "FILE_MB": 1, "AMONG": 1_000, "MOMENTS": 20, "FACTS": 20,
-    "IDLE": 5, "STREAMS": (1, 2), "SECONDS": 0.3,
+    "IDLE": 5, "STREAMS": (1, 2), "SECONDS": 0.3, "PAUSES": 2,
 }
 
 def small(name):
@@ -72,6 +72,21 @@ def test_an_unknown_one_is_named() -> None:
     )
     assert done.returncode == 2
     assert "speed" in done.stderr
+
+
+def test_a_long_conversation_is_counted_and_drawn(tmp_path: Path) -> None:
+    few = "import benchmarks.rounds as rounds; rounds.ROUNDS, rounds.THRESHOLDS = 12, (12,)"
+    picture = tmp_path / "rounds.svg"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{few}; raise SystemExit(rounds.main([{str(picture)!r}]))"],
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert [row["moments"] for row in table(done.stdout)] == ["0", "2"]
+    assert "with, moments after 12 turns" in picture.read_text()
 
 
 # --- quality of recall ---

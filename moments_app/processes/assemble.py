@@ -83,8 +83,8 @@ class Envelope:
     def checkpoint(self) -> int | None:
         """Sequence of the session's boundary whose checkpoint is in the context; None where none is."""
         addresses = f"rem://sessions/{self.scene.session.session_id}/messages/"
-        items = [line.item for line in self.fitted.layers.get("moments", ())]
-        return next((item.source_sequences[1] for item in items if item.ref.startswith(addresses)), None)
+        items = [line.item for line in self.fitted.layers.get("moments", ()) if line.item.ref.startswith(addresses)]
+        return items[0].source_sequences[1] if items and items[0].source_sequences else None
 
 
 def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:

@@ -146,8 +146,8 @@ def test_what_a_checkpoint_tells_is_left_out_of_the_history_that_is_sent(
 ) -> None:
     session = talk(ada, 60)
     assert build(session, lag=10).status == Job.Status.COMPLETED
-    history = [{"role": turn.role, "content": turn.content} for turn in turns(60)]
-    rules = {"role": "system", "content": "Be brief."}
+    history: list[Any] = [{"role": turn.role, "content": turn.content} for turn in turns(60)]
+    rules: Any = {"role": "system", "content": "Be brief."}
     answer = client().chat.completions.with_raw_response.create(
         model="test-model", messages=[rules, *history, {"role": "user", "content": "And now?"}]
     )
