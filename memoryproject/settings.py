@@ -255,6 +255,8 @@ _SIDEBAR = {
     "auth.user": ("Logins", "badge"),
     "auth.group": ("Groups", "group"),
 }
+# What needs somebody, as functions of a request.
+_BADGES = {"moments_app.job": {"badge": "moments_app.admin.job.failed_jobs"}}
 
 
 def _section(title: str, *models: str) -> dict[str, object]:
@@ -270,13 +272,14 @@ def _entry(model: str) -> dict[str, object]:
         "icon": icon,
         "link": reverse_lazy(f"admin:{app}_{name}_changelist"),
         "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
-    }
+    } | _BADGES.get(model, {})
 
 
 UNFOLD = {
     "SITE_TITLE": "Memory platform",
     "SITE_HEADER": "Memory platform",
     "SITE_SYMBOL": "neurology",
+    "SITE_URL": None,  # there is no other site to return to
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("memoryproject/favicon.svg")}
     ],
