@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
@@ -19,10 +19,11 @@ from moments_app.admin.transcript import entries
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.processes import curate
 from moments_app.processes.base import has_grown
-from sessions_app.admin.base import PageAdmin, prefix_search
+from sessions_app.admin.base import PageAdmin
 from sessions_app.models import Message, UserProfile
 
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
+FOUND = 1_000  # items, and people
 TARGETS = 100  # streams to move an item to
 SOURCES = 50  # turns
 STATES = {"active": "success", "absorbed": "info", "evicted": "warning"}  # colours
@@ -60,7 +61,7 @@ class MoveForm(forms.Form):
 class MemoryAtomAdmin(PageAdmin):
     """Items with where they come from. What an operator writes is pinned: kept word for word."""
 
-    list_display = ("content", "kind", "state_label", "in_stream", "formed_at", "recalled")
+    list_display = ("content", "kind", "state_label", "in_stream", "said", "recalled")
     list_filter = (PersonFilter, "atom_type", "state", "is_pinned")
     list_filter_submit = True
     paginator = InfinitePaginator
@@ -70,6 +71,7 @@ class MemoryAtomAdmin(PageAdmin):
         f"Words, or the beginning of a user_id. Words are looked for in the newest {SEARCHED:,} items, or in all of a "
         "person's or a stream's when one is chosen"
     )
+    when_empty = "Facts and observations appear as conversations are formed into streams."
     list_before_template = "admin/atoms_of_stream.html"
     change_form_outer_before_template = "admin/atom.html"
     change_form_outer_after_template = "admin/atom_source.html"
@@ -109,11 +111,14 @@ class MemoryAtomAdmin(PageAdmin):
         term = search_term.strip().replace("\0", "")
         if not term:
             return queryset, False
-        found = MemoryAtom.objects.matching(term)
-        if not (request.GET.get("person") or request.GET.get("stream__id__exact")):
-            newest = MemoryAtom.objects.order_by("-pk").values("pk")[:SEARCHED]
-            found = found.filter(pk__in=newest)
-        return prefix_search(queryset, term, "user__user_id") | queryset.filter(pk__in=found), False
+        if request.GET.get("person") or request.GET.get("stream__id__exact"):
+            return queryset.matching(term), False  # type: ignore[attr-defined]
+        # By primary keys, which are few: in one statement either half would be looked for in all rows.
+        people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
+        floor = MemoryAtom.objects.order_by("-pk").values_list("pk", flat=True)[SEARCHED - 1 : SEARCHED].first() or 0
+        by_words = MemoryAtom.objects.filter(pk__gte=floor).matching(term).order_by("-pk")
+        found = list(by_words.values_list("pk", flat=True)[:FOUND])
+        return queryset.filter(Q(user__in=people) | Q(pk__in=found)), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup == "stream__id__exact" or super().lookup_allowed(lookup, value, request)
@@ -159,6 +164,10 @@ class MemoryAtomAdmin(PageAdmin):
     @admin.display(description="Stream")
     def in_stream(self, atom: MemoryAtom) -> str:
         return atom.stream.title
+
+    @admin.display(description="Said")
+    def said(self, atom: MemoryAtom) -> str:
+        return f"{atom.formed_at:%Y-%m-%d %H:%M}"
 
     @admin.display(description="Recalled")
     def recalled(self, atom: MemoryAtom) -> str:

@@ -14,10 +14,10 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
 from unfold.paginator import InfinitePaginator
+from unfold.views import ChangeList
 
 from moments_app.admin.diff import word_diff
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
-from moments_app.models.stream import MemoryStreamQuerySet
 from moments_app.processes import consolidate
 from sessions_app.admin.base import PageAdmin, prefix_search
 
@@ -43,6 +43,17 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
         return asked
 
 
+class StreamList(ChangeList):  # type: ignore[misc]
+    """The list with its figures, read for the rows shown: a later page would else have them for all rows before it."""
+
+    result_list: Any
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        shown = MemoryStream.objects.filter(pk__in=[stream.pk for stream in self.result_list])
+        self.result_list = shown.select_related("user", "session").with_figures(COUNTED).order_by("-pk")
+
+
 @admin.register(MemoryStream)
 class MemoryStreamAdmin(PageAdmin):
     """A stream: what it takes in, its limits, its text. New ones are shards; the others appear by themselves."""
@@ -58,12 +69,12 @@ class MemoryStreamAdmin(PageAdmin):
         "consolidated",
     )
     list_filter = ("stream_type", "is_active")
-    list_select_related = ("user", "session")
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("name",)
     search_help_text = "The beginning of a shard's name, an agent_id, user_id or session_id"
     ordering = ("-id",)
+    when_empty = "Streams appear with the first conversations. Shards are made here, or over the API."
     actions = ("fold", "undo")
     change_form_outer_before_template = "admin/stream.html"
     fieldsets = (
@@ -97,9 +108,14 @@ class MemoryStreamAdmin(PageAdmin):
         *((name, {"fields": options["fields"]}) for name, options in fieldsets[1:]),
     )
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryStream]:
-        streams: MemoryStreamQuerySet = super().get_queryset(request)
-        return streams.select_related("user", "session").with_figures(COUNTED)
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamList]:
+        return StreamList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> MemoryStream | None:
+        """With its figures."""
+        stream: MemoryStream | None = super().get_object(request, object_id, from_field)
+        figures = MemoryStream.objects.select_related("user", "session").with_figures(COUNTED)
+        return figures.get(pk=stream.pk) if stream else None
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[MemoryStream], search_term: str
