@@ -299,7 +299,8 @@ UNFOLD = {
                 "moments_app.memoryatom",
                 "moments_app.entity",
                 "moments_app.retraction",
-            ),
+            )
+            | {"separator": False},
             _section("Prompts", "moments_app.promptresource"),
             _section(
                 "Operation",

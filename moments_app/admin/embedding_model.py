@@ -20,6 +20,7 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     list_display = ("name", "dimensions", "is_active", "created_at")
     sortable_by = ()
     ordering = ("-id",)
+    when_empty = "The first model appears when a text is embedded."
     list_before_template = "admin/embeddings.html"
     change_form_outer_before_template = "admin/embedding_model.html"
 

@@ -17,6 +17,13 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"widget": UnfoldAdminTextInputWidget}}
     warn_unsaved_form = True
+    when_empty = ""  # what a list says that has nothing yet
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Named after what it lists; Django's own name is an order: select one to change."""
+        title = {"title": str(self.opts.verbose_name_plural).capitalize()}
+        response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
+        return response
 
     def around(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """What the templates before and after a row's form show; a page that has some says so."""

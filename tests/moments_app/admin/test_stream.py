@@ -1,5 +1,6 @@
 """The pages of streams: what is in one, the versions of its text, and what an operator does to it."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -72,6 +73,12 @@ class TestList:
         other = MemoryStream.objects.ensure_of_person(bo, "default")
         shown = page(root, list_url(MemoryStream), q="ad")
         assert change_url(own) in shown and change_url(other) not in shown
+
+    def test_an_empty_list_says_why_and_one_of_a_search_that_nothing_matches(self, root: Client) -> None:
+        shown = page(root, list_url(MemoryStream))
+        assert "Streams appear with the first conversations." in shown and "Add memory stream" in shown
+        assert re.search(r"<title>\s*Memory streams \|", shown)
+        assert "Nothing matches" in page(root, list_url(MemoryStream), q="x")
 
     def test_a_shard_needs_a_name_of_its_own_and_limits_in_order(self, root: Client) -> None:
         shard("repairs")
