@@ -67,10 +67,7 @@ class MemoryAtomAdmin(PageAdmin):
     paginator = InfinitePaginator
     sortable_by = ()
     search_fields = ("content",)
-    search_help_text = (
-        f"Words, or the beginning of a user_id. Words are looked for in the newest {SEARCHED:,} items, or in all of a "
-        "person's or a stream's when one is chosen"
-    )
+    search_help_text = f"Words in the newest {SEARCHED:,}, or the beginning of a user_id"
     when_empty = "Facts and observations appear as conversations are formed into streams."
     list_before_template = "admin/atoms_of_stream.html"
     change_form_outer_before_template = "admin/atom.html"

@@ -227,10 +227,10 @@ class MemoryStream(models.Model):
 
     @property
     def title(self) -> str:
-        """Whose it is as well: `user ada, agent default`."""
-        whose = self.session if self.stream_type == self.Type.SESSION else self.user
+        """Whose it is as well: `session s1 of ada, agent default`."""
+        whose = {self.Type.SESSION: f"session {self.session} of {self.user}", self.Type.USER: f"user {self.user}"}
         agent = f"agent {self.agent_id}" if self.agent_id else "every agent"
-        return f"{self.label} {whose}, {agent}" if whose else f"{self.label}, {agent}"
+        return f"{whose.get(self.Type(self.stream_type), self.label)}, {agent}"
 
     def touch(self) -> None:
         """What is in it has changed: contexts that were kept are made anew."""

@@ -52,9 +52,9 @@ def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
     assert is_in_context(tab, session)
     tab.go_back()
 
-    tab.get_by_label("Move to").select_option(label="session s1, agent default")
+    tab.get_by_label("Move to").select_option(label="session s1 of ada, agent default")
     tab.get_by_role("button", name="Move").click()
-    expect(tab.get_by_text("Moved to session s1, agent default.")).to_be_visible()
+    expect(tab.get_by_text("Moved to session s1 of ada, agent default.")).to_be_visible()
     item = tab.url
     assert is_in_context(tab, session)
 
