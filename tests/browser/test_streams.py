@@ -6,10 +6,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from moments_app.admin.stream import PAGE
-from moments_app.models import MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream
 from sessions_app.models import Session, UserProfile
 from tests.browser.conftest import PHONE
-from tests.support.pages import change_url
+from tests.support.pages import change_url, list_url
 from tests.support.streams import fold, note
 from tests.support.transcript import talk
 
@@ -87,3 +87,14 @@ def test_somebody_who_may_only_look_is_told_so_by_a_page(log_in: Callable[..., P
     tab = log_in("view_memorystream")
     tab.goto(change_url(own))
     expect(tab.get_by_role("button", name="Consolidate now")).to_have_count(0)
+
+
+def test_items_are_filtered_by_person(tab: Page, own: MemoryStream, bo: UserProfile) -> None:
+    note(own, "Felt wears out.", "fact")
+    note(MemoryStream.objects.ensure_of_person(bo, "default"), "A jack is of wood.", "fact")
+    tab.goto(list_url(MemoryAtom))
+    tab.get_by_text("Filters").first.click()
+    tab.get_by_label("By user_id").fill("bo")
+    tab.get_by_role("button", name="Apply filters").click()
+    expect(tab.get_by_role("link", name="A jack is of wood.")).to_be_visible()
+    expect(tab.get_by_role("link", name="Felt wears out.")).to_have_count(0)

@@ -3,9 +3,12 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
+from moments_app.processes import consolidate
 from moments_app.processes.assemble import Wanted, preview
+from moments_app.processes.base import Moved
 from moments_app.processes.curate import evict, move, restore
 from moments_app.recall.search import Question, recall
 from sessions_app.models import Session, UserProfile
@@ -71,6 +74,19 @@ class TestEvict:
             evict(atom)
         atom.refresh_from_db()
         assert atom.state == "absorbed"
+
+    def test_a_consolidation_that_has_it_in_hand_begins_anew(self, own: MemoryStream) -> None:
+        atom = note(own, "Wants short answers.")
+        asked = Job.objects.request(consolidate.NAME, stream=own, requested_by="test", force=True)
+        job = Job.objects.take(asked.job_id)
+        assert job is not None
+        work = consolidate.claim(job)
+        assert isinstance(work, consolidate.Work)
+        evict(atom)
+        with pytest.raises(Moved), transaction.atomic():
+            consolidate.commit(job, work, consolidate.Consolidated("Wants short answers.", "test"))
+        own.refresh_from_db()
+        assert own.consolidated_content == ""
 
     def test_it_is_evicted_once(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
