@@ -188,6 +188,7 @@ class MemoryAtomAdmin(PageAdmin):
         may_move = self.has_change_permission(request, obj)
         turns = list(Message.objects.filter(pk__in=obj.source_message_ids).select_related("session").in_order())
         return {
+            "show_save_and_add_another": False,
             "atom": obj,
             "may_move": may_move,
             "may_restore": obj.state == MemoryAtom.State.EVICTED and self.has_change_permission(request),

@@ -1,5 +1,6 @@
 """Memory streams: what is in one, when it is consolidated, and the versions of its text."""
 
+from dataclasses import asdict
 from typing import Any
 
 from django import forms
@@ -18,6 +19,7 @@ from unfold.views import ChangeList
 
 from moments_app.admin.diff import word_diff
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
+from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.processes import consolidate
 from sessions_app.admin.base import PageAdmin, prefix_search
 
@@ -129,6 +131,11 @@ class MemoryStreamAdmin(PageAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         return super().get_form(request, obj, change, **kwargs if obj else kwargs | {"form": ShardForm})
 
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """What a shard begins with over the API too."""
+        initial: dict[str, Any] = super().get_changeform_initial_data(request)
+        return asdict(SHARD_DEFAULTS) | initial
+
     def save_model(self, request: HttpRequest, obj: MemoryStream, form: Any, change: bool) -> None:
         """Saves what was edited and nothing else, fresh in every context: the text may have been consolidated since."""
         obj.last_updated_at = timezone.now()
@@ -194,6 +201,7 @@ class MemoryStreamAdmin(PageAdmin):
         job = obj.jobs.filter(process=consolidate.NAME).order_by("-id").first()
         last = consolidate.last_version(obj)
         return {
+            "show_save_and_add_another": False,
             "stream": obj,
             "words": len(obj.consolidated_content.split()),
             "when": _when(obj),

@@ -10,6 +10,7 @@ from django.urls import reverse
 from moments_app.admin.diff import word_diff
 from moments_app.admin.stream import PAGE
 from moments_app.models import Job, MemoryStream
+from moments_app.models.stream import SHARD_DEFAULTS
 from sessions_app.models import UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -79,6 +80,12 @@ class TestList:
         assert "Streams appear with the first conversations." in shown and "Add memory stream" in shown
         assert re.search(r"<title>\s*Memory streams \|", shown)
         assert "Nothing matches" in page(root, list_url(MemoryStream), q="x")
+
+    def test_a_new_shard_begins_as_one_made_over_the_api(self, root: Client) -> None:
+        form = root.get(reverse("admin:moments_app_memorystream_add")).context["adminform"].form
+        begins = {name: form[name].value() for name in form.fields}
+        defaults = vars(SHARD_DEFAULTS)
+        assert {name: begins[name] for name in defaults} == defaults
 
     def test_a_shard_needs_a_name_of_its_own_and_limits_in_order(self, root: Client) -> None:
         shard("repairs")
