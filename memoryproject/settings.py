@@ -40,6 +40,7 @@ CSRF_TRUSTED_ORIGINS = CONF.csrf_trusted_origins
 INSTALLED_APPS = [
     "memoryproject",
     "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -254,6 +255,8 @@ _SIDEBAR = {
     "auth.user": ("Logins", "badge"),
     "auth.group": ("Groups", "group"),
 }
+# What needs somebody, as functions of a request.
+_BADGES = {"moments_app.job": {"badge": "moments_app.admin.job.failed_jobs"}}
 
 
 def _section(title: str, *models: str) -> dict[str, object]:
@@ -269,17 +272,21 @@ def _entry(model: str) -> dict[str, object]:
         "icon": icon,
         "link": reverse_lazy(f"admin:{app}_{name}_changelist"),
         "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
-    }
+    } | _BADGES.get(model, {})
 
 
 UNFOLD = {
     "SITE_TITLE": "Memory platform",
     "SITE_HEADER": "Memory platform",
     "SITE_SYMBOL": "neurology",
+    "SITE_URL": None,  # there is no other site to return to
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("memoryproject/favicon.svg")}
     ],
-    "STYLES": [lambda request: static("moments_app/admin.css")],
+    "STYLES": [
+        lambda request: static("moments_app/admin.css"),
+        lambda request: static("moments_app/streams.css"),
+    ],
     "SIDEBAR": {
         "navigation": [
             _section(
@@ -292,7 +299,8 @@ UNFOLD = {
                 "moments_app.memoryatom",
                 "moments_app.entity",
                 "moments_app.retraction",
-            ),
+            )
+            | {"separator": False},
             _section("Prompts", "moments_app.promptresource"),
             _section(
                 "Operation",

@@ -1,5 +1,6 @@
 """The operator's pages."""
 
+from moments_app.admin.atom import MemoryAtomAdmin
 from moments_app.admin.embedding_model import EmbeddingModelAdmin
 from moments_app.admin.entity import ContextReceiptAdmin, EntityAdmin
 from moments_app.admin.job import EngineCallAdmin, JobAdmin
@@ -8,7 +9,7 @@ from moments_app.admin.prompt import PromptResourceAdmin
 from moments_app.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
 from moments_app.admin.retraction import RetractionAdmin
 from moments_app.admin.session import SessionAdmin
-from moments_app.admin.stream import MemoryAtomAdmin, MemoryStreamAdmin
+from moments_app.admin.stream import MemoryStreamAdmin
 from moments_app.admin.summary import SummaryAdmin
 
 __all__ = [

@@ -10,6 +10,14 @@ from unfold.admin import TabularInline
 from moments_app.models import EngineCall, Job
 from sessions_app.admin.base import ReadOnlyAdmin
 
+COUNTED = 100  # failed jobs
+
+
+def failed_jobs(request: HttpRequest) -> str:
+    """How many there are, for the sidebar; blank for none."""
+    number = Job.objects.filter(status=Job.Status.FAILED)[:COUNTED].count()
+    return f"{COUNTED - 1}+" if number == COUNTED else str(number or "")
+
 
 class EngineCallInline(TabularInline):  # type: ignore[misc]
     """The calls of one job."""

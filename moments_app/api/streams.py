@@ -3,6 +3,7 @@
 import uuid
 from dataclasses import asdict
 
+from django.core.exceptions import ValidationError as InvalidStream
 from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -87,9 +88,10 @@ class StreamsView(APIView):
 
 
 def _check_limits(stream: MemoryStream) -> None:
-    for kind in ("observation", "fact"):
-        if getattr(stream, f"{kind}_min") > getattr(stream, f"{kind}_max"):
-            raise ValidationError({f"{kind}_min": f"It can't be more than {kind}_max."})
+    try:
+        stream.clean()
+    except InvalidStream as error:
+        raise ValidationError(error.message_dict) from error
 
 
 class StreamView(APIView):
@@ -129,7 +131,7 @@ class AtomsView(APIView):
             atoms = stream_or_404(user, stream_id).atoms.filter(state=asked["state"])
             if "atom_type" in asked:
                 atoms = atoms.filter(atom_type=asked["atom_type"])
-            rows = atoms.with_rag_indexed().select_related("source_session").order_by("-formed_at", "-id")
+            rows = atoms.with_rag_indexed().select_related("source_session").newest_first()
             return paged(rows, "atoms", shapes.AtomAnswer, asked)
 
     @extend_schema(request=shapes.AtomInput, responses={201: shapes.AtomAnswer, 200: shapes.AtomAnswer})

@@ -10,12 +10,14 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 from moments_app.models.stream import MemoryStream
 from sessions_app.models import Session, UserProfile
+from sessions_app.word_search import CONFIG
 
 
 def content_hash(text: str) -> str:
@@ -66,6 +68,27 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
         embeddings = apps.get_model("moments_app", "FactEmbedding").objects
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
+
+    def evict(self) -> None:
+        """Out of every context and search; they stay, with where they came from."""
+        ids = list(self.values_list("pk", flat=True))
+        MemoryAtom.objects.filter(pk__in=ids).update(state=MemoryAtom.State.EVICTED)
+        # What has a vector is found.
+        apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
+
+    def matching(self, text: str) -> Self:
+        """Those that have the words of `text`, whatever their state."""
+        has_words = "search_vector @@ websearch_to_tsquery(%s, %s)"  # without its table: a subquery gives that a name
+        return self.filter(RawSQL(has_words, [CONFIG, text], output_field=models.BooleanField()))  # noqa: S611 (a parameter)
+
+    def newest_first(self) -> Self:
+        """By when it was said."""
+        return self.order_by("-formed_at", "-id")
+
+    def said_before(self, atom: "MemoryAtom") -> Self:
+        """What comes after one in the order of `newest_first`."""
+        earlier = Q(formed_at__lt=atom.formed_at) | Q(formed_at=atom.formed_at, pk__lt=atom.pk)
+        return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last is what the index is read by
 
     def in_order(self) -> Self:
         """Oldest first, by when it was said."""

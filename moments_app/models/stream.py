@@ -8,8 +8,11 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import Self
 
+from django.apps import apps
+from django.contrib.postgres.expressions import ArraySubquery
+from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from sessions_app.insert import insert_unless_there
@@ -76,6 +79,11 @@ LESSONS_DEFAULTS = Defaults(
 )
 
 
+def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
+    """How many rows a subquery has, read up to `most`."""
+    return Func(ArraySubquery(rows.values("pk")[:most]), function="cardinality", output_field=IntegerField())
+
+
 class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
     def active(self) -> Self:
         return self.filter(is_active=True)
@@ -90,6 +98,20 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
         shards = Q(stream_type=MemoryStream.Type.AGENT, agent_id__in=("", session.agent_id), user=None)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
+
+    def with_figures(self, most: int) -> Self:
+        """Each with `waiting`, its observations that wait, `facts`, and `consolidated_at`, when that was last done.
+
+        Args:
+            most: what is counted to, so that a huge stream costs no more than a large one.
+        """
+        atoms = apps.get_model("moments_app", "MemoryAtom").objects.active().filter(stream=OuterRef("pk"))
+        versions = apps.get_model("moments_app", "StreamVersion").objects.filter(stream=OuterRef("pk"), undone_at=None)
+        last = versions.order_by().values("stream").annotate(at=Max("created_at")).values("at")
+        waiting, facts = atoms.observations().unpinned(), atoms.facts()
+        return self.annotate(
+            waiting=_count_to(most, waiting), facts=_count_to(most, facts), consolidated_at=Subquery(last)
+        )
 
     def ensure_lessons(self, agent_id: str, scope: str) -> "list[MemoryStream]":
         """The active streams that take a session's lessons, made where they aren't there.
@@ -187,6 +209,12 @@ class MemoryStream(models.Model):
     def __str__(self) -> str:
         return self.label
 
+    def clean(self) -> None:
+        """What the constraints say, in words."""
+        for kind in ("observation", "fact"):
+            if (getattr(self, f"{kind}_min") or 0) > (getattr(self, f"{kind}_max") or 0):
+                raise ValidationError({f"{kind}_min": f"It can't be more than {kind}_max."})
+
     @property
     def uri(self) -> str:
         """Its address."""
@@ -196,3 +224,14 @@ class MemoryStream(models.Model):
     def label(self) -> str:
         """How it is called among the streams of one session: `session`, `user`, or a shard's name."""
         return f"shard {self.name}" if self.stream_type == self.Type.AGENT else str(self.stream_type)
+
+    @property
+    def title(self) -> str:
+        """Whose it is as well: `session s1 of ada, agent default`."""
+        whose = {self.Type.SESSION: f"session {self.session} of {self.user}", self.Type.USER: f"user {self.user}"}
+        agent = f"agent {self.agent_id}" if self.agent_id else "every agent"
+        return f"{whose.get(self.Type(self.stream_type), self.label)}, {agent}"
+
+    def touch(self) -> None:
+        """What is in it has changed: contexts that were kept are made anew."""
+        MemoryStream.objects.filter(pk=self.pk).update(last_updated_at=timezone.now())

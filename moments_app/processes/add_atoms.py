@@ -6,7 +6,7 @@ for when enough waits.
 
 from collections.abc import Sequence
 
-from moments_app.models import FactEmbedding, Job, MemoryAtom, MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.processes import consolidate
 from moments_app.processes.base import has_grown
 from sessions_app.insert import insert_unless_there
@@ -29,14 +29,12 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
         if has_facts:
             _evict(stream)
         has_grown(stream, has_facts=has_facts, requested_by=requested_by)
-        if consolidate.is_due(stream):
-            Job.objects.request(consolidate.NAME, stream=stream, requested_by=requested_by)
+        consolidate.ask_if_due(stream, requested_by=requested_by)
     return added
 
 
 def _evict(stream: MemoryStream) -> None:
     """The oldest facts over the buffer."""
-    facts = stream.atoms.active().facts().unpinned().order_by("-formed_at", "-id")
+    facts = stream.atoms.active().facts().unpinned().newest_first()
     over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
-    MemoryAtom.objects.filter(pk__in=over).update(state=MemoryAtom.State.EVICTED)
-    FactEmbedding.objects.filter(source_id__in=over).delete()  # what has a vector is found
+    MemoryAtom.objects.filter(pk__in=over).evict()

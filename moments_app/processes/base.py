@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
-
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from sessions_app.models import Event, Session
@@ -81,7 +79,7 @@ def complete(job: Job, event: str, result: dict[str, Any]) -> None:
 
 def has_grown(stream: MemoryStream, *, has_facts: bool, requested_by: str) -> None:
     """Notes that a stream has new atoms, and asks for what makes new facts found well."""
-    MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
+    stream.touch()
     if has_facts:
         about = whose_memories(stream)
         Job.objects.request("count_words", requested_by=requested_by, **about)

@@ -51,6 +51,12 @@ def is_due(stream: MemoryStream) -> bool:
     return bool(stream.consolidation_prompt) and waiting.count() >= max(stream.consolidation_trigger, 1)
 
 
+def ask_if_due(stream: MemoryStream, *, requested_by: str) -> None:
+    """Asks for a consolidation when enough observations wait."""
+    if is_due(stream):
+        Job.objects.request(NAME, stream=stream, requested_by=requested_by)
+
+
 def claim(job: Job) -> Work | Skipped:
     """Reads the text and the observations.
 
@@ -136,6 +142,11 @@ def cut_lines(text: str, most: int) -> str:
     return "\n".join(kept).strip()
 
 
+def last_version(stream: MemoryStream) -> StreamVersion | None:
+    """The consolidation that undoing would take back."""
+    return stream.versions.filter(undone_at=None).order_by("-id").first()
+
+
 @transaction.atomic
 def undo(stream: MemoryStream) -> StreamVersion:
     """Takes the last consolidation back: the text is as before, and what it absorbed waits again.
@@ -144,7 +155,7 @@ def undo(stream: MemoryStream) -> StreamVersion:
         ValueError: there is none, or the text was edited since.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
-    version = stream.versions.filter(undone_at=None).order_by("-id").first()
+    version = last_version(stream)
     if version is None:
         raise ValueError("There is no consolidation to undo.")
     if stream.consolidated_content != version.content_after:

@@ -4,6 +4,7 @@ A job is about a session's turns, about a person's facts and moments, or about a
 found by its words all the same; a sweep tries failed jobs again.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,7 @@ from sessions_app.models import Message, Session
 
 NAME = "embed"
 SWEEP = 500  # failed jobs a run
+COUNTED = 10_000  # texts of a kind
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
 
 logger = structlog.get_logger(__name__)
@@ -85,6 +87,38 @@ def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
     """The sources of a kind that have none of a model, by primary key."""
     there = KINDS[kind].objects.filter(model=model, source_id=OuterRef("pk"))  # type: ignore[attr-defined]
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
+
+
+@dataclass(frozen=True)
+class Filled:
+    """How far a model is with a kind of text.
+
+    Args:
+        kind: a key of `KINDS`.
+        vectors: texts that have one, or that the endpoint refuses.
+        texts: that can have one.
+        is_exact: counted; else what the database's planner reckons.
+    """
+
+    kind: str
+    vectors: int
+    texts: int
+    is_exact: bool
+
+
+def filled(model: EmbeddingModel) -> list[Filled]:
+    """How far a model is; large numbers are not counted, which would take seconds."""
+    kinds = [kind for kind in KINDS if settings.EMBEDDING.turns or kind != "turn"]
+    return [_filled(kind, model) for kind in kinds]
+
+
+def _filled(kind: str, model: EmbeddingModel) -> Filled:
+    rows = KINDS[kind].objects.filter(model=model), _SOURCES[kind]()  # type: ignore[attr-defined]
+    vectors, texts = (json.loads(some.explain(format="json"))[0]["Plan"]["Plan Rows"] for some in rows)
+    if max(vectors, texts) <= COUNTED:
+        vectors, texts = (some[: COUNTED + 1].count() for some in rows)
+    is_exact = max(vectors, texts) <= COUNTED
+    return Filled(kind, min(vectors, texts), texts, is_exact)
 
 
 def _facts() -> QuerySet[Any]:

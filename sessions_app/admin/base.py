@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from django.contrib.admin import ShowFacets
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -13,10 +14,18 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     """Lists that stay quick with a million rows: no second count, no query a row."""
 
     show_full_result_count = False
+    show_facets = ShowFacets.NEVER  # a count a choice, each over the whole table
     list_per_page = 50
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"widget": UnfoldAdminTextInputWidget}}
     warn_unsaved_form = True
+    when_empty = ""  # what a list says that has nothing yet
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Named after what it lists; Django's own name is an order: select one to change."""
+        title = {"title": str(self.opts.verbose_name_plural).capitalize()}
+        response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
+        return response
 
     def around(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """What the templates before and after a row's form show; a page that has some says so."""

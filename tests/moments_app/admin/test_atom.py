@@ -1,55 +1,205 @@
-"""Items of streams, written and corrected by hand."""
+"""Items of streams: found, written, corrected, moved, evicted and restored by hand."""
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.models import Job, MemoryStream
-from tests.support.pages import change_url
-from tests.support.streams import note, shard
+from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
+from sessions_app.models import UserProfile
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.streams import fold, form, note, shard
+from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+WHEN = {"formed_at_0": "2026-03-02", "formed_at_1": "08:00:00"}
 
-class TestAtoms:
-    """Items of streams, written and corrected by hand."""
 
-    @pytest.fixture
-    def repairs(self, transactional_db: None) -> MemoryStream:
-        return shard("repairs")
+@pytest.fixture
+def repairs(transactional_db: None) -> MemoryStream:
+    return shard("repairs")
+
+
+@pytest.fixture
+def own(ada: UserProfile) -> MemoryStream:
+    """What is known of Ada."""
+    return MemoryStream.objects.ensure_of_person(ada, "default")
+
+
+def url(atom: MemoryAtom, verb: str) -> str:
+    return reverse(f"admin:moments_app_memoryatom_{verb}", args=[atom.pk])
+
+
+class TestWriting:
+    """New ones, and corrections."""
 
     def test_what_an_operator_writes_is_pinned_and_asked_to_be_found_well(
         self, root: Client, repairs: MemoryStream
     ) -> None:
         before = repairs.last_updated_at
-        fields = {"stream": repairs.pk, "atom_type": "fact", "content": "Felt wears out.", "state": "active"}
-        when = {"formed_at_0": "2026-03-02", "formed_at_1": "08:00:00"}
-        answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | when)
-        assert answer.status_code == 302, answer.content.decode()[-3_000:]
+        fields = {"stream": repairs.pk, "atom_type": "fact", "content": "Felt wears out."}
+        answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN)
+        assert answer.status_code == 302 and answer["Location"] == change_url(repairs)
         atom = repairs.atoms.get()
         assert (atom.is_pinned, atom.user_id, atom.engine) == (True, None, "")
         repairs.refresh_from_db()
         assert repairs.last_updated_at > before
         assert Job.objects.get(process="count_words").stream == repairs
 
-    def test_what_is_corrected_is_pinned_what_is_only_looked_at_is_not(
+    def test_what_is_corrected_is_pinned_and_no_longer_found_by_what_it_said(
         self, root: Client, repairs: MemoryStream
     ) -> None:
         atom = note(repairs, "Felt wears out.", "fact", engine="extractive")
-        fields = {"content": "Felt wears out in a year.", "state": "active"}
-        when = {"formed_at_0": "2026-03-02", "formed_at_1": "08:00:00"}
-        assert root.post(change_url(atom), fields | when).status_code == 302
+        model = EmbeddingModel.objects.ensure("m", 3)
+        FactEmbedding.objects.create(source=atom, model=model, said_at=START, vector=[1, 0, 0])
+        fields = {"content": "Felt wears out in a year."}
+        assert root.post(change_url(atom), fields | WHEN).status_code == 302
         atom.refresh_from_db()
         assert (atom.content, atom.is_pinned, atom.engine) == ("Felt wears out in a year.", True, "extractive")
-        other = note(repairs, "A jack is of wood.", "fact")
-        assert root.post(change_url(other), {"content": other.content, "state": "evicted"} | when).status_code == 302
-        other.refresh_from_db()
-        assert (other.state, other.is_pinned) == ("evicted", False)
+        assert not FactEmbedding.objects.exists()
+
+    def test_what_was_only_looked_at_is_not_pinned(self, root: Client, repairs: MemoryStream) -> None:
+        atom = note(repairs, "A jack is of wood.", "fact")
+        assert root.post(change_url(atom), {"content": atom.content} | WHEN).status_code == 302
+        atom.refresh_from_db()
+        assert not atom.is_pinned
 
     def test_what_the_stream_has_already_is_refused_in_words(self, root: Client, repairs: MemoryStream) -> None:
         note(repairs, "Felt wears out.", "fact")
-        fields = {"stream": repairs.pk, "atom_type": "fact", "content": "felt WEARS out", "state": "active"}
-        when = {"formed_at_0": "2026-03-02", "formed_at_1": "08:00:00"}
-        answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | when)
+        fields = {"stream": repairs.pk, "atom_type": "fact", "content": "felt WEARS out"}
+        answer = root.post(reverse("admin:moments_app_memoryatom_add"), fields | WHEN)
         assert "The stream has this already." in answer.content.decode()
         assert repairs.atoms.count() == 1
+
+    def test_what_is_no_longer_in_memory_stays_as_it_was(self, root: Client, repairs: MemoryStream) -> None:
+        atom = note(repairs, "Felt wears out.", "fact", state="evicted")
+        assert root.post(change_url(atom), {"content": "x"} | WHEN).status_code == 403
+        atom.refresh_from_db()
+        assert atom.content == "Felt wears out."
+
+
+class TestChanging:
+    """Evicted, restored, moved."""
+
+    def test_it_is_evicted_and_restored_and_both_are_in_the_history(self, root: Client, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact")
+        shown = root.post(url(atom, "evict"), follow=True).content.decode()
+        assert "no context and no search has it any more" in shown and "Restore" in shown
+        atom.refresh_from_db()
+        assert atom.state == "evicted"
+        assert "It is evicted." in root.post(url(atom, "evict"), follow=True).content.decode()
+        root.post(url(atom, "restore"))
+        atom.refresh_from_db()
+        assert atom.state == "active"
+        assert [str(entry) for entry in LogEntry.objects.order_by("pk")][-1].endswith("Restored.")
+
+    def test_it_moves_among_the_streams_of_its_person(
+        self, root: Client, own: MemoryStream, bo: UserProfile, repairs: MemoryStream
+    ) -> None:
+        other = MemoryStream.objects.ensure_of_person(own.user, "other")  # type: ignore[arg-type]
+        bos = MemoryStream.objects.ensure_of_person(bo, "default")
+        atom = note(own, "Felt wears out.", "fact")
+        shown = page(root, change_url(atom))
+        assert "user ada, agent other" in shown and "user bo" not in shown and "shard repairs" not in shown
+        assert (
+            "Moved to user ada, agent other."
+            in root.post(url(atom, "move"), {"stream": other.pk}, follow=True).content.decode()
+        )
+        atom.refresh_from_db()
+        assert atom.stream == other
+        for wrong in (bos.pk, repairs.pk, "x", ""):
+            answer = root.post(url(atom, "move"), {"stream": wrong}, follow=True).content.decode()
+            assert "Choose a stream of the same person." in answer
+        note(own, "felt wears OUT", "fact")
+        assert "has this already" in root.post(url(atom, "move"), {"stream": own.pk}, follow=True).content.decode()
+        atom.refresh_from_db()
+        assert atom.stream == other
+
+
+class TestList:
+    """All items."""
+
+    def test_it_is_found_by_its_words_and_by_its_person(self, root: Client, own: MemoryStream, bo: UserProfile) -> None:
+        felt, jack = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact")
+        other = note(MemoryStream.objects.ensure_of_person(bo, "default"), "Felt is green.", "fact")
+
+        def listed(**query: object) -> list[bool]:
+            shown = page(root, list_url(MemoryAtom), **query)
+            return [change_url(atom) in shown for atom in (felt, jack, other)]
+
+        assert listed(q="wearing felt") == [True, False, False]
+        assert listed(q="felt") == [True, False, True]
+        assert listed(q="ada") == [True, True, False]
+        assert listed(person="bo") == [False, False, True]
+        assert listed(person="ada", q="felt") == [True, False, False]
+        assert listed(stream__id__exact=own.pk, q="felt") == [True, False, False]
+        assert listed(q="\0") == [True, True, True]
+
+    def test_what_is_shown_of_one_stream_alone_says_so(self, root: Client, own: MemoryStream) -> None:
+        shown = page(root, list_url(MemoryAtom), stream__id__exact=own.pk, state__exact="evicted")
+        assert "Only items of this stream." in shown and change_url(own) in shown
+
+
+class TestProvenance:
+    """Where one comes from."""
+
+    @pytest.mark.usefixtures("forming")
+    def test_its_turns_job_prompt_and_last_recall_are_shown(self, root: Client, ada: UserProfile) -> None:
+        session = talk(ada, 8, text="I love kilns and I live in Turin.")
+        job = form(session)
+        atom = MemoryAtom.objects.earliest("pk")
+        MemoryAtom.objects.update(access_count=4, last_accessed_at=START)
+        shown = page(root, change_url(atom))
+        assert "I love kilns" in shown and change_url(session) in shown and change_url(job) in shown
+        assert "4×, last 2026-03-02" in shown
+
+    def test_turns_that_are_gone_are_said_to_be(self, root: Client, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact", source_message_ids=[1, 2, 3])
+        assert "3 of its 3 turns are no longer in the transcript." in page(root, change_url(atom))
+
+    def test_one_that_was_absorbed_leads_to_its_consolidation(self, root: Client, own: MemoryStream) -> None:
+        atom = note(own, "Wants short answers.")
+        fold(own)
+        version = own.versions.get()
+        shown = page(root, change_url(atom))
+        assert reverse("admin:moments_app_memorystream_version", args=[own.pk, version.pk]) in shown
+        assert "Evict<" not in shown and "Restore<" not in shown
+
+
+def test_a_viewer_reads_and_changes_nothing(own: MemoryStream) -> None:
+    viewer = operator("view_")
+    atoms = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact", state="evicted")
+    for atom in atoms:
+        shown = page(viewer, change_url(atom))
+        assert not [word for word in ("Evict<", "Restore<", "Move<") if word in shown]
+        assert [viewer.post(url(atom, verb)).status_code for verb in ("evict", "restore", "move")] == [403] * 3
+    assert set(own.atoms.values_list("state", flat=True)) == {"active", "evicted"}
+
+
+def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
+    session = talk(own.user, 2, text=PLANTED)  # type: ignore[arg-type]
+    ids = list(session.messages.values_list("pk", flat=True))
+    atom = note(own, PLANTED, "fact", source_session=session, source_message_ids=ids, engine=PLANTED)
+    shard(PLANTED[:64])
+    for shown in (page(root, change_url(atom)), page(root, list_url(MemoryAtom))):
+        assert "planted" in shown and PLANTED not in shown
+
+
+def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own: MemoryStream) -> None:
+    session = talk(own.user, 40)  # type: ignore[arg-type]
+    ids = list(session.messages.values_list("pk", flat=True))
+    atom = note(own, "Felt wears out.", "fact", source_session=session, source_message_ids=ids[:1])
+
+    def asked() -> list[int]:
+        return [queries_of(root, address) for address in (list_url(MemoryAtom), change_url(atom))]
+
+    MemoryStream.objects.ensure_for(session)
+    few = asked()
+    for number in range(60):
+        MemoryStream.objects.ensure_for(talk(own.user, 2, session_id=f"s{number}"))  # type: ignore[arg-type]
+        note(own, f"Fact {number}.", "fact", source_session=session, source_message_ids=ids)
+    MemoryAtom.objects.update(source_message_ids=ids)
+    assert asked() == few
+    assert max(few) <= MAX_QUERIES

@@ -39,3 +39,12 @@ class TestJob:
     def test_it_is_found_by_its_id(self, root: Client, failed: Job) -> None:
         assert change_url(failed) in page(root, list_url(Job), q=str(failed.job_id))
         assert change_url(failed) not in page(root, list_url(Job), q="12")
+
+    def test_how_many_failed_stands_in_the_sidebar_of_every_page(self, root: Client, ada: UserProfile) -> None:
+        assert "rem-count" not in page(root, list_url(Job))
+        job = build(talk(ada, 10))
+        Job.objects.filter(pk=job.pk).update(status=Job.Status.FAILED)
+        assert '<span class="rem-count">1</span>' in page(root, list_url(UserProfile))
+        again = [Job(process="embed", status=Job.Status.FAILED, requested_by="test") for _ in range(120)]
+        Job.objects.bulk_create(again)
+        assert '<span class="rem-count">99+</span>' in page(root, list_url(UserProfile))

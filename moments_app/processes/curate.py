@@ -1,0 +1,99 @@
+"""`curate`: an operator takes an item out of memory, takes it back in, or moves it to another stream.
+
+Nothing is deleted: what memory said has to be found again, with where it came from. A change holds from the next search
+and the next context on.
+"""
+
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.processes import consolidate
+from moments_app.processes.base import has_grown
+from sessions_app.models import UserProfile
+
+_WHY_NOT = {
+    MemoryAtom.State.ACTIVE: "It is in memory already.",
+    MemoryAtom.State.ABSORBED: "It is part of its stream's text: undo that consolidation, or correct the text.",
+    MemoryAtom.State.EVICTED: "It is evicted.",
+}
+
+
+@transaction.atomic
+def evict(atom: MemoryAtom) -> None:
+    """Takes an item out of every context and search.
+
+    Raises:
+        ValueError: it isn't in memory by itself; says why.
+    """
+    found = _locked(atom, MemoryAtom.State.ACTIVE)
+    MemoryAtom.objects.filter(pk=found.pk).evict()
+    found.stream.touch()
+
+
+@transaction.atomic
+def restore(atom: MemoryAtom, *, requested_by: str) -> None:
+    """Takes an evicted item back in.
+
+    Args:
+        atom: which.
+        requested_by: for the jobs that become due.
+
+    Raises:
+        ValueError: it isn't evicted, or its stream has the same again.
+    """
+    found = _locked(atom, MemoryAtom.State.EVICTED)
+    _set(found, state=MemoryAtom.State.ACTIVE)
+    _has_come(found, found.stream, requested_by)
+
+
+@transaction.atomic
+def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
+    """Moves an item to another stream of the same person; a shard's item to another shard.
+
+    Args:
+        atom: which.
+        stream: where to.
+        requested_by: for the jobs that become due.
+
+    Raises:
+        ValueError: the stream is another person's, is where the item is, or has the same; or the item isn't in memory.
+    """
+    if stream.pk == atom.stream_id:
+        raise ValueError("It is in this stream.")
+    if stream.user_id != atom.user_id:
+        raise ValueError("An item stays with its person: what one said is not shown to others.")
+    found = _locked(atom, MemoryAtom.State.ACTIVE, stream.pk)
+    _set(found, stream=stream)
+    found.stream.touch()
+    _has_come(found, stream, requested_by)
+
+
+def _locked(atom: MemoryAtom, state: MemoryAtom.State, *streams: int) -> MemoryAtom:
+    """The item as it is now, with its stream. The person, the streams and then the item are locked, in the order in
+    which erasure and consolidation do it.
+    """
+    UserProfile.objects.hold([atom.user_id] if atom.user_id else [])
+    locked = MemoryStream.objects.select_for_update(no_key=True).filter(pk__in=[atom.stream_id, *streams])
+    locked_streams = {stream.pk for stream in locked.order_by("pk")}
+    found = MemoryAtom.objects.select_for_update(no_key=True).filter(pk=atom.pk).first()
+    if found is None or found.stream_id not in locked_streams:
+        raise ValueError("It was moved or erased meanwhile.")
+    if found.state != state:
+        raise ValueError(_WHY_NOT[MemoryAtom.State(found.state)])
+    return found
+
+
+def _set(atom: MemoryAtom, **fields: Any) -> None:
+    try:
+        with transaction.atomic():
+            MemoryAtom.objects.filter(pk=atom.pk).update(**fields)
+    except IntegrityError as error:
+        raise ValueError("The stream has this already.") from error
+
+
+def _has_come(atom: MemoryAtom, stream: MemoryStream, requested_by: str) -> None:
+    """The stream keeps what it had: what is over its buffer now goes at the next formation, not by an operator."""
+    has_grown(stream, has_facts=atom.atom_type == MemoryAtom.Type.FACT, requested_by=requested_by)
+    consolidate.ask_if_due(stream, requested_by=requested_by)

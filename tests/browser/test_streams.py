@@ -1,0 +1,100 @@
+"""The pages of streams and their items in a browser."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from moments_app.admin.stream import PAGE
+from moments_app.models import MemoryAtom, MemoryStream
+from sessions_app.models import Session, UserProfile
+from tests.browser.conftest import PHONE
+from tests.support.pages import change_url, list_url
+from tests.support.streams import fold, note
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    """With the streams that it feeds."""
+    session = talk(ada, 4)
+    MemoryStream.objects.ensure_for(session)
+    return session
+
+
+@pytest.fixture
+def own(session: Session) -> MemoryStream:
+    """What is known of Ada, consolidated once."""
+    stream = MemoryStream.objects.get(stream_type="user")
+    note(stream, "Wants short answers.")
+    note(stream, "Lives in Turin.")
+    fold(stream)
+    return stream
+
+
+def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
+    tab: Page, own: MemoryStream, session: Session
+) -> None:
+    tab.goto(change_url(own))
+    tab.get_by_role("region", name="Versions").get_by_role("link").first.click()
+    expect(tab.locator(".rem-diff ins").filter(has_text="Turin")).to_be_visible()
+    tab.get_by_role("button", name="Undo this consolidation").click()
+    expect(tab.get_by_text("the text is as before")).to_be_visible()
+    expect(tab.get_by_role("region", name="Observations that wait")).to_contain_text("Lives in Turin.")
+
+    tab.get_by_role("link", name="Add fact").click()
+    tab.get_by_role("textbox", name="Content").fill("Felt wears out in a year.")
+    tab.get_by_role("button", name="Save", exact=True).click()
+    facts = tab.get_by_role("region", name="Facts")
+    facts.get_by_role("link", name="Felt wears out in a year.").click()
+    assert is_in_context(tab, session)
+    tab.go_back()
+
+    tab.get_by_label("Move to").select_option(label="session s1 of ada, agent default")
+    tab.get_by_role("button", name="Move").click()
+    expect(tab.get_by_text("Moved to session s1 of ada, agent default.")).to_be_visible()
+    item = tab.url
+    assert is_in_context(tab, session)
+
+    tab.goto(item)
+    tab.get_by_role("button", name="Evict").click()
+    expect(tab.get_by_text("no context and no search has it any more")).to_be_visible()
+    assert not is_in_context(tab, session)
+
+
+def is_in_context(tab: Page, session: Session) -> bool:
+    """Whether the preview of the session's context shows the fact."""
+    tab.goto(f"/admin/sessions_app/session/{session.pk}/context/")
+    expect(tab.get_by_label("The rendered context")).to_be_visible()
+    return "Felt wears out in a year." in tab.content()
+
+
+def test_more_facts_come_in_place_on_a_phone(log_in: Callable[..., Page], own: MemoryStream) -> None:
+    for number in range(PAGE + 3):
+        note(own, f"Fact number {number} of {'a long word' * 5}.", "fact")
+    tab = log_in(viewport=PHONE)
+    tab.goto(change_url(own))
+    facts = tab.get_by_role("region", name="Facts").locator(".rem-item")
+    expect(facts).to_have_count(PAGE)
+    tab.get_by_role("link", name="Earlier ones").click()
+    expect(facts).to_have_count(PAGE + 3)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_somebody_who_may_only_look_is_told_so_by_a_page(log_in: Callable[..., Page], own: MemoryStream) -> None:
+    tab = log_in("view_memorystream")
+    tab.goto(change_url(own))
+    expect(tab.get_by_role("button", name="Consolidate now")).to_have_count(0)
+
+
+def test_items_are_filtered_by_person(tab: Page, own: MemoryStream, bo: UserProfile) -> None:
+    note(own, "Felt wears out.", "fact")
+    note(MemoryStream.objects.ensure_of_person(bo, "default"), "A jack is of wood.", "fact")
+    tab.goto(list_url(MemoryAtom))
+    tab.get_by_text("Filters").first.click()
+    tab.get_by_label("By user_id").fill("bo")
+    tab.get_by_role("button", name="Apply filters").click()
+    expect(tab.get_by_role("link", name="A jack is of wood.")).to_be_visible()
+    expect(tab.get_by_role("link", name="Felt wears out.")).to_have_count(0)

@@ -1,0 +1,60 @@
+"""The page of embedding models: which is in use, and how far each is."""
+
+import pytest
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from moments_app.models import EmbeddingModel, FactEmbedding, MemoryStream
+from moments_app.processes import embed
+from sessions_app.models import UserProfile
+from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
+from tests.support.streams import note
+from tests.support.transcript import START, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def model(ada: UserProfile) -> EmbeddingModel:
+    """One in use, which has a vector of one of two facts."""
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    model = EmbeddingModel.objects.ensure("small", 3)
+    first, _ = note(stream, "Felt wears out.", "fact"), note(stream, "A jack is of wood.", "fact")
+    FactEmbedding.objects.create(source=first, model=model, user=ada, said_at=START, vector=[1, 0, 0])
+    return model
+
+
+def test_it_says_how_far_each_kind_is(root: Client, model: EmbeddingModel, ada: UserProfile) -> None:
+    talk(ada, 4)
+    assert [(row.kind, row.vectors, row.texts, row.is_exact) for row in embed.filled(model)] == [
+        ("fact", 1, 2, True),
+        ("moment", 0, 0, True),
+        ("turn", 0, 4, True),
+    ]
+    for url in (list_url(EmbeddingModel), change_url(model)):
+        shown = page(root, url)
+        assert "in use" in shown and 'max="2" value="1"' in shown and 'max="4" value="0"' in shown
+
+
+def test_large_numbers_are_reckoned_and_said_to_be(
+    root: Client, model: EmbeddingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "COUNTED", 1)
+    assert not embed.filled(model)[0].is_exact
+    assert "about" in page(root, change_url(model))
+
+
+def test_without_a_provider_it_says_what_that_means(root: Client, settings: Settings) -> None:
+    assert "found by its words alone" in page(root, list_url(EmbeddingModel))
+
+
+def test_one_that_is_not_in_use_says_how_to_switch_to_it(root: Client, model: EmbeddingModel) -> None:
+    other = EmbeddingModel.objects.ensure("large", 4)
+    assert "manage.py embed --model large --dimensions 4 --activate" in page(root, change_url(other))
+
+
+def test_its_queries_do_not_grow(root: Client, model: EmbeddingModel) -> None:
+    few = queries_of(root, list_url(EmbeddingModel))
+    for number in range(4, 9):
+        EmbeddingModel.objects.ensure("more", number)
+    assert queries_of(root, list_url(EmbeddingModel)) == few <= MAX_QUERIES

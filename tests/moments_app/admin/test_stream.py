@@ -1,0 +1,246 @@
+"""The pages of streams: what is in one, the versions of its text, and what an operator does to it."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from moments_app.admin.diff import word_diff
+from moments_app.admin.stream import PAGE
+from moments_app.models import Job, MemoryStream
+from moments_app.models.stream import SHARD_DEFAULTS
+from sessions_app.models import UserProfile
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.streams import fold, note, shard
+from tests.support.transcript import START, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def own(ada: UserProfile) -> MemoryStream:
+    """What is known of Ada, with two observations that wait."""
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    note(stream, "Wants short answers.", formed_at=START)
+    note(stream, "Lives in Turin.", formed_at=START + timedelta(days=1))
+    return stream
+
+
+def url(stream: MemoryStream, verb: str, *more: object) -> str:
+    return reverse(f"admin:moments_app_memorystream_{verb}", args=[stream.pk, *more])
+
+
+class TestDiff:
+    """What changed, word by word."""
+
+    def test_both_texts_can_be_read_from_it_byte_for_byte(self) -> None:
+        before, after = "  One two\nthree  four.\n", "One two\n\nthree four, five."
+        parts = word_diff(before, after)
+        assert "".join(part.text for part in parts if part.change != "added") == before
+        assert "".join(part.text for part in parts if part.change != "removed") == after
+
+    def test_words_that_stay_are_not_marked(self) -> None:
+        parts = word_diff("She lives in Turin.", "She lives in Rome.")
+        assert [(part.change, part.text) for part in parts] == [
+            ("same", "She lives in"),
+            ("removed", " Turin."),
+            ("added", " Rome."),
+        ]
+        assert [part.words for part in parts] == [3, 1, 1]
+
+    def test_the_same_text_has_no_change(self) -> None:
+        assert {part.change for part in word_diff("a b", "a b")} == {"same"}
+        assert word_diff("", "") == []
+
+
+class TestList:
+    """All streams."""
+
+    def test_it_says_what_waits_and_when_it_was_consolidated_last(self, root: Client, own: MemoryStream) -> None:
+        note(own, "Felt wears out.", "fact")
+        note(own, "Kept as it is.", is_pinned=True)
+        shown = page(root, list_url(MemoryStream))
+        assert "2 of 5" in shown and "never" in shown
+        fold(own)
+        shown = page(root, list_url(MemoryStream))
+        assert "0 of 5" in shown and "never" not in shown
+
+    def test_it_is_found_by_the_beginning_of_what_it_belongs_to(
+        self, root: Client, own: MemoryStream, bo: UserProfile
+    ) -> None:
+        other = MemoryStream.objects.ensure_of_person(bo, "default")
+        shown = page(root, list_url(MemoryStream), q="ad")
+        assert change_url(own) in shown and change_url(other) not in shown
+
+    def test_an_empty_list_says_why_and_one_of_a_search_that_nothing_matches(self, root: Client) -> None:
+        shown = page(root, list_url(MemoryStream))
+        assert "Streams appear with the first conversations." in shown and "Add memory stream" in shown
+        assert re.search(r"<title>\s*Memory streams \|", shown)
+        assert "Nothing matches" in page(root, list_url(MemoryStream), q="x")
+
+    def test_a_new_shard_begins_as_one_made_over_the_api(self, root: Client) -> None:
+        form = root.get(reverse("admin:moments_app_memorystream_add")).context["adminform"].form
+        begins = {name: form[name].value() for name in form.fields}
+        defaults = vars(SHARD_DEFAULTS)
+        assert {name: begins[name] for name in defaults} == defaults
+
+    def test_a_shard_needs_a_name_of_its_own_and_limits_in_order(self, root: Client) -> None:
+        shard("repairs")
+        fields = dict.fromkeys(("observation_max", "fact_max", "fact_min", "observation_min"), 5)
+        fields |= dict.fromkeys(("observation_max_words", "fact_max_words", "fact_buffer_max"), 30)
+        fields |= {"consolidation_trigger": 5, "consolidated_max_words": 400}
+        asked = fields | {"extraction_prompt": "x", "is_active": "on", "agent_id": ""}
+        refused: list[tuple[dict[str, object], str]] = [
+            ({"name": ""}, "This field is required."),
+            ({"name": "repairs"}, "The agent has a shard of this name."),
+            ({"name": "new", "fact_min": 6}, "t be more than fact_max."),
+        ]
+        for wrong, told in refused:
+            answer = root.post(reverse("admin:moments_app_memorystream_add"), asked | wrong)
+            assert told in answer.content.decode()
+        assert root.post(reverse("admin:moments_app_memorystream_add"), asked | {"name": "new"}).status_code == 302
+        assert MemoryStream.objects.get(name="new").stream_type == "agent"
+
+
+class TestPage:
+    """One stream."""
+
+    def test_it_shows_what_is_in_it_and_when_it_is_consolidated(self, root: Client, own: MemoryStream) -> None:
+        note(own, "Felt wears out.", "fact", access_count=7, last_accessed_at=START)
+        note(own, "No longer so.", "fact", state="evicted")
+        shown = page(root, change_url(own))
+        assert "Wants short answers." in shown and "Felt wears out." in shown and "No longer so." not in shown
+        assert "recalled 7×" in shown
+        assert "With 3 more observations it is consolidated by itself." in shown
+        assert "0 of 400 words" in shown
+
+    def test_a_consolidation_is_asked_for_and_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
+        shown = root.post(url(own, "consolidate"), follow=True).content.decode()
+        job = Job.objects.get(process="consolidate")
+        assert (job.stream, job.force, job.requested_by) == (own, True, "operator:root")
+        assert "A consolidation is queued." in shown and change_url(job) in shown
+        Job.objects.update(status=Job.Status.FAILED, error="The model is away.")
+        assert "The last consolidation failed: The model is away." in page(root, change_url(own))
+
+    def test_the_last_one_is_undone_unless_the_text_was_edited(self, root: Client, own: MemoryStream) -> None:
+        fold(own)
+        assert "Undo the last consolidation" in page(root, change_url(own))
+        root.post(url(own, "undo"))
+        own.refresh_from_db()
+        assert own.consolidated_content == "" and own.atoms.active().count() == 2
+        fold(own)
+        MemoryStream.objects.update(consolidated_content="By hand.")
+        shown = page(root, change_url(own))
+        assert "Undo the last consolidation" not in shown and "The text was edited since" in shown
+        assert "undoing would lose that" in root.post(url(own, "undo"), follow=True).content.decode()
+
+    def test_editing_a_setting_leaves_a_text_that_was_consolidated_meanwhile(
+        self, root: Client, own: MemoryStream
+    ) -> None:
+        answer = root.get(change_url(own))
+        fields = {name: value for name, value in answer.context["adminform"].form.initial.items() if value is not None}
+        fold(own)
+        own.refresh_from_db()
+        text = own.consolidated_content
+        asked = fields | {"consolidation_trigger": 9, "consolidated_content": text}
+        assert root.post(change_url(own), asked).status_code == 302
+        own.refresh_from_db()
+        assert (own.consolidation_trigger, own.consolidated_content) == (9, text)
+
+    def test_more_facts_come_page_by_page_with_and_without_javascript(self, root: Client, own: MemoryStream) -> None:
+        for number in range(PAGE + 3):
+            note(own, f"Fact {number:02}.", "fact", formed_at=START + timedelta(minutes=number // 2))
+        first = page(root, change_url(own))
+        assert "Fact 22." in first and "Fact 02." not in first
+        last = own.atoms.facts().newest_first()[PAGE - 1]
+        more = f"{url(own, 'items', 'fact')}?after={last.pk}"
+        assert more in first
+        plain = page(root, more)
+        assert "Fact 02." in plain and "Fact 03." not in plain and "<html" in plain
+        part = root.get(more, headers={"HX-Request": "true"}).content.decode()
+        assert "Fact 00." in part and "<html" not in part and "Earlier ones" not in part
+
+    def test_what_is_no_kind_of_item_has_no_page(self, root: Client, own: MemoryStream) -> None:
+        assert root.get(url(own, "items", "moment")).status_code == 404
+
+
+class TestVersions:
+    """What consolidations made."""
+
+    def test_one_shows_what_changed_by_whom_and_of_what(self, root: Client, own: MemoryStream) -> None:
+        job = fold(own)
+        note(own, "Repairs pianos.")
+        fold(own)
+        newer, older = own.versions.order_by("-pk")
+        shown = page(root, url(own, "version", newer.pk))
+        assert "<ins>" in shown and "Repairs pianos." in shown and "extractive" in shown
+        assert url(own, "version", older.pk) in shown
+        shown = page(root, url(own, "version", older.pk))
+        assert "Lives in Turin." in shown and change_url(job) in shown and "requested by" not in shown
+        assert "Undo this consolidation" not in shown
+
+    def test_one_of_another_stream_is_not_found(self, root: Client, own: MemoryStream) -> None:
+        fold(own)
+        assert root.get(url(shard("repairs"), "version", own.versions.get().pk)).status_code == 404
+
+    def test_older_ones_come_page_by_page(self, root: Client, own: MemoryStream) -> None:
+        for number in range(PAGE + 2):
+            own.versions.create(content_after=f"{number}", engine=f"engine-{number:02}")
+        first = page(root, change_url(own))
+        assert "engine-02" in first and "engine-01" not in first
+        before = own.versions.order_by("-pk")[PAGE - 1]
+        shown = page(root, f"{url(own, 'versions')}?before={before.pk}")
+        assert "engine-01" in shown and "engine-02" not in shown
+
+
+def test_a_viewer_sees_all_of_it_and_changes_nothing(own: MemoryStream) -> None:
+    fold(own)
+    note(own, "Repairs pianos.")
+    viewer = operator("view_")
+    version = own.versions.get()
+    for shown in (page(viewer, change_url(own)), page(viewer, url(own, "version", version.pk))):
+        assert "Consolidate now" not in shown and "Undo" not in shown and "Add " not in shown
+    assert [viewer.post(url(own, verb)).status_code for verb in ("consolidate", "undo")] == [403, 403]
+    own.refresh_from_db()
+    assert own.consolidated_content and Job.objects.count() == 1
+
+
+def test_no_get_changes_anything(root: Client, own: MemoryStream) -> None:
+    assert [root.get(url(own, verb)).status_code for verb in ("consolidate", "undo")] == [405, 405]
+
+
+def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
+    UserProfile.objects.update(user_id=PLANTED)
+    note(own, PLANTED)
+    fold(own)
+    MemoryStream.objects.update(pinned_content=PLANTED, agent_id=PLANTED)
+    note(own, f"{PLANTED} fact", "fact")
+    version = own.versions.get()
+    urls = [list_url(MemoryStream), change_url(own), url(own, "version", version.pk), url(own, "items", "fact")]
+    for shown in (page(root, address) for address in urls):
+        assert "planted" in shown and PLANTED not in shown
+
+
+def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own: MemoryStream) -> None:
+    def asked() -> list[int]:
+        newest = own.versions.order_by("-pk")[0]
+        urls = [change_url(own), url(own, "version", newest.pk), url(own, "items", "fact"), url(own, "versions")]
+        return [queries_of(root, address) for address in [list_url(MemoryStream), *urls]]
+
+    note(own, "Felt wears out.", "fact")
+    fold(own)
+    note(own, "Repairs pianos.")
+    few = asked()
+    for number in range(60):
+        person = UserProfile.objects.ensure(f"person-{number}")
+        MemoryStream.objects.ensure_for(talk(person, 2))
+        note(own, f"Fact {number}.", "fact")
+        note(own, f"Observation {number}.")
+    fold(own)
+    for number in range(60):
+        note(own, f"Another observation {number}.")
+    assert asked() == few
+    assert max(few) <= MAX_QUERIES

@@ -1,0 +1,186 @@
+"""What an operator does to single items: evicted, restored and moved, each at once and with nothing lost."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+
+from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
+from moments_app.processes import consolidate
+from moments_app.processes.assemble import Wanted, preview
+from moments_app.processes.base import Moved
+from moments_app.processes.curate import evict, move, restore
+from moments_app.recall.search import Question, recall
+from sessions_app.models import Session, UserProfile
+from tests.support.streams import fold, note, shard
+from tests.support.transcript import START, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    session = talk(ada, 2)
+    MemoryStream.objects.ensure_for(session)
+    return session
+
+
+@pytest.fixture
+def own(session: Session) -> MemoryStream:
+    """What is known of Ada."""
+    return MemoryStream.objects.get(stream_type="user")
+
+
+@pytest.fixture
+def of_session(session: Session) -> MemoryStream:
+    return MemoryStream.objects.get(stream_type="session")
+
+
+def context_of(session: Session) -> str:
+    user = UserProfile.objects.get(pk=session.user_id)
+    envelope = preview(user, session.session_id, Wanted())
+    assert envelope is not None
+    return str(envelope.context)
+
+
+def found(user: UserProfile, query: str) -> list[str]:
+    return [result.content for result in recall(user, "default", Question(query, ("fact",), mode="text"))]
+
+
+def vector_of(atom: MemoryAtom) -> None:
+    model = EmbeddingModel.objects.ensure("m", 3)
+    FactEmbedding.objects.create(source=atom, model=model, user_id=atom.user_id, said_at=START, vector=[1, 0, 0])
+
+
+class TestEvict:
+    """Out of memory, not out of the table."""
+
+    def test_no_context_and_no_search_has_it_from_then_on(
+        self, ada: UserProfile, session: Session, own: MemoryStream
+    ) -> None:
+        atom = note(own, "Felt wears out.", "fact", source_session=session, source_message_ids=[1])
+        vector_of(atom)
+        assert "Felt wears out." in context_of(session) and found(ada, "felt") == ["Felt wears out."]
+        evict(atom)
+        assert "Felt wears out." not in context_of(session) and found(ada, "felt") == []
+        assert not FactEmbedding.objects.exists()
+        atom.refresh_from_db()
+        assert (atom.state, atom.source_session, atom.source_message_ids) == ("evicted", session, [1])
+
+    def test_what_is_part_of_the_text_can_not_be_evicted(self, own: MemoryStream) -> None:
+        atom = note(own, "Wants short answers.")
+        assert fold(own).status == Job.Status.COMPLETED
+        with pytest.raises(ValueError, match="part of its stream's text"):
+            evict(atom)
+        atom.refresh_from_db()
+        assert atom.state == "absorbed"
+
+    def test_a_consolidation_that_has_it_in_hand_begins_anew(self, own: MemoryStream) -> None:
+        atom = note(own, "Wants short answers.")
+        asked = Job.objects.request(consolidate.NAME, stream=own, requested_by="test", force=True)
+        job = Job.objects.take(asked.job_id)
+        assert job is not None
+        work = consolidate.claim(job)
+        assert isinstance(work, consolidate.Work)
+        evict(atom)
+        with pytest.raises(Moved), transaction.atomic():
+            consolidate.commit(job, work, consolidate.Consolidated("Wants short answers.", "test"))
+        own.refresh_from_db()
+        assert own.consolidated_content == ""
+
+    def test_it_is_evicted_once(self, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact")
+        evict(atom)
+        with pytest.raises(ValueError, match="It is evicted"):
+            evict(atom)
+
+    def test_what_is_gone_is_said_to_be_gone(self, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact")
+        MemoryAtom.objects.all().delete()
+        with pytest.raises(ValueError, match="meanwhile"):
+            evict(atom)
+
+
+class TestRestore:
+    """Back into memory."""
+
+    def test_it_is_in_contexts_and_found_again(self, ada: UserProfile, session: Session, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact", state="evicted")
+        assert "Felt wears out." not in context_of(session)
+        restore(atom, requested_by="test")
+        assert "Felt wears out." in context_of(session) and found(ada, "felt") == ["Felt wears out."]
+
+    def test_what_was_said_again_since_stays_and_the_old_one_is_refused(self, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact", state="evicted")
+        note(own, "felt WEARS out", "fact")
+        with pytest.raises(ValueError, match="has this already"):
+            restore(atom, requested_by="test")
+        atom.refresh_from_db()
+        assert atom.state == "evicted"
+
+    def test_an_operator_pushes_nothing_else_out(self, own: MemoryStream) -> None:
+        MemoryStream.objects.filter(pk=own.pk).update(fact_buffer_max=1)
+        newer = note(own, "A jack is of wood.", "fact", formed_at=START + timedelta(days=1))
+        older = note(own, "Felt wears out.", "fact", formed_at=START, state="evicted")
+        restore(older, requested_by="test")
+        assert set(own.atoms.active()) == {newer, older}
+
+
+class TestMove:
+    """To another stream of the same person."""
+
+    def test_it_is_where_it_was_moved_and_nowhere_else(
+        self, ada: UserProfile, session: Session, own: MemoryStream, of_session: MemoryStream
+    ) -> None:
+        atom = note(of_session, "Felt wears out.", "fact", access_count=3)
+        before = [MemoryStream.objects.get(pk=stream.pk).last_updated_at for stream in (own, of_session)]
+        move(atom, own, requested_by="test")
+        atom.refresh_from_db()
+        assert (atom.stream, atom.user, atom.access_count) == (own, ada, 3)
+        after = [MemoryStream.objects.get(pk=stream.pk).last_updated_at for stream in (own, of_session)]
+        assert all(now > then for now, then in zip(after, before, strict=True))
+        assert found(ada, "felt") == ["Felt wears out."]
+        assert Job.objects.filter(process="count_words", user=ada).exists()
+
+    def test_another_session_does_not_have_it_before_and_has_it_after(
+        self, ada: UserProfile, own: MemoryStream, of_session: MemoryStream
+    ) -> None:
+        other = talk(ada, 2, session_id="other")
+        atom = note(of_session, "Felt wears out.", "fact")
+        assert "Felt wears out." not in context_of(other)
+        move(atom, own, requested_by="test")
+        assert "Felt wears out." in context_of(other)
+
+    def test_one_that_makes_enough_asks_for_a_consolidation(self, own: MemoryStream, of_session: MemoryStream) -> None:
+        for number in range(4):
+            note(own, f"Observation {number}.")
+        move(note(of_session, "Wants short answers."), own, requested_by="operator:x")
+        job = Job.objects.get(process="consolidate")
+        assert (job.stream, job.requested_by) == (own, "operator:x")
+
+    def test_what_the_stream_has_already_is_refused_and_stays_where_it_is(
+        self, own: MemoryStream, of_session: MemoryStream
+    ) -> None:
+        note(own, "Felt wears out.", "fact")
+        atom = note(of_session, "felt wears OUT", "fact")
+        with pytest.raises(ValueError, match="has this already"):
+            move(atom, own, requested_by="test")
+        atom.refresh_from_db()
+        assert atom.stream == of_session
+
+    def test_it_never_leaves_its_person(self, bo: UserProfile, own: MemoryStream) -> None:
+        atom = note(own, "Felt wears out.", "fact")
+        for stream in (MemoryStream.objects.ensure_of_person(bo, "default"), shard("repairs")):
+            with pytest.raises(ValueError, match="stays with its person"):
+                move(atom, stream, requested_by="test")
+        with pytest.raises(ValueError, match="is in this stream"):
+            move(atom, own, requested_by="test")
+
+    def test_a_shards_item_moves_to_another_shard_and_is_found_by_its_agent(self, ada: UserProfile) -> None:
+        talk(ada, 2)
+        atom = note(shard("repairs", "other"), "Felt wears out.", "fact", source_user=ada)
+        assert found(ada, "felt") == []
+        move(atom, shard("repairs", "default"), requested_by="test")
+        assert found(ada, "felt") == ["Felt wears out."]
+        atom.refresh_from_db()
+        assert atom.source_user == ada
