@@ -279,7 +279,10 @@ UNFOLD = {
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("memoryproject/favicon.svg")}
     ],
-    "STYLES": [lambda request: static("moments_app/admin.css")],
+    "STYLES": [
+        lambda request: static("moments_app/admin.css"),
+        lambda request: static("moments_app/prompts.css"),
+    ],
     "SIDEBAR": {
         "navigation": [
             _section(
