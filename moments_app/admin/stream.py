@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from unfold.admin import TabularInline
 
+from moments_app.admin.recall_console import RecallConsole
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.processes import consolidate
 from moments_app.processes.base import has_grown
@@ -119,7 +120,7 @@ class MemoryStreamAdmin(PageAdmin):
 
 
 @admin.register(MemoryAtom)
-class MemoryAtomAdmin(PageAdmin):
+class MemoryAtomAdmin(RecallConsole):
     """Items with where they come from. What an operator writes is pinned: kept word for word."""
 
     list_display = ("content", "atom_type", "state", "stream", "user", "formed_at", "is_pinned", "access_count")
