@@ -5,9 +5,11 @@ The input is claimed as the process itself claims it, in a transaction that is t
 record of the engine's calls, which are paid like any other; their purpose says that they were tries.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import BoundedSemaphore
 from typing import Any
 
 from django.conf import settings
@@ -27,8 +29,12 @@ Purpose = PromptResource.Purpose
 Rewind = Callable[[Job], bool]
 
 
+AT_ONCE = 2  # trials in a process: each holds a thread that serves requests, for as long as the engine thinks
+_running = BoundedSemaphore(AT_ONCE)
+
+
 class CannotTry(Exception):
-    """There is nothing to try it on, or nobody to ask; the message says which."""
+    """There is nothing to try it on, nobody to ask, or no room; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,8 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
         subject: a session; for consolidations a stream.
 
     Raises:
-        CannotTry: there is nothing to try it on, no process reads such a prompt, or no model is asked for now.
+        CannotTry: there is nothing to try it on, no process reads such a prompt, no model is asked for now, or as many
+            trials as may are running.
     """
     if not can_be_tried(version.resource) or not settings.ENGINE.uses_model:
         raise CannotTry("No engine reads this prompt.")
@@ -96,10 +103,20 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     work, is_again = _claimed(process, job, rewind)
     active = version.resource.active_version
     versions = [active, version] if active and active.content != version.content else [version]
-    connection.close()  # none is held while the engine thinks
-    with ThreadPoolExecutor(len(versions)) as pool:
+    with _room(), ThreadPoolExecutor(len(versions)) as pool:
+        connection.close()  # none is held while the engine thinks
         made = list(pool.map(lambda one: _made(process, caller, work.with_prompt(one)), versions))
     return Trial(work, is_again, made)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    if not _running.acquire(blocking=False):
+        raise CannotTry(f"{AT_ONCE} trials are running already: wait until one has ended.")
+    try:
+        yield
+    finally:
+        _running.release()
 
 
 def can_be_tried(resource: PromptResource) -> bool:

@@ -33,6 +33,18 @@ def tried(purpose: str, subject: Session | MemoryStream, content: str = "OTHER W
     return try_prompt(PromptVersion(resource=resource_for(purpose), content=content), subject)
 
 
+def closing(asked: Callable[[], object]) -> Callable[[], None]:
+    """The same for a thread of its own, which leaves no connection behind."""
+
+    def call() -> None:
+        try:
+            asked()
+        finally:
+            connection.close()
+
+    return call
+
+
 def run(process: str, session: Session) -> None:
     job = run_job(Job.objects.request(process, session, requested_by="test", force=True).job_id)
     assert job is not None and job.status == "completed"
@@ -157,6 +169,20 @@ class TestWhenThereIsNothing:
         with pytest.raises(CannotTry, match="MAX_CALLS_PER_DAY"):
             tried(Purpose.MOMENT_BUILDER, session)
 
+    def test_a_third_trial_at_once_is_refused(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        session = talk(ada, 120)
+        model_server.hold()
+        threads = [threading.Thread(target=closing(lambda: tried(Purpose.MOMENT_BUILDER, session))) for _ in "ab"]
+        for thread in threads:
+            thread.start()
+        model_server.wait_for_held(4)
+        with pytest.raises(CannotTry, match="2 trials are running"):
+            tried(Purpose.MOMENT_BUILDER, session)
+        model_server.release()
+        for thread in threads:
+            thread.join()
+        assert len(tried(Purpose.MOMENT_BUILDER, session).made) == 2
+
     def test_nothing_to_try_it_on(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         with pytest.raises(CannotTry, match="nothing beyond the lag"):
             tried(Purpose.MOMENT_BUILDER, talk(ada, 3))
@@ -176,15 +202,8 @@ class TestWhenThereIsNothing:
 def test_row_17_no_connection_is_held_while_a_prompt_is_tried(ada: UserProfile, model_server: OpenAIServer) -> None:
     session = talk(ada, 120)
     made: list[Any] = []
-
-    def trial() -> None:
-        try:
-            made.append(tried(Purpose.MOMENT_BUILDER, session))
-        finally:
-            connection.close()
-
     model_server.hold()
-    thread = threading.Thread(target=trial)
+    thread = threading.Thread(target=closing(lambda: made.append(tried(Purpose.MOMENT_BUILDER, session))))
     thread.start()
     model_server.wait_for_held(2)
     with connection.cursor() as cursor:
