@@ -2,10 +2,12 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
 import environ
 import structlog
 from django.conf import global_settings
+from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import reverse_lazy
 
@@ -259,18 +261,34 @@ _SIDEBAR = {
 _BADGES = {"moments_app.job": {"badge": "moments_app.admin.job.failed_jobs"}}
 
 
-def _section(title: str, *models: str) -> dict[str, object]:
+_RECALL_CONSOLE = {
+    "title": "Recall console",
+    "icon": "manage_search",
+    "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
+    "permission": lambda request: request.user.has_perm("moments_app.view_memoryatom"),
+    "active": lambda request: _is_console(request),
+}
+
+
+def _is_console(request: HttpRequest) -> bool:
+    """Whether this is the recall console: its address begins with that of a list that has an entry of its own."""
+    return request.path.startswith(str(_RECALL_CONSOLE["link"]))
+
+
+def _section(title: str, *models: str, more: Sequence[dict[str, object]] = ()) -> dict[str, object]:
     """A part of the sidebar; each entry is shown to those who may see its page."""
-    return {"title": title, "separator": True, "items": [_entry(model) for model in models]}
+    return {"title": title, "separator": True, "items": [*map(_entry, models), *more]}
 
 
 def _entry(model: str) -> dict[str, object]:
     app, name = model.split(".")
     title, icon = _SIDEBAR[model]
+    link = reverse_lazy(f"admin:{app}_{name}_changelist")
     return {
         "title": title,
         "icon": icon,
-        "link": reverse_lazy(f"admin:{app}_{name}_changelist"),
+        "link": link,
+        "active": lambda request: request.path.startswith(str(link)) and not _is_console(request),
         "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
     } | _BADGES.get(model, {})
 
@@ -286,6 +304,8 @@ UNFOLD = {
     "STYLES": [
         lambda request: static("moments_app/admin.css"),
         lambda request: static("moments_app/streams.css"),
+        lambda request: static("moments_app/prompts.css"),
+        lambda request: static("moments_app/recall.css"),
     ],
     "SIDEBAR": {
         "navigation": [
@@ -299,6 +319,7 @@ UNFOLD = {
                 "moments_app.memoryatom",
                 "moments_app.entity",
                 "moments_app.retraction",
+                more=[_RECALL_CONSOLE],
             )
             | {"separator": False},
             _section("Prompts", "moments_app.promptresource"),

@@ -1,4 +1,4 @@
-"""Fixtures that many tests share: people, keys, a client, and the database server the run started."""
+"""Fixtures that many tests share: people, keys, a client, a model to talk to, and the database server of the run."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,15 +9,18 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test import TransactionTestCase
+from pydantic import SecretStr
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import MemoryFormationSettings, RollingSummarySettings
+from memoryproject.conf import EmbeddingSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
+from moments_app.engines import embeddings
 from moments_app.recall import accesses, write_behind
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
+from tests.support.openai_server import OpenAIServer
 
 _started_server = False
 
@@ -115,3 +118,39 @@ def archive_folder(settings: Settings, tmp_path: Path) -> Path:
     kept = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
     settings.STORAGES = settings.STORAGES | {"archive": kept}
     return tmp_path
+
+
+@pytest.fixture
+def model_server(settings: Settings) -> Iterator[OpenAIServer]:
+    """The engine is a model behind this server, and a job that fails is due again at once."""
+    with OpenAIServer() as server:
+        settings.ENGINE = settings.ENGINE.model_copy(
+            update={
+                "provider": "openai",
+                "base_url": server.base_url,
+                "api_key": SecretStr("sk-marked-key"),
+                "timeout_seconds": 5,
+                "circuit_seconds": 0,
+            }
+        )
+        settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})
+        yield server
+
+
+@pytest.fixture
+def embeddings_server(settings: Settings) -> Iterator[OpenAIServer]:
+    """Texts are embedded by this server, 64 numbers each, in batches of 10; a job that fails is due again at once."""
+    embeddings._of_fixed_width.clear()
+    with OpenAIServer() as server:
+        settings.EMBEDDING = EmbeddingSettings(
+            base_url=server.base_url,
+            api_key=SecretStr("sk-marked-key"),
+            model="test-embedder",
+            dimensions=64,
+            batch_size=10,
+            timeout_seconds=5,
+            query_timeout_seconds=1,
+        )
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
+        settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})
+        yield server

@@ -15,11 +15,11 @@ from unfold.contrib.filters.admin import TextFilter
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
+from moments_app.admin.recall_console import RecallConsole
 from moments_app.admin.transcript import entries
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.processes import curate
 from moments_app.processes.base import has_grown
-from sessions_app.admin.base import PageAdmin
 from sessions_app.models import Message, UserProfile
 
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
@@ -58,7 +58,7 @@ class MoveForm(forms.Form):
 
 
 @admin.register(MemoryAtom)
-class MemoryAtomAdmin(PageAdmin):
+class MemoryAtomAdmin(RecallConsole):
     """Items with where they come from. What an operator writes is pinned: kept word for word."""
 
     list_display = ("content", "kind", "state_label", "in_stream", "said", "recalled")

@@ -17,6 +17,7 @@ from moments_app.models.prompt import PromptVersion
 FAILURES_TO_OPEN = 3
 LOOK_BACK = 20  # calls; doubling reaches the longest pause well before
 MICRO = Decimal("0.000001")
+TRIAL = "try "  # so begins the purpose of calls by which operators try a prompt: they are paid, and delay no work
 LONGEST_PAUSE = timedelta(hours=1)
 
 
@@ -37,10 +38,11 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         """A circuit opens after three failures in a row of one kind.
 
         It is closed again after the time of the last failure plus a pause that starts at `ENGINE__CIRCUIT_SECONDS` and
-        doubles with each further failure up to an hour. The state is the log itself.
+        doubles with each further failure up to an hour. The state is the log itself, without what operators tried.
         """
         pause = timedelta(seconds=settings.ENGINE.circuit_seconds)
-        latest = list(self.filter(engine=engine).order_by("-created_at", "-id")[:LOOK_BACK])
+        calls = self.filter(engine=engine).exclude(purpose__startswith=TRIAL)
+        latest = list(calls.order_by("-created_at", "-id")[:LOOK_BACK])
         alike = takewhile(lambda call: call.error_kind and call.error_kind == latest[0].error_kind, latest)
         failures = sum(1 for _ in alike)
         if failures < FAILURES_TO_OPEN or not pause:

@@ -3,7 +3,20 @@
 from typing import Any
 
 from django.db import models, transaction
-from django.db.models import Max
+from django.utils import timezone
+
+
+class NewerVersion(Exception):
+    """Somebody saved a version that whoever writes the next one has not seen; the message says who and when.
+
+    Args:
+        newest: that version.
+    """
+
+    def __init__(self, newest: "PromptVersion") -> None:
+        at = f"{newest.created_at:%Y-%m-%d %H:%M} UTC"
+        super().__init__(f"Version {newest.number} was saved meanwhile by {newest.created_by}, {at}.")
+        self.newest = newest
 
 
 class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
@@ -39,6 +52,16 @@ class PromptResource(models.Model):
     active_version = models.ForeignKey(
         "PromptVersion", null=True, blank=True, on_delete=models.PROTECT, related_name="active_in"
     )
+    active_since = models.DateTimeField(null=True, blank=True, editable=False)
+    previous_version = models.ForeignKey(
+        "PromptVersion",
+        null=True,
+        blank=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="In force before the active one.",
+    )
 
     objects = PromptResourceQuerySet.as_manager()
 
@@ -49,22 +72,41 @@ class PromptResource(models.Model):
         return self.name
 
     @transaction.atomic
-    def add_version(self, content: str, *, created_by: str, note: str = "") -> "PromptVersion":
-        """Stores `content` as the next version, without activating it."""
-        PromptResource.objects.select_for_update().get(pk=self.pk)
-        newest = self.versions.aggregate(newest=Max("number"))["newest"] or 0
-        return self.versions.create(number=newest + 1, content=content, note=note, created_by=created_by)
+    def add_version(
+        self, content: str, *, created_by: str, note: str = "", after: int | None = None
+    ) -> "PromptVersion":
+        """Stores `content` as the next version, without activating it.
 
+        Args:
+            content: the text.
+            created_by: who wrote it.
+            note: what changed, and why.
+            after: number of the newest version its writer has seen, 0: none; left out: whatever there is.
+
+        Raises:
+            NewerVersion: there is a newer one than that.
+        """
+        PromptResource.objects.select_for_update().get(pk=self.pk)
+        newest = self.versions.first()
+        if newest and after is not None and after < newest.number:
+            raise NewerVersion(newest)
+        number = newest.number + 1 if newest else 1
+        return self.versions.create(number=number, content=content, note=note, created_by=created_by)
+
+    @transaction.atomic
     def activate(self, version: "PromptVersion") -> None:
-        """Puts one of this resource's versions in force.
+        """Puts one of this resource's versions in force, and keeps in mind which one was.
 
         Raises:
             ValueError: when the version belongs to another resource.
         """
         if version.resource_id != self.pk:
             raise ValueError(f"Version {version.pk} is not one of {self.uri}.")
-        self.active_version = version
-        self.save(update_fields=["active_version"])
+        before = PromptResource.objects.select_for_update().get(pk=self.pk)
+        if before.active_version_id != version.pk:
+            self.active_version, self.active_since = version, timezone.now()
+            self.previous_version = before.active_version
+            self.save(update_fields=["active_version", "active_since", "previous_version"])
 
 
 class PromptVersion(models.Model):

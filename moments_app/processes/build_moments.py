@@ -62,6 +62,15 @@ class Work:
     is_cut: bool
     is_again: bool
 
+    def with_prompt(self, version: PromptVersion) -> "Work":
+        """The same input with other instructions."""
+        return replace(self, prompt_version=version)
+
+    def of_one_call(self) -> "Work":
+        """The same cut to what the first call of an engine gets."""
+        first, *others = self.chunks
+        return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
+
 
 @dataclass(frozen=True)
 class Segment:

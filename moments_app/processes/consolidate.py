@@ -5,7 +5,7 @@ consolidation is a version that can be undone.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.db import transaction
@@ -29,6 +29,10 @@ class Work:
     prompt_version: PromptVersion
     request: ConsolidationRequest
     atom_ids: list[int]
+
+    def with_prompt(self, version: PromptVersion) -> "Work":
+        """The same input with other instructions."""
+        return replace(self, prompt_version=version, request=replace(self.request, rules=version.content))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ every later context begins with. Turns that came in meanwhile stay live.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -49,6 +49,10 @@ class Work:
     turns: range
     source_ids: list[int]
     said_at: datetime
+
+    def with_prompt(self, version: PromptVersion) -> "Work":
+        """The same input with other instructions."""
+        return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
 @dataclass(frozen=True)

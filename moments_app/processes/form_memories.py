@@ -7,7 +7,7 @@ says so.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -55,6 +55,10 @@ class Work:
     last_sequence: int
     is_cut: bool
     again: list[list[int]]
+
+    def with_prompt(self, version: PromptVersion) -> "Work":
+        """The same input with other instructions."""
+        return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ is given the text so far and the new turns alone, so a round costs the same howe
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from django.conf import settings
@@ -42,6 +42,10 @@ class Work:
     prompt_version: PromptVersion
     request: SummaryRequest
     source_ids: list[int]
+
+    def with_prompt(self, version: PromptVersion) -> "Work":
+        """The same input with other instructions."""
+        return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
 @dataclass(frozen=True)

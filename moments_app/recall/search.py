@@ -5,7 +5,7 @@ by their places. Filters hold within the searches, so that a small person among 
 a large one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -110,6 +110,11 @@ class Question:
         """How it is searched."""
         return "text" if self.degraded else self.mode
 
+    def alone(self) -> "list[Question]":
+        """The same, one for each search that it takes."""
+        modes = ("text", "semantic") if self.used_mode == "hybrid" else (self.used_mode,)
+        return [replace(self, mode=mode) for mode in modes]
+
 
 @dataclass(frozen=True)
 class Result:
@@ -124,7 +129,11 @@ class Result:
         time: when it was said.
         role: whose turn it is; blank for what is no turn.
         score: 1 / (`RECALL__RRF_K` + place within its kind); results are in its order.
-        ranks: its place in each search that found it, from 1.
+        ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
+        scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
+        place: within its kind, from 1.
+        fused: what that place is by, made of the scores of both searches.
+        pk: primary key; of a turn that of its session.
     """
 
     kind: str
@@ -136,18 +145,24 @@ class Result:
     role: str = ""
     score: float = 0.0
     ranks: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    place: int = 0
+    fused: float = 0.0
+    pk: int = 0
 
 
-class _Key(NamedTuple):
+class Key(NamedTuple):
     """What is found, before it is read."""
 
     kind: str
     place: Place  # of a turn; else the primary key and 0
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
+    """What one search found, with its score there."""
+
     search: str
-    key: _Key
+    key: Key
     score: float
 
 
@@ -162,21 +177,13 @@ def recall(user: UserProfile, agent_id: str, question: Question, *, most: int | 
     """
     most = most or settings.RECALL.match_count
     words = query_words(user.pk, agent_id, question.text)
-    found = _search(user, words, question, max(settings.RECALL.candidates, most + SPARE))
-    orders = {kind: _order([one for one in found if one.key.kind == kind], kind) for kind in question.kinds}
-    read = _read(user, question, [key for order in orders.values() for key in order[: most + SPARE]])
-    ranks = _ranks(found)
-    results = [
-        replace(read[key], score=1 / (settings.RECALL.rrf_k + place), ranks=ranks.get(key, {}))
-        for order in orders.values()
-        for place, key in enumerate((key for key in order if key in read), start=1)
-    ]
-    results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
-    return results[:most]
+    found = searched(user, words, question, most)
+    return told(user, question, found, in_order(question, found), most)
 
 
-def _search(user: UserProfile, words: QueryWords, question: Question, most: int) -> list[_Found]:
-    """What the searches find, each the best `most` of a kind, best first."""
+def searched(user: UserProfile, words: QueryWords, question: Question, most: int) -> list[Found]:
+    """What the searches find, each the best of a kind, best first, and more than the `most` wanted; one statement."""
+    depth = max(settings.RECALL.candidates, most + SPARE)
     scopes = [f"u{user.pk}", *(f"s{shard}" for shard in words.shards)]
     searches: list[str] = []
     parameters: list[Any] = []
@@ -185,43 +192,82 @@ def _search(user: UserProfile, words: QueryWords, question: Question, most: int)
             asked = words.lookup(kind)
             searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind]))
             parameters += [kind, user.pk, scopes, asked.rare, asked.joint, asked.with_newest, asked.queries]
-            parameters += [asked.weights, asked.average, question.since, most]
+            parameters += [asked.weights, asked.average, question.since, depth]
         if question.used_mode != "text" and (vector := question.vector):
             searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind]))
             parameters += [kind, user.pk, words.shards, vector.model, vector.dimensions, str(vector.numbers)]
-            parameters += [question.since, most]
+            parameters += [question.since, depth]
     with connection.cursor() as cursor:
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         return [
-            _Found(search, _Key(kind, (session, sequence) if kind == "turn" else (found, 0)), score)
+            Found(search, Key(kind, (session, sequence) if kind == "turn" else (found, 0)), score)
             for search, kind, found, score, session, sequence in cursor
             if kind != "turn" or session is not None
         ]
 
 
-def _ranks(found: Sequence[_Found]) -> dict[_Key, dict[str, int]]:
+def in_order(question: Question, found: Sequence[Found]) -> dict[str, dict[Key, float]]:
+    """For each kind all that was found of it with its score, best first."""
+    return {kind: _order([one for one in found if one.key.kind == kind], kind) for kind in question.kinds}
+
+
+def _order(found: Sequence[Found], kind: str) -> dict[Key, float]:
+    by_search = {search: [one for one in found if one.search == search] for search in ("text", "semantic")}
+    if kind == "turn":
+        text, similarity = ({one.key.place: one.score for one in ones} for ones in by_search.values())
+        scores = {Key(kind, place): score for place, score in fused_turns(text, similarity).items()}
+    else:
+        rankings = [[one.key for one in ones] for ones in by_search.values()]
+        scores = reciprocal_ranks(rankings, settings.RECALL.rrf_k)
+    best_first = sorted(scores, key=lambda key: (-scores[key], -key.place[0], -key.place[1]))  # of equal ones the newer
+    return {key: scores[key] for key in best_first}
+
+
+def told(
+    user: UserProfile,
+    question: Question,
+    found: Sequence[Found],
+    orders: Mapping[str, Mapping[Key, float]],
+    most: int,
+) -> list[Result]:
+    """The best `most` of all kinds, read from their tables; one statement."""
+    read = _read(user, question, [key for order in orders.values() for key in list(order)[: most + SPARE]])
+    ranks, scores = _ranks(found), _scores(found)
+    results = [
+        replace(
+            read[key],
+            score=1 / (settings.RECALL.rrf_k + place),
+            ranks=ranks.get(key, {}),
+            scores=scores.get(key, {}),
+            place=place,
+            fused=order[key],
+        )
+        for order in orders.values()
+        for place, key in enumerate((key for key in order if key in read), start=1)
+    ]
+    results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
+    return results[:most]
+
+
+def _ranks(found: Sequence[Found]) -> dict[Key, dict[str, int]]:
     """The place of each in each search, within its kind."""
     places: dict[tuple[str, str], int] = {}
-    ranks: dict[_Key, dict[str, int]] = {}
+    ranks: dict[Key, dict[str, int]] = {}
     for search, key, _score in found:
         places[search, key.kind] = places.get((search, key.kind), 0) + 1
         ranks.setdefault(key, {})[search] = places[search, key.kind]
     return ranks
 
 
-def _order(found: Sequence[_Found], kind: str) -> list[_Key]:
-    """All that was found of a kind, best first."""
-    by_search = {search: [one for one in found if one.search == search] for search in ("text", "semantic")}
-    if kind == "turn":
-        text, similarity = ({one.key.place: one.score for one in ones} for ones in by_search.values())
-        scores = {_Key(kind, place): score for place, score in fused_turns(text, similarity).items()}
-    else:
-        rankings = [[one.key for one in ones] for ones in by_search.values()]
-        scores = reciprocal_ranks(rankings, settings.RECALL.rrf_k)
-    return sorted(scores, key=lambda key: (-scores[key], -key.place[0], -key.place[1]))  # of equal ones the newer
+def _scores(found: Sequence[Found]) -> dict[Key, dict[str, float]]:
+    """What each search gave each."""
+    scores: dict[Key, dict[str, float]] = {}
+    for search, key, score in found:
+        scores.setdefault(key, {})[search] = score
+    return scores
 
 
-def _read(user: UserProfile, question: Question, keys: Sequence[_Key]) -> dict[_Key, Result]:
+def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Key, Result]:
     """What is told of each that is there; planned anew each time, so only for the kinds that were found."""
     if not keys:
         return {}
@@ -241,8 +287,8 @@ def _read(user: UserProfile, question: Question, keys: Sequence[_Key]) -> dict[_
         return dict(_told(row) for row in cursor if not is_own(row[-1], row[3]))
 
 
-def _told(row: Sequence[Any]) -> tuple[_Key, Result]:
+def _told(row: Sequence[Any]) -> tuple[Key, Result]:
     kind, place, ref, content, session_id, sequence, time, role, _tool = row
     numbers = [int(part) for part in place.split()]
-    key = _Key(kind, (numbers[0], numbers[1] if kind == "turn" else 0))
-    return key, Result(kind, ref, content, session_id, sequence, time, role)
+    key = Key(kind, (numbers[0], numbers[1] if kind == "turn" else 0))
+    return key, Result(kind, ref, content, session_id, sequence, time, role, pk=numbers[0])

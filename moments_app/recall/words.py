@@ -57,11 +57,13 @@ class Term:
         stem: as PostgreSQL's dictionary makes it.
         counts: texts that have it, by kind.
         factor: of its weight; less than 1 when it may have been meant, but wasn't said.
+        said: the word that nothing has, by which it may have been meant; blank: it was said itself.
     """
 
     stem: str
     counts: dict[str, int]
     factor: float = 1.0
+    said: str = ""
 
     @property
     def query(self) -> str:
@@ -183,7 +185,7 @@ def _meant(vocabularies: list[int], unknown: list[str], said: Sequence[Term]) ->
     with connection.cursor() as cursor:
         cursor.execute(_NEAR_SQL, {"vocabularies": vocabularies, **near})
         known = [_term(row, TYPO_FACTOR) for row in cursor]
-    meant = {term.stem: term for stem in unknown for term in _nearest(stem, known)}
+    meant = {term.stem: replace(term, said=stem) for stem in unknown for term in _nearest(stem, known)}
     return [term for found, term in meant.items() if found not in {one.stem for one in said}]
 
 

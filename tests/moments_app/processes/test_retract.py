@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +38,7 @@ from tests.support.jobs import (
 )
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import fold, form, shard
+from tests.support.tables import everything
 from tests.support.transcript import START, talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("rolling", "forming")]
@@ -97,18 +97,6 @@ class TestRetractedTurns:
         shown = service.get("sessions/s1/messages", user_id="ada", view="all", after=35, limit=2).json()["messages"]
         assert shown[0]["content"] == POISON and shown[0]["retracted_at"] is not None
         assert shown[1]["retracted_at"] is None
-
-
-def everything(but: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Every row of every table of ours and of the queue, as text."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        tables = sorted(name for (name,) in cursor if name not in but)
-        found = {}
-        for table in tables:
-            cursor.execute(f"SELECT row_to_json(t)::text FROM {table} t")
-            found[table] = sorted(text for (text,) in cursor)
-    return found
 
 
 def with_marker() -> dict[str, list[str]]:

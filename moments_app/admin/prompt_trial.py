@@ -1,0 +1,179 @@
+"""Trying a prompt: what it can be tried on, and what came of it, as the page shows them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+from moments_app.engines.base import Fact
+from moments_app.models import MemoryStream, PromptResource, PromptVersion
+from moments_app.processes import build_moments, consolidate, digest_session, form_memories, roll_summary
+from moments_app.processes.try_prompt import Made, Trial
+from sessions_app.admin.base import prefix_search
+from sessions_app.models import Session
+
+SUBJECTS = 8  # offered at once; a longer beginning finds the others
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a prompt can be tried on."""
+
+    pk: int
+    name: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of what an engine made."""
+
+    heading: str
+    text: str
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What came of one text."""
+
+    made: Made
+    is_active: bool
+    parts: list[Part]
+
+
+def is_about_streams(resource: PromptResource) -> bool:
+    """Consolidations are about a stream, everything else about a session."""
+    return resource.purpose == PromptResource.Purpose.STREAM_CONSOLIDATION
+
+
+def subjects(resource: PromptResource, beginning: str) -> list[Subject]:
+    """What the prompt can be tried on, the latest first.
+
+    Args:
+        resource: the prompt.
+        beginning: of an id or name, as the operator typed it; blank finds everything.
+    """
+    return _streams(beginning) if is_about_streams(resource) else _sessions(beginning)
+
+
+def subject_with(resource: PromptResource, pk: int) -> Session | MemoryStream | None:
+    """The one that was chosen; None: it is gone."""
+    if is_about_streams(resource):
+        return MemoryStream.objects.filter(pk=pk).first()
+    return Session.objects.select_related("user").filter(pk=pk).first()
+
+
+def _sessions(beginning: str) -> list[Subject]:
+    found = prefix_search(Session.objects.select_related("user"), beginning, "session_id", "user__user_id")
+    return [
+        Subject(one.pk, one.session_id, f"{one.user}, {one.message_count} turns, {one.last_activity_at:%Y-%m-%d %H:%M}")
+        for one in found.order_by("-last_activity_at", "-id")[:SUBJECTS]
+    ]
+
+
+def _streams(beginning: str) -> list[Subject]:
+    consolidating = MemoryStream.objects.active().exclude(consolidation_prompt="").select_related("user", "session")
+    found = prefix_search(consolidating, beginning, "user__user_id", "name", "session__session_id")
+    return [
+        Subject(one.pk, f"{one.label} stream", f"{one.user or 'everybody'}, {one.last_updated_at:%Y-%m-%d %H:%M}")
+        for one in found.order_by("-last_updated_at", "-id")[:SUBJECTS]
+    ]
+
+
+def sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
+    """Both sides of a trial."""
+    return [
+        Side(made, bool(active and made.version.pk == active.pk), parts(made.answer) if made.answer else [])
+        for made in trial.made
+    ]
+
+
+# --- what the engine was given ---
+
+
+@singledispatch
+def given(work: Any) -> str:
+    """What of its subject an engine was given."""
+    raise TypeError(type(work))
+
+
+@given.register
+def _(work: build_moments.Work) -> str:
+    return _turns(work.first_sequence, work.last_sequence)
+
+
+@given.register
+def _(work: digest_session.Work | roll_summary.Work | form_memories.Work) -> str:
+    return _turns(work.request.turns[0].index, work.request.turns[-1].index)
+
+
+@given.register
+def _(work: consolidate.Work) -> str:
+    return f"{len(work.request.observations)} observations"
+
+
+def _turns(first: int, last: int) -> str:
+    return f"turns {first}–{last}"
+
+
+# --- what it made of it ---
+
+
+@singledispatch
+def parts(answer: Any) -> list[Part]:
+    """An answer in pieces to be read."""
+    raise TypeError(type(answer))
+
+
+@parts.register
+def _(answer: build_moments.Built) -> list[Part]:
+    moments = [
+        Part(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
+        for segment in answer.segments
+    ]
+    tags = ", ".join([*answer.profile.interests, *answer.profile.preferred_topics])
+    return [*moments, Part("Profile", answer.profile.summary, tags), Part("Recent journey", answer.journey)]
+
+
+@parts.register
+def _(answer: roll_summary.Rolled) -> list[Part]:
+    return [Part("Summary", answer.answer.summary_text), Part("Facts", _facts(answer.answer.facts))]
+
+
+@parts.register
+def _(answer: form_memories.Formed) -> list[Part]:
+    items = [
+        Part(f"{one.stream.label}, {one.atom_type}", one.text, f"turns {_numbers(one.sequences)}")
+        for one in answer.candidates
+    ]
+    dropped = "\n".join(f"{number} × {reason}" for reason, number in (+answer.dropped).items())
+    return [*items, *([Part("Dropped", dropped)] if dropped else [])]
+
+
+@parts.register
+def _(answer: consolidate.Consolidated) -> list[Part]:
+    return [Part("Text", answer.text, f"{len(answer.text.split())} words")]
+
+
+@parts.register
+def _(answer: digest_session.Digested) -> list[Part]:
+    context = Part("Context", answer.context, f"{len(answer.context.split())} words")
+    return [context, *(Part("Lesson", lesson) for lesson in answer.lessons)]
+
+
+def _about(segment: build_moments.Segment) -> str:
+    tags = ", ".join([*segment.draft.topic_tags, *segment.draft.emotion_tags, *segment.draft.present_persons])
+    return " · ".join(filter(None, [_turns(segment.first_sequence, segment.last_sequence), tags]))
+
+
+def _paragraphs(*texts: str) -> str:
+    return "\n\n".join(text.strip() for text in texts if text.strip())
+
+
+def _facts(facts: Sequence[Fact]) -> str:
+    return "\n".join(f"{fact.fact} ({_numbers(fact.message_indexes)})" for fact in facts)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
