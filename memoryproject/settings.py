@@ -5,6 +5,7 @@ import sys
 
 import environ
 import structlog
+from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.templatetags.static import static
 from django.urls import reverse_lazy
@@ -48,6 +49,7 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "csp",
     "django_q",
     "rest_framework",
     "drf_spectacular",
@@ -59,6 +61,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -119,6 +122,21 @@ STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {"archive": RETENTION.storage(CONF.data_dir)}
 X_FRAME_OPTIONS = "DENY"
+
+# Of every answer: nothing inline but the theme's colours, nothing from elsewhere, no `eval`. See decisions/0012.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
 
 if CONF.https:
     SECURE_SSL_REDIRECT = True
@@ -279,7 +297,11 @@ UNFOLD = {
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("memoryproject/favicon.svg")}
     ],
-    "STYLES": [lambda request: static("moments_app/admin.css")],
+    "STYLES": [
+        lambda request: static("moments_app/admin.css"),
+        lambda request: static("moments_app/frame.css"),
+    ],
+    "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "SIDEBAR": {
         "navigation": [
             _section(
