@@ -23,6 +23,7 @@ ORIGINALS = {
     "templates/unfold/helpers/navigation_header.html": "35139b9d94580be975de34bc44253c52",
     "templates/unfold/helpers/navigation_user.html": "4c9ba58b3f215326703c699fff40b582",
     "templates/unfold/helpers/theme_switch.html": "c8e659df65f5aa78f136b862365f1dec",
+    "templates/unfold/helpers/theme_switch_dropdown.html": "90421e9a3524b57f4487753acb3380c2",
     "templates/unfold/helpers/welcomemsg.html": "e8eab02522ba2319b937086bbcb6bf2a",
     "templates/unfold/layouts/skeleton.html": "66af9f0bb45f98ba4e16ba5e5a11f36d",
     "static/unfold/js/alpine/LICENSE": "5f05c4925dd3edf049a70b4b403ac0dd",
