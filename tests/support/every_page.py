@@ -6,12 +6,23 @@ from typing import Any
 
 from django.apps import apps
 from django.contrib import admin
+from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-# What stands in an address beside a row's primary key. One who adds a page that takes something else adds it here.
-ARGUMENTS = {"app_label": "moments_app"}
-ANY = "1"
+from moments_app.models import StreamVersion
+from sessions_app.models import Session, UserProfile
+
+# What stands in an address beside its own model's primary key: a text, or the model whose first row it names. One who
+# adds a page that takes something else adds it here.
+ARGUMENTS: dict[str, str | type[Model]] = {
+    "app_label": "moments_app",
+    "kind": "observation",
+    "number": "1",
+    "session_pk": Session,
+    "user_pk": UserProfile,
+    "version": StreamVersion,
+}
 NOT_OURS = {"view_on_site", "autocomplete"}  # leads elsewhere; answers JSON to fields that have it
 
 
@@ -66,11 +77,15 @@ def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") ->
 
 def _arguments(route: str, pattern: URLPattern) -> dict[str, str]:
     names = list(pattern.pattern.regex.groupindex)
-    return {name: _pk(route) if name in ("pk", "id", "object_id") else ARGUMENTS.get(name, ANY) for name in names}
+    return {name: _argument(route, name) for name in names}
 
 
-def _pk(route: str) -> str:
+def _argument(route: str, name: str) -> str:
     app_label, model_name, *_rest = route.split("/")
-    row = apps.get_model(app_label, model_name)._default_manager.order_by("pk").first()
-    assert row, f"furnish() makes no {model_name}"
+    is_own = name in ("pk", "id", "object_id")
+    value = apps.get_model(app_label, model_name) if is_own else ARGUMENTS[name]
+    if isinstance(value, str):
+        return value
+    row = value._default_manager.order_by("pk").first()
+    assert row, f"furnish() makes no {value.__name__}"
     return str(row.pk)
