@@ -5,15 +5,17 @@ from django.db.models.signals import post_migrate
 
 
 class MemoryProjectConfig(AppConfig):
-    """The site itself: its schedules and its commands."""
+    """The site itself: its schedules, its groups of operators and its commands."""
 
     name = "memoryproject"
 
     def ready(self) -> None:
+        from memoryproject.groups import register_groups
         from memoryproject.schedules import register_schedules
 
-        # The queue's signal, whose table they stand in: an app without models, like this one, is sent none.
+        # The signals of the apps whose tables they stand in: an app without models, like this one, is sent none.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
+        post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         _check_archive_storage()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import environ
 import structlog
+from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
 from django.http import HttpRequest
 from django.templatetags.static import static
@@ -51,6 +52,7 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "csp",
     "django_q",
     "rest_framework",
     "drf_spectacular",
@@ -62,6 +64,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -122,6 +125,21 @@ STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {"archive": RETENTION.storage(CONF.data_dir)}
 X_FRAME_OPTIONS = "DENY"
+
+# Of every answer: nothing inline but the theme's colours, nothing from elsewhere, no `eval`. See decisions/0012.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
 
 if CONF.https:
     SECURE_SSL_REDIRECT = True
@@ -306,7 +324,9 @@ UNFOLD = {
         lambda request: static("moments_app/streams.css"),
         lambda request: static("moments_app/prompts.css"),
         lambda request: static("moments_app/recall.css"),
+        lambda request: static("moments_app/frame.css"),
     ],
+    "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "SIDEBAR": {
         "navigation": [
             _section(

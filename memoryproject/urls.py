@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
 from memoryproject import health
 
@@ -18,7 +18,11 @@ urlpatterns = [
     path("api/v1/", include("sessions_app.api.urls")),
     path("api/v1/", include("moments_app.api.urls")),
     path("api/v1/schema", SpectacularJSONAPIView.as_view(**open_to_all), name="schema"),
-    path("api/v1/docs", SpectacularSwaggerView.as_view(url_name="schema", **open_to_all), name="docs"),
+    path(
+        "api/v1/docs",
+        SpectacularSwaggerSplitView.as_view(url_name="schema", template_name="api_docs.html", **open_to_all),
+        name="docs",
+    ),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", health.MetricsView.as_view()),

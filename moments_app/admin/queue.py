@@ -1,10 +1,12 @@
 """The queue's own tables, to look at. What matters of a job is in Jobs."""
 
-from django.contrib import admin
-from django_q.models import Failure, OrmQ, Schedule, Success
-from unfold.admin import ModelAdmin
+from typing import Any
 
-from sessions_app.admin.base import ReadOnlyAdmin
+from django.contrib import admin
+from django.http import HttpRequest
+from django_q.models import Failure, OrmQ, Schedule, Success
+
+from sessions_app.admin.base import PageAdmin, ReadOnlyAdmin
 
 for model in (Failure, OrmQ, Schedule, Success):
     admin.site.unregister(model)
@@ -26,7 +28,18 @@ class FailureAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ModelAdmin):  # type: ignore[misc]
-    """What runs by itself. Set repeats to 0 to pause one."""
+class ScheduleAdmin(PageAdmin):
+    """What runs by itself. Set repeats to 0 to pause one.
+
+    Nothing else is changed here: what a schedule names is run by workers, and stands in `memoryproject.schedules`.
+    """
 
     list_display = ("name", "func", "minutes", "repeats", "next_run")
+    fields = ("name", "func", ("schedule_type", "minutes"), "repeats", "next_run")
+    readonly_fields = ("name", "func", "schedule_type", "minutes")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False  # the next `migrate` would make it again

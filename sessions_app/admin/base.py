@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from django.contrib.admin import ShowFacets
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from unfold.admin import ModelAdmin
@@ -30,6 +31,12 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def around(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """What the templates before and after a row's form show; a page that has some says so."""
         return {}
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.method == "POST" and not self.get_actions(request):
+            raise PermissionDenied  # Django would say that no action was chosen
+        response: HttpResponse = super().changelist_view(request, extra_context)
+        return response
 
     def changeform_view(
         self,

@@ -4,15 +4,16 @@ from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
-from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from sessions_app.admin.base import PageAdmin
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
 
 
 @admin.register(User)
-class LoginAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg, misc]
+class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
     """Operators."""
 
     form = UserChangeForm
@@ -21,5 +22,5 @@ class LoginAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg, misc]
 
 
 @admin.register(Group)
-class GroupAdmin(DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
+class GroupAdmin(DjangoGroupAdmin, PageAdmin):  # type: ignore[misc]
     """What operators may do."""

@@ -25,10 +25,11 @@ class UserProfileAdmin(PageAdmin):
     search_fields = ("user_id",)
     search_help_text = "The beginning of a user_id"
     ordering = ("-updated_at",)
-    readonly_fields = ("user_id", "created_at", "updated_at", "memory")
+    readonly_fields = ("user_id", "created_at", "updated_at", "memory", "erasure")
     fields = (
         "user_id",
         "memory",
+        "erasure",
         "summary",
         "interests",
         "preferred_topics",
@@ -37,6 +38,9 @@ class UserProfileAdmin(PageAdmin):
         "created_at",
         "updated_at",
     )
+
+    def get_fields(self, request: HttpRequest, obj: UserProfile | None = None) -> list[str]:
+        return [name for name in self.fields if name != "erasure" or _may_erase(request)]
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str
@@ -78,7 +82,7 @@ class UserProfileAdmin(PageAdmin):
     def erase(self, request: HttpRequest, pk: str) -> HttpResponse:
         """Asks for the `user_id` to be typed, and erases the person."""
         profile = get_object_or_404(UserProfile, pk=pk)
-        if not request.user.has_perm("sessions_app.delete_userprofile"):
+        if not _may_erase(request):
             raise PermissionDenied
         problem = self._erased(request, profile) if request.method == "POST" else ""
         if problem is None:
@@ -108,11 +112,20 @@ class UserProfileAdmin(PageAdmin):
         return format_html(
             '<a class="rem-link" href="{}?user__id__exact={}">Sessions</a> · '
             '<a class="rem-link" href="{}?user__id__exact={}">Moments</a> · '
-            '<a class="rem-link" href="{}">Export</a> · <a class="rem-link" href="{}">Erase…</a>',
+            '<a class="rem-link" href="{}">Export</a>',
             sessions,
             profile.pk,
             moments,
             profile.pk,
             reverse("admin:sessions_app_userprofile_export", args=[profile.pk]),
-            reverse("admin:sessions_app_userprofile_erase", args=[profile.pk]),
         )
+
+    @admin.display(description="Erasing")
+    def erasure(self, profile: UserProfile) -> str:
+        """The way to the page that asks whether to."""
+        url = reverse("admin:sessions_app_userprofile_erase", args=[profile.pk])
+        return format_html('<a class="rem-link" href="{}">Erase…</a>', url)
+
+
+def _may_erase(request: HttpRequest) -> bool:
+    return request.user.has_perm("sessions_app.delete_userprofile")

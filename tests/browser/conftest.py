@@ -47,20 +47,20 @@ def site(transactional_db: None) -> Iterator[str]:
 @pytest.fixture
 def log_in(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
     """Opens a tab as somebody who may do everything, or what is named: see `operator`. Further arguments are those of
-    `Browser.new_context`. Any error in the page fails the test.
+    `Browser.new_context`. Any error in a page fails the test, what its policy refuses as well.
     """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
     def open_tab(*permissions: str, **options: Any) -> Page:
         size = options.pop("viewport", DESKTOP)
+        cookie = operator(*permissions, group=options.pop("group", "")).cookies["sessionid"]
         context = browser.new_context(base_url=site, viewport=size, **options)
         contexts.append(context)
-        cookie = operator(*permissions).cookies["sessionid"]
         context.add_cookies([{"name": "sessionid", "value": cookie.value, "url": site}])
         page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
+        page.on("console", lambda line: problems.append(f"{page.url}: {line.text}") if line.type == "error" else None)
         return page
 
     yield open_tab

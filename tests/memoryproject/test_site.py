@@ -17,6 +17,8 @@ from tests.support.api import Api
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+ICON = "/static/memoryproject/favicon.svg"
+
 
 def test_the_process_answers_anonymous_probes(client: Any) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
@@ -55,6 +57,17 @@ def test_the_docs_page_needs_no_other_host(client: Any) -> None:
     page = client.get("/api/v1/docs").content.decode()
     assert "swagger-ui" in page
     assert "https://" not in page
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/admin/login/", "/api/v1/docs", "/api/v1/users/ada", "/healthz", "/nowhere", ICON]
+)
+def test_row_18_every_answer_has_a_policy_that_lets_no_inline_script_run(client: Any, path: str) -> None:
+    policy = client.get(path).headers["Content-Security-Policy"]
+    directives = {name: set(sources) for name, *sources in map(str.split, policy.split(";"))}
+    assert directives["default-src"] == directives["frame-ancestors"] == directives["base-uri"] == {"'none'"}
+    assert directives["script-src"] == directives["connect-src"] == directives["form-action"] == {"'self'"}
+    assert "unsafe" not in policy
 
 
 def test_migrating_registers_the_schedules() -> None:

@@ -1,0 +1,121 @@
+"""Every page of the admin in a real browser: its policy holds, scripts in texts never run, everybody can read it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from django.test import Client
+from django.urls import reverse
+from playwright.sync_api import Page
+
+from tests.browser.conftest import DESKTOP, PHONE
+from tests.support.every_page import every_page
+from tests.support.furnished import furnish
+from tests.support.planted import plant
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+EVERYTHING = {"resultTypes": ["violations"]}
+BUT_COLOURS = EVERYTHING | {"rules": {"color-contrast": {"enabled": False}}}
+COLOURS = EVERYTHING | {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+# A theme changes colours alone, a size everything else.
+LOOKS = ((DESKTOP, "light", EVERYTHING), (DESKTOP, "dark", COLOURS), (PHONE, "dark", BUT_COLOURS))
+
+_SET_DARK = """is_dark => {
+    document.documentElement.classList.toggle("dark", is_dark);
+    document.getAnimations().forEach(animation => animation.finish());
+}"""
+_VIOLATIONS = "options => axe.run(document, options).then(result => result.violations)"
+_TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+_ELEMENTS_PLANTED = """() => [...document.querySelectorAll("script:not([src]):not([type]), [src*=planted], [onerror]")]
+    .map(element => element.outerHTML)"""
+# What would change something if it were pressed: buttons of forms that post, but for logging out, and htmx's own.
+_WAYS_TO_CHANGE = """() => [
+    ...[...document.querySelectorAll("button, input[type=submit]")].filter(
+        it => it.type === "submit" && it.form?.method === "post" && it.form.id !== "logout-form"),
+    ...document.querySelectorAll("[hx-post], [hx-put], [hx-patch], [hx-delete]"),
+].map(it => it.outerHTML)"""
+_LINKS = """() => [...document.querySelectorAll("a[href]")].map(it => it.pathname + it.search)
+    .filter(path => path.startsWith("/admin/"))"""
+
+
+def client_of(tab: Page) -> Client:
+    """A client that is logged in as the tab is."""
+    client = Client()
+    client.cookies["sessionid"] = next(c["value"] for c in tab.context.cookies() if c["name"] == "sessionid")
+    return client
+
+
+def urls(tab: Page) -> list[str]:
+    """Every page that this tab may open."""
+    return [address.url for address in every_page(client_of(tab))]
+
+
+def barriers(tab: Page) -> list[str]:
+    """What keeps somebody from reading or using the page, in light and dark, on a desktop and on a phone."""
+    found = []
+    tab.evaluate(AXE_SCRIPT)
+    for size, theme, rules in LOOKS:
+        tab.set_viewport_size(size)
+        tab.evaluate(_SET_DARK, theme == "dark")
+        where = f"{tab.url} {size['width']} {theme}"
+        found += [
+            f"{where}: {rule['id']}: {node['target']} {node['html'][:200]} {node['failureSummary']}"
+            for rule in tab.evaluate(_VIOLATIONS, rules)
+            if rule["impact"] in ("serious", "critical")
+            for node in rule["nodes"]
+        ]
+        if too_wide := tab.evaluate(_TOO_WIDE):
+            found.append(f"{where}: {too_wide} pixels too wide")
+    return found
+
+
+def test_on_every_page_the_policy_holds_and_everybody_can_read_it(tab: Page) -> None:
+    furnish()
+    found, histories = [], 0
+    for url in urls(tab):
+        tab.goto(url)
+        is_history = url.endswith("/history/")
+        found += barriers(tab) if not is_history or not histories else []  # one is like another
+        histories += is_history
+    assert not found, "\n".join(found)
+
+
+def test_before_one_is_logged_in_the_policy_holds_and_everybody_can_read_it(tab: Page) -> None:
+    tab.goto(reverse("docs"))
+    tab.locator(".opblock-summary-control").first.click()
+    tab.locator(".opblock-body").first.wait_for()
+    tab.context.clear_cookies()
+    tab.goto(reverse("admin:login"))
+    assert barriers(tab) == []
+
+
+def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Page], site: str) -> None:
+    furnish()
+    tab = log_in(bypass_csp=True)  # so that nothing but the escaping holds them back
+    assert len(plant()) > 50
+    ran: list[str] = []
+    tab.on("dialog", lambda dialog: ran.append(f"{tab.url}: {dialog.message}"))
+    tab.on("request", lambda asked: ran.append(asked.url) if not asked.url.startswith((site, "data:")) else None)
+    for url in urls(tab):
+        tab.goto(url)
+        ran += [f"{url}: {element}" for element in tab.evaluate(_ELEMENTS_PLANTED)]
+        assert tab.evaluate("() => window.planted") is None, url
+    assert ran == []
+
+
+def test_row_18_a_viewer_finds_nothing_that_changes_anything(log_in: Callable[..., Page]) -> None:
+    furnish()
+    tab = log_in(group="viewers")
+    found: dict[str, Any] = {}
+    links: set[str] = set()
+    pages = [url for url in urls(tab) if url != reverse("admin:password_change")]  # their own password is theirs
+    for url in pages:
+        tab.goto(url)
+        links |= set(tab.evaluate(_LINKS))
+        if ways := tab.evaluate(_WAYS_TO_CHANGE):
+            found[url] = ways
+    assert found == {}
+    client = client_of(tab)
+    assert [link for link in sorted(links) if client.get(link).status_code == 403] == []

@@ -1,0 +1,136 @@
+"""What surrounds each page, pressed and typed: the policy must not have broken it."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+
+from moments_app.models import Entity
+from sessions_app.models import ApiKey, Event, Session, UserProfile
+from tests.browser.conftest import PHONE
+from tests.support.pages import change_url, list_url
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_the_theme_is_chosen_and_kept(tab: Page) -> None:
+    tab.goto(reverse("admin:index"))
+    tab.get_by_role("button", name="root").click()
+    tab.get_by_role("button", name="Dark").click()
+    expect(tab.locator("html.dark")).to_have_count(1)
+    tab.reload()
+    expect(tab.locator("html.dark")).to_have_count(1)
+    tab.get_by_role("button", name="root").press("Enter")
+    tab.get_by_role("button", name="Light").press("Enter")
+    expect(tab.locator("html.dark")).to_have_count(0)
+
+
+def test_the_sidebar_is_put_away_and_stays_away(tab: Page) -> None:
+    tab.goto(reverse("admin:index"))
+    sidebar = tab.locator("#nav-sidebar")
+    expect(sidebar).to_be_visible()
+    tab.get_by_role("button", name="Sidebar").click()
+    expect(sidebar).to_be_hidden()
+    tab.reload()
+    expect(sidebar).to_be_hidden()
+    tab.get_by_role("button", name="Sidebar").click()
+    expect(sidebar).to_be_visible()
+
+
+def test_on_a_phone_the_sidebar_is_opened_and_closed(tab: Page) -> None:
+    tab.set_viewport_size(PHONE)
+    tab.goto(reverse("admin:index"))
+    sidebar = tab.locator("#nav-sidebar")
+    expect(sidebar).to_be_hidden()
+    tab.get_by_role("button", name="Sidebar").click()
+    expect(sidebar).to_be_visible()
+    sidebar.get_by_role("button", name="Close").click()
+    expect(sidebar).to_be_hidden()
+
+
+def test_a_list_is_searched_from_the_keyboard_and_filtered(tab: Page, ada: UserProfile) -> None:
+    talk(ada, 2, session_id="alpha")
+    talk(ada, 2, session_id="beta")
+    tab.goto(list_url(Session))
+    tab.keyboard.press("/")
+    tab.keyboard.type("alp")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**?q=alp")
+    expect(tab.locator("#result_list")).not_to_contain_text("beta")
+    filters = tab.locator("#changelist-filter")
+    tab.get_by_role("button", name="Filters").click()
+    expect(filters).to_be_visible()
+    tab.keyboard.press("Escape")
+    expect(filters).to_be_hidden()
+    tab.get_by_role("button", name="Filters").click()
+    filters.get_by_role("link", name="cleared").click()
+    expect(tab.locator("#content")).not_to_contain_text("alpha")
+
+
+def test_an_action_is_chosen_and_run(tab: Page, ada: UserProfile) -> None:
+    key, _ = ApiKey.objects.issue("my-app")
+    tab.goto(list_url(ApiKey))
+    expect(tab.get_by_role("button", name="Run")).to_be_hidden()
+    tab.locator(f"input[name=_selected_action][value='{key.pk}']").check()
+    tab.locator("select[name=action]").select_option("revoke")
+    tab.get_by_role("button", name="Run").click()
+    expect(tab.locator("#content, #main")).to_contain_text(["1 keys revoked."])
+
+
+def test_everything_is_found_by_its_name(tab: Page) -> None:
+    tab.goto(reverse("admin:index"))
+    tab.keyboard.press("Control+k")
+    tab.keyboard.type("retrac")
+    expect(tab.locator("#command-results-list")).to_contain_text("Retractions")
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/moments_app/retraction/")
+
+
+def test_one_turns_the_pages_of_a_list(tab: Page) -> None:
+    Event.objects.bulk_create(Event(type="x", actor="test") for _ in range(120))
+    tab.goto(list_url(Event))
+    tab.get_by_role("link", name="2", exact=True).click()
+    tab.wait_for_url("**p=2*")
+
+
+def test_a_form_is_filled_in_with_the_calendar_and_saved(tab: Page, ada: UserProfile) -> None:
+    task = Entity.objects.create(user=ada, kind="task", title="Order felt")
+    tab.goto(change_url(task))
+    tab.get_by_title("Choose a Date").click()
+    tab.locator(".calendarbox").get_by_role("link", name="Today").click()
+    tab.get_by_title("Choose a Time").click()
+    tab.locator(".clockbox").get_by_role("link", name="Now").click()
+    tab.get_by_role("button", name="Save", exact=True).click()
+    tab.wait_for_url(f"**{list_url(Entity)}")
+    task.refresh_from_db()
+    assert task.due_at is not None
+
+
+def test_without_scripts_pages_are_read_and_searched(log_in: Callable[..., Page], ada: UserProfile) -> None:
+    session = talk(ada, 2, session_id="alpha")
+    tab = log_in(java_script_enabled=False)
+    tab.goto(list_url(Session))
+    tab.locator("#searchbar").fill("alp")
+    tab.locator("#searchbar").press("Enter")
+    tab.get_by_role("link", name="alpha").click()
+    tab.wait_for_url(f"**{change_url(session)}*")
+    expect(tab.locator("#turn-1")).to_be_visible()
+
+
+def test_an_operator_logs_in_and_out(tab: Page) -> None:
+    User.objects.create_user("eve", password="a-long-password", is_staff=True)
+    tab.context.clear_cookies()
+    tab.goto(reverse("admin:index"))
+    tab.get_by_label("Username").fill("eve")
+    tab.locator("input[name=password]").fill("wrong")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("body")).to_contain_text("Please enter the correct username and password")
+    tab.locator("input[name=password]").fill("a-long-password")
+    tab.get_by_role("button", name="Log in").click()
+    tab.get_by_role("button", name="eve").click()
+    tab.get_by_role("button", name="Log out").click()
+    expect(tab.locator("body")).to_contain_text("logged out")

@@ -1,0 +1,156 @@
+"""The three groups of operators: what each may do, and that nobody does more."""
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Group, Permission
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from memoryproject.groups import register_groups
+from moments_app.models import PromptResource
+from sessions_app.models import ApiKey, UserProfile
+from tests.support.every_page import every_address
+from tests.support.furnished import furnish
+from tests.support.operator import operator
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# Everybody's own, and a file that is no page.
+NO_PAGES = {"login", "logout", "sessions_app_userprofile_export"}
+
+# Beside seeing everything: who may do what. Nobody's right stands here twice.
+MAY = {
+    "editors": {
+        "moments_app.add_promptresource",
+        "moments_app.change_promptresource",
+        "moments_app.change_job",
+        "moments_app.change_summary",
+        "moments_app.change_moment",
+        "moments_app.delete_moment",
+        "moments_app.add_memorystream",
+        "moments_app.change_memorystream",
+        "moments_app.add_memoryatom",
+        "moments_app.change_memoryatom",
+        "moments_app.change_entity",
+        "moments_app.delete_entity",
+        "moments_app.add_retraction",
+        "moments_app.change_retraction",
+        "sessions_app.change_session",
+        "sessions_app.change_userprofile",
+    },
+    "administrators": {
+        "sessions_app.add_apikey",
+        "sessions_app.change_apikey",
+        "sessions_app.delete_userprofile",
+        "sessions_app.delete_session",
+        "django_q.change_schedule",
+        "auth.add_user",
+        "auth.change_user",
+        "auth.delete_user",
+        "auth.add_group",
+        "auth.change_group",
+    },
+}
+
+
+def rights(group: str) -> set[str]:
+    found = Permission.objects.filter(group__name=group).select_related("content_type")
+    return {f"{permission.content_type.app_label}.{permission.codename}" for permission in found}
+
+
+class TestRights:
+    """The table."""
+
+    def test_viewers_see_everything_and_do_nothing(self) -> None:
+        everything = {
+            f"{model._meta.app_label}.view_{model._meta.model_name}" for model in apps.get_models(include_swapped=True)
+        }
+        assert rights("viewers") == everything
+
+    def test_editors_have_prompts_memory_and_jobs_and_nothing_of_administrators(self) -> None:
+        own = rights("editors") - rights("viewers")
+        assert MAY["editors"] <= own
+        assert not MAY["administrators"] & own
+        assert own - {right for right in own if right.startswith("moments_app.")} == {
+            "sessions_app.change_session",
+            "sessions_app.change_userprofile",
+        }
+
+    def test_administrators_may_do_everything(self) -> None:
+        assert rights("administrators") >= MAY["administrators"] | MAY["editors"] | rights("editors")
+        assert len(rights("administrators")) == Permission.objects.count()
+
+    def test_each_migrate_makes_them_so_again_and_leaves_other_groups_alone(self) -> None:
+        other = Group.objects.create(name="auditors")
+        Group.objects.get(name="viewers").permissions.add(Permission.objects.get(codename="change_job"))
+        Group.objects.get(name="editors").delete()
+        call_command("migrate", verbosity=0)
+        assert rights("viewers") & MAY["editors"] == set()
+        assert MAY["editors"] <= rights("editors")
+        assert rights("auditors") == set() and other.pk == Group.objects.get(name="auditors").pk
+
+    def test_a_model_that_is_new_is_in_them_at_once(self) -> None:
+        Permission.objects.filter(codename__endswith="_moment").delete()
+        register_groups()
+        assert "moments_app.view_moment" in rights("viewers")
+        assert "moments_app.change_moment" in rights("editors")
+
+
+def tables() -> dict[str, Any]:
+    """How many rows each table has, and which were written last."""
+    counted = {}
+    with connection.cursor() as cursor:
+        for model in apps.get_models():
+            table = model._meta.db_table
+            cursor.execute(f"SELECT count(*), max(xmin::text::bigint) FROM {table}")
+            counted[table] = cursor.fetchone()
+    return counted
+
+
+def test_row_18_whoever_may_only_look_is_refused_wherever_they_post() -> None:
+    """But at pages that read whatever the method; `tests/browser` knows that these have no form for them."""
+    furnish()
+    viewer = operator(group="viewers")
+    before = tables()
+    taken: dict[str, int] = {}
+    for address in every_address():
+        if address.name not in NO_PAGES:
+            status = viewer.post(address.url, {"post": "yes"}).status_code
+            is_read = status == viewer.get(address.url).status_code == 200
+            if status not in (403, 405) and not is_read:
+                taken[address.name] = status
+    assert taken == {}
+    assert tables() == before
+
+
+class TestEditors:
+    """They steer memory, and neither let anybody in nor make anybody vanish."""
+
+    @pytest.fixture
+    def editor(self, transactional_db: None) -> Client:
+        return operator(group="editors")
+
+    def test_an_editor_writes_a_prompt(self, editor: Client) -> None:
+        prompt = PromptResource.objects.earliest("pk")
+        url = reverse("admin:moments_app_promptresource_add_version", args=[prompt.pk])
+        assert editor.post(url, {"content": "A new text."}).status_code == 302
+        assert prompt.versions.count() == 2
+
+    def test_row_18_an_editor_makes_no_key_no_login_and_erases_nobody(self, editor: Client, ada: UserProfile) -> None:
+        key, _ = ApiKey.objects.issue("stays")
+        erase = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
+        posts: list[tuple[str, dict[str, Any]]] = [
+            (reverse("admin:sessions_app_apikey_add"), {"name": "mine", "scope": "admin"}),
+            (reverse("admin:sessions_app_apikey_changelist"), {"action": "revoke", "_selected_action": [key.pk]}),
+            (erase, {"user_id": "ada"}),
+            (reverse("admin:auth_user_add"), {"username": "mine"}),
+            (reverse("admin:auth_group_add"), {"name": "mine"}),
+        ]
+        assert [editor.post(url, data).status_code for url, data in posts] == [403] * len(posts)
+        assert editor.get(erase).status_code == 403
+        assert list(ApiKey.objects.values_list("name", "revoked_at")) == [("stays", None)]
+        assert UserProfile.objects.filter(pk=ada.pk).exists()

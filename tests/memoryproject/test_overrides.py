@@ -1,0 +1,56 @@
+"""What stands in place of unfold's own files: made from the version whose hash is noted here.
+
+A test that fails here says that unfold changed one of them. Take its change over into ours, look at the pages, and note
+the new hash: docs/decisions/0012.
+"""
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import unfold
+from django.conf import settings
+from django.contrib.staticfiles import finders
+
+UNFOLD = Path(str(unfold.__file__)).parent
+OURS = {"templates": settings.BASE_DIR / "templates", "static": settings.BASE_DIR / "memoryproject/static"}
+ORIGINALS = {
+    "templates/admin/actions.html": "b5332aace8e6919204a65b842e626bd8",
+    "templates/admin/change_list.html": "5885c39760f6085d55b2db8e740d4fdc",
+    "templates/admin/search_form.html": "32c57965802858bd0013cf9fad08ca44",
+    "templates/unfold/helpers/command.html": "ae6ce324d85366131fc82945b3c35c1b",
+    "templates/unfold/helpers/field_readonly_value.html": "a1d46fa2a26e344130fb2675e1395a60",
+    "templates/unfold/helpers/navigation_header.html": "35139b9d94580be975de34bc44253c52",
+    "templates/unfold/helpers/navigation_user.html": "4c9ba58b3f215326703c699fff40b582",
+    "templates/unfold/helpers/theme_switch.html": "c8e659df65f5aa78f136b862365f1dec",
+    "templates/unfold/helpers/theme_switch_dropdown.html": "90421e9a3524b57f4487753acb3380c2",
+    "templates/unfold/helpers/welcomemsg.html": "e8eab02522ba2319b937086bbcb6bf2a",
+    "templates/unfold/layouts/skeleton.html": "66af9f0bb45f98ba4e16ba5e5a11f36d",
+    "static/unfold/js/alpine/LICENSE": "5f05c4925dd3edf049a70b4b403ac0dd",
+    "static/unfold/js/alpine/alpine.js": "3ed1eed252488921df65e363d6715deb",
+}
+
+
+def overridden() -> list[str]:
+    """Files of ours that have a namesake in unfold."""
+    return [
+        f"{kind}/{path.relative_to(folder)}"
+        for kind, folder in OURS.items()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and (UNFOLD / kind / path.relative_to(folder)).is_file()
+    ]
+
+
+def test_each_file_in_place_of_unfolds_is_noted() -> None:
+    assert sorted(ORIGINALS) == sorted(overridden())
+
+
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_unfolds_own_is_the_one_that_ours_was_made_from(name: str) -> None:
+    assert sha256((UNFOLD / name).read_bytes()).hexdigest()[:32] == ORIGINALS[name]
+
+
+def test_alpine_is_the_build_that_needs_no_eval() -> None:
+    found = finders.find("unfold/js/alpine/alpine.js")
+    assert found
+    assert "@alpinejs/csp" in Path(found).read_text("utf-8")[:200]

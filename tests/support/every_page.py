@@ -1,0 +1,91 @@
+"""Every page of the admin, found by walking its addresses: one that somebody adds is among them by itself."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.contrib import admin
+from django.db.models import Model
+from django.test import Client
+from django.urls import URLPattern, URLResolver, reverse
+
+from moments_app.models import StreamVersion
+from sessions_app.models import Session, UserProfile
+
+# What stands in an address beside its own model's primary key: a text, or the model whose first row it names. One who
+# adds a page that takes something else adds it here.
+ARGUMENTS: dict[str, str | type[Model]] = {
+    "app_label": "moments_app",
+    "kind": "observation",
+    "number": "1",
+    "session_pk": Session,
+    "user_pk": UserProfile,
+    "version": StreamVersion,
+}
+NOT_OURS = {"view_on_site", "autocomplete"}  # leads elsewhere; answers JSON to fields that have it
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address of the admin, about the first row of its model.
+
+    Args:
+        name: as `reverse` knows it, without `admin:`.
+        url: the address itself.
+    """
+
+    name: str
+    url: str
+
+
+def every_address() -> list[Address]:
+    """All there are, whatever they answer."""
+    found = [
+        Address(str(pattern.name), reverse(f"admin:{pattern.name}", kwargs=_arguments(route, pattern)))
+        for route, pattern in _patterns(admin.site.get_urls())
+        if pattern.name not in NOT_OURS
+    ]
+    return sorted(set(found), key=lambda address: address.url)
+
+
+def every_page(client: Client) -> list[Address]:
+    """Those at which the client gets a page: whole, in HTML.
+
+    Raises:
+        AssertionError: an address answers an error. 403 and 405 are none: nobody may, or by POST alone.
+    """
+    return [address for address in every_address() if _is_page(client, address)]
+
+
+def _is_page(client: Client, address: Address) -> bool:
+    answer: Any = client.get(address.url)
+    assert answer.status_code in (200, 302, 403, 405), f"{address}: {answer.status_code}"
+    is_html = answer.headers.get("Content-Type", "").startswith("text/html")
+    answer.close()
+    return answer.status_code == 200 and is_html and b"<html" in answer.content
+
+
+def _patterns(patterns: Iterable[URLPattern | URLResolver], before: str = "") -> Iterator[tuple[str, URLPattern]]:
+    for pattern in patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from _patterns(pattern.url_patterns, route)
+        elif pattern.name:  # without one: where Django sends old addresses on
+            yield route, pattern
+
+
+def _arguments(route: str, pattern: URLPattern) -> dict[str, str]:
+    names = list(pattern.pattern.regex.groupindex)
+    return {name: _argument(route, name) for name in names}
+
+
+def _argument(route: str, name: str) -> str:
+    app_label, model_name, *_rest = route.split("/")
+    is_own = name in ("pk", "id", "object_id")
+    value = apps.get_model(app_label, model_name) if is_own else ARGUMENTS[name]
+    if isinstance(value, str):
+        return value
+    row = value._default_manager.order_by("pk").first()
+    assert row, f"furnish() makes no {value.__name__}"
+    return str(row.pk)

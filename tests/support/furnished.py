@@ -1,0 +1,136 @@
+"""A database in which every page of the admin has something to show."""
+
+import uuid
+from datetime import UTC, date, datetime
+
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.utils import timezone
+from django_q.models import Task
+
+from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
+from moments_app.processes import build_moments
+from moments_app.processes.retract import retract
+from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support.jobs import build
+from tests.support.streams import fold, note, shard
+from tests.support.transcript import talk
+
+TOOL_TURN = NewMessage(
+    role="tool",
+    content="14 degrees, rain",
+    tool_name="weather",
+    payload={"tool_call_id": "call-1"},
+    metadata={"client": "web"},
+    created_at=datetime(2026, 3, 2, 9, 30, tzinfo=UTC),
+)
+
+
+def furnish() -> Session:
+    """Makes at least a row of everything that has a page; the first row of each is the one with the most to show.
+
+    Returns:
+        The session that the rows are about.
+    """
+    ada = UserProfile.objects.ensure("ada")
+    session = talk(ada, 60)
+    append(ada, session.session_id, [TOOL_TURN])
+    job = build(session)
+    UserProfile.objects.filter(pk=ada.pk).update(summary="Ada throws pots.", interests=["kilns"], metadata={"x": 1})
+    ada.versions.create(summary="Ada.", interests=["verbs"], preferred_topics=["Italy"], actor="operator:eve")
+    _remember(session, job)
+    _fail(session)
+    _retract(ada)
+    _operate(session)
+    Job.objects.request(build_moments.NAME, session, requested_by="operator:eve", force=True)
+    session.refresh_from_db()
+    return session
+
+
+def _remember(session: Session, job: Job) -> None:
+    """Summaries, a shard with a consolidated text, entities, a receipt."""
+    ada, at = session.user, timezone.now()
+    first = Summary.objects.create(
+        session=session,
+        user=ada,
+        status="completed",
+        start_sequence=0,
+        end_sequence=9,
+        text="They spoke of the kiln.",
+        facts=[{"fact": "The kiln is old.", "message_indexes": [1]}],
+        source_message_ids=[1, 2],
+        engine="extractive",
+        job=job,
+        completed_at=at,
+    )
+    Summary.objects.create(session=session, user=ada, start_sequence=10, end_sequence=19, base=first)
+    stream = shard("repairs", session.agent_id, consolidation_prompt="Keep what helps.", pinned_content="Be kind.")
+    for number in range(6):
+        note(stream, f"The jack of key {number} sticks.", source_session=session, job=job)
+    fold(stream)
+    note(stream, "Felt wears out.", "fact", source_session=session)
+    task = Entity.objects.create(user=ada, kind="task", title="Order felt", body="Red.", source_session=session)
+    goal = Entity.objects.create(user=ada, kind="goal", title="A kiln that works")
+    EntityLink.objects.create(user=ada, from_entity=task, to_entity=goal)
+    ContextReceipt.objects.create(
+        context_id=uuid.uuid4(),
+        user=ada,
+        session=session,
+        refs={"user": [ada.uri], "hot_turns": [f"rem://sessions/{session.session_id}/messages/3"]},
+        tokens={"user": 12, "hot_turns": 20},
+        trimmed=[{"layer": "moments", "count": 2, "reason": "cut", "tokens": 30}],
+        text_hash="0" * 64,
+    )
+
+
+def _fail(session: Session) -> None:
+    """A job that failed with its call, and a task of the queue."""
+    job = Job.objects.create(
+        process=build_moments.NAME,
+        session=session,
+        user=session.user,
+        status=Job.Status.FAILED,
+        error="The model is away.",
+        attempts=5,
+        requested_by="append",
+        finished_at=timezone.now(),
+    )
+    EngineCall.objects.create(
+        job=job, purpose="moments", engine="gpt", latency_ms=900, ok=False, error_kind="timeout", error="Timed out."
+    )
+    Task.objects.create(
+        id=uuid.uuid4().hex,
+        name="recover_jobs",
+        func="moments_app.tasks.recover_jobs",
+        started=timezone.now(),
+        stopped=timezone.now(),
+        result="Traceback: the database was away",
+        success=False,
+    )
+
+
+def _retract(user: UserProfile) -> None:
+    other = talk(user, 40, session_id="planted")
+    build(other)
+    retract(other, [3], reason="Somebody else wrote it.", requested_by="operator:eve")
+
+
+def _operate(session: Session) -> None:
+    """What is there beside memory: a login with a history, a key, an archive, a model of vectors, an event."""
+    eve = User.objects.create_user("eve", "eve@example.com", first_name="Eve", last_name="Moreau", is_staff=True)
+    LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
+    ApiKey.objects.issue("my-app", user=session.user)
+    EmbeddingModel.objects.create(name="text-embedding", dimensions=64)
+    Event.objects.create(type="legal_hold_set", actor="operator:eve", payload={"session_id": session.session_id})
+    Archive.objects.create(
+        session=session,
+        user=session.user,
+        month=date(2026, 2, 1),
+        name=f"{session.user_id}/{session.pk}/2026-02.jsonl.gz",
+        first_sequence=0,
+        last_sequence=9,
+        turn_count=10,
+        byte_count=2_048,
+        sha256="0" * 64,
+    )
