@@ -211,6 +211,7 @@ class Job(models.Model):
             models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
+            models.Index(fields=["process", "-id"], name="job_process_newest"),
             models.Index(fields=["finished_at"], condition=Q(status__in=["completed", "skipped"]), name="job_ended"),
         ]
 
