@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.humanize",
     "django.contrib.sessions",
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
@@ -286,7 +287,9 @@ UNFOLD = {
     "STYLES": [
         lambda request: static("moments_app/admin.css"),
         lambda request: static("moments_app/streams.css"),
+        lambda request: static("moments_app/operation.css"),
     ],
+    "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
     "SIDEBAR": {
         "navigation": [
             _section(
