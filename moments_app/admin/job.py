@@ -74,7 +74,7 @@ class StateFilter(admin.SimpleListFilter):
 class JobAdmin(LogAdmin):
     """Jobs with their outcome; what failed can be tried again, what waits or runs be cancelled."""
 
-    list_display = ("what", "state", "about", "why", "attempts", "asked_at", "took", "asked_by")
+    list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
     list_filter = (StateFilter, ("process", NewestValuesFilter))
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
