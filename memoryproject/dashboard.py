@@ -27,16 +27,7 @@ WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every mi
 FAILURES_SHOWN = 8
 JOBS = "admin:moments_app_job_changelist"
 CALLS = "admin:moments_app_enginecall_changelist"
-_TICKS = {"color": "#7c8594", "maxRotation": 0, "maxTicksLimit": 5}
-CHART_OPTIONS = {
-    "animation": False,
-    "maintainAspectRatio": False,
-    "plugins": {"legend": {"display": False}},
-    "scales": {
-        "x": {"border": {"width": 0}, "grid": {"display": False}, "ticks": _TICKS},
-        "y": {"border": {"width": 0}, "beginAtZero": True, "ticks": _TICKS},
-    },
-}
+TICKS = {"color": "#7c8594", "maxRotation": 0, "maxTicksLimit": 5}
 
 
 @dataclass(frozen=True)
@@ -185,7 +176,20 @@ def _chart(title: str, activity: Activity, name: str) -> Chart:
     }
     data = {"labels": [f"{day.date:%d %b}" for day in activity.days], "datasets": [bars]}
     whole = _money(sum(figures)) if name == "usd" else intcomma(sum(figures))
-    return Chart(title, whole, json.dumps(data), json.dumps(CHART_OPTIONS))
+    return Chart(title, whole, json.dumps(data), json.dumps(_options(is_whole=name != "usd")))
+
+
+def _options(*, is_whole: bool) -> dict[str, Any]:
+    ticks = TICKS | ({"precision": 0} if is_whole else {})
+    return {
+        "animation": False,
+        "maintainAspectRatio": False,
+        "plugins": {"legend": {"display": False}},
+        "scales": {
+            "x": {"border": {"width": 0}, "grid": {"display": False}, "ticks": TICKS},
+            "y": {"border": {"width": 0}, "beginAtZero": True, "ticks": ticks},
+        },
+    }
 
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 from django.views.decorators.http import require_POST
 from unfold.decorators import display
@@ -180,7 +180,8 @@ class JobAdmin(LogAdmin):
 
     @admin.display(description="About")
     def about(self, job: Job) -> str:
-        return format_html('<span class="rem-cell">{}</span>', subject_of(job))
+        named = [(part,) for part in (job.user, job.session, job.stream) if part]
+        return format_html_join("", '<span class="rem-cell rem-narrow">{}</span>', named) or "–"
 
     @admin.display(description="Asked for")
     def asked_at(self, job: Job) -> str:
@@ -209,12 +210,6 @@ def state_of(job: Job) -> str:
     if job.status == Job.Status.PROCESSING:
         return "stuck" if job.is_stale else "running"
     return "cancelled" if job.is_cancelled else str(job.status)
-
-
-def subject_of(job: Job) -> str:
-    """Whom or what it is about, in a line."""
-    parts = [job.user, job.session, job.stream]
-    return " · ".join(str(part) for part in parts if part) or "–"
 
 
 def _found(jobs: QuerySet[Job], term: str) -> QuerySet[Job]:

@@ -53,7 +53,7 @@ class EventAdmin(LogAdmin):
 
     @admin.display(description="In short")
     def told(self, event: Event) -> str:
-        return format_html('<span class="rem-cell">{}</span>', Truncator(in_short(event.payload)).chars(160))
+        return format_html('<span class="rem-cell rem-broad">{}</span>', Truncator(in_short(event.payload)).chars(160))
 
     @admin.display(description="Who")
     def who(self, event: Event) -> str:
