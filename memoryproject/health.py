@@ -12,29 +12,37 @@ from rest_framework.views import APIView
 from moments_app.chat.figures import FAILURES
 from moments_app.models import Job
 
+OK = "ok"
+
 _migrated = False
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
     """The process answers."""
-    return JsonResponse({"status": "ok"})
+    return JsonResponse({"status": OK})
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
     """Database, migrations and queue are as they should be; 503 says which is not."""
-    checks = {"database": "ok", "migrations": "ok", "queue": "ok"}
+    states = checks()
+    ready = all(state == OK for state in states.values())
+    return JsonResponse({"status": OK if ready else "unavailable", "checks": states}, status=200 if ready else 503)
+
+
+def checks() -> dict[str, str]:
+    """What the site needs for its work: each is `ok`, or says what is wrong."""
+    states = {"database": OK, "migrations": OK, "queue": OK}
     try:
         if not _is_migrated():
-            checks["migrations"] = "Migrations have not been applied; run manage.py migrate."
+            states["migrations"] = "Migrations have not been applied; run manage.py migrate."
         else:
             age = Job.objects.oldest_wait()
             if age > settings.JOBS.queue_age_alarm_seconds:
-                checks["queue"] = f"Due work has waited for {age:.0f} s; is a worker running?"
+                states["queue"] = f"Due work has waited for {age:.0f} s; is a worker running?"
     except Exception as error:
         # Whatever it is: a probe answers. The kind of error is safe to show, its text may name hosts.
-        checks["database"] = f"No answer: {type(error).__name__}"
-    ready = all(state == "ok" for state in checks.values())
-    return JsonResponse({"status": "ok" if ready else "unavailable", "checks": checks}, status=200 if ready else 503)
+        states["database"] = f"No answer: {type(error).__name__}"
+    return states
 
 
 def _is_migrated() -> bool:

@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
+    "django.contrib.humanize",
     "django.contrib.sessions",
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
@@ -325,8 +326,10 @@ UNFOLD = {
         lambda request: static("moments_app/prompts.css"),
         lambda request: static("moments_app/recall.css"),
         lambda request: static("moments_app/frame.css"),
+        lambda request: static("moments_app/operation.css"),
     ],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
+    "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
     "SIDEBAR": {
         "navigation": [
             _section(

@@ -2,8 +2,9 @@
 
 from moments_app.admin.atom import MemoryAtomAdmin
 from moments_app.admin.embedding_model import EmbeddingModelAdmin
+from moments_app.admin.engine_call import EngineCallAdmin
 from moments_app.admin.entity import ContextReceiptAdmin, EntityAdmin
-from moments_app.admin.job import EngineCallAdmin, JobAdmin
+from moments_app.admin.job import JobAdmin
 from moments_app.admin.moment import MomentAdmin
 from moments_app.admin.prompt import PromptResourceAdmin
 from moments_app.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin

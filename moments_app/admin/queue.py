@@ -1,12 +1,24 @@
-"""The queue's own tables, to look at. What matters of a job is in Jobs."""
+"""The queue's own tables: what it holds, tasks that ended in an error, and what runs by itself."""
 
+import inspect
+from datetime import timedelta
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.module_loading import import_string
 from django_q.models import Failure, OrmQ, Schedule, Success
+from unfold.decorators import display
 
-from sessions_app.admin.base import PageAdmin, ReadOnlyAdmin
+from moments_app.models.job import RUN_TASK
+from sessions_app.admin.base import ReadOnlyAdmin, one_line
+
+PAUSED, FOR_EVER = 0, -1  # of a schedule's repeats
+OVERDUE = timedelta(minutes=2)  # a worker looks at the schedules twice a minute
 
 for model in (Failure, OrmQ, Schedule, Success):
     admin.site.unregister(model)
@@ -14,32 +26,112 @@ for model in (Failure, OrmQ, Schedule, Success):
 
 @admin.register(OrmQ)
 class QueueAdmin(ReadOnlyAdmin):
-    """Entries that wait, or that a worker has taken."""
+    """Entries that wait, or that a worker has taken. What matters of a job is in Jobs."""
 
-    list_display = ("id", "name", "func", "lock")
-    fields = ("key", "lock")
+    list_display = ("id", "task", "job", "state", "since")
+    fields = readonly_fields = ("task", "job", "state", "since")
+    ordering = ("id",)
+
+    @admin.display(description="Task")
+    def task(self, entry: OrmQ) -> str:
+        return str(entry.func())
+
+    @admin.display(description="Job")
+    def job(self, entry: OrmQ) -> str:
+        if entry.task.get("func") != RUN_TASK:
+            return "–"
+        [job_id] = entry.task["args"]
+        url = reverse("admin:moments_app_job_changelist")
+        return format_html('<a class="rem-link" href="{}?q={}">{}</a>', url, job_id, job_id)
+
+    @display(description="State", label={"waits": "info", "taken": "success"})  # type: ignore[untyped-decorator]
+    def state(self, entry: OrmQ) -> str:
+        return "taken" if entry.lock and entry.lock > timezone.now() else "waits"
+
+    @admin.display(description="Since, or taken until")
+    def since(self, entry: OrmQ) -> str:
+        return one_line(entry.lock)
 
 
 @admin.register(Failure)
 class FailureAdmin(ReadOnlyAdmin):
     """Tasks that ended in an error of their own; a failed job is no such error."""
 
-    list_display = ("name", "func", "started", "stopped")
+    list_display = ("task", "ended_at", "last_line")
+    fields = readonly_fields = ("task", "arguments", "ended_at", "traceback")
+    ordering = ("-stopped",)
+
+    @admin.display(description="Task")
+    def task(self, task: Failure) -> str:
+        return str(task.func)
+
+    @admin.display(description="Ended")
+    def ended_at(self, task: Failure) -> str:
+        return one_line(task.stopped)
+
+    @admin.display(description="Error")
+    def last_line(self, task: Failure) -> str:
+        lines = str(task.result or "").strip().splitlines()
+        return format_html('<span class="rem-cell">{}</span>', lines[-1] if lines else "–")
+
+    @admin.display(description="Arguments")
+    def arguments(self, task: Failure) -> str:
+        return ", ".join(map(str, task.args or ())) or "–"
+
+    @admin.display(description="Error in full")
+    def traceback(self, task: Failure) -> str:
+        return format_html('<pre class="rem-error" tabindex="0">{}</pre>', task.result or "–")
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(PageAdmin):
-    """What runs by itself. Set repeats to 0 to pause one.
+class ScheduleAdmin(ReadOnlyAdmin):
+    """What runs by itself. The table is the code's; here one is paused, and let run again."""
 
-    Nothing else is changed here: what a schedule names is run by workers, and stands in `memoryproject.schedules`.
-    """
+    list_display = ("name", "does", "every", "state", "next_time")
+    fields = readonly_fields = ("does", "every", "state", "next_time")
+    ordering = ("name",)
+    actions = ("pause", "resume")
 
-    list_display = ("name", "func", "minutes", "repeats", "next_run")
-    fields = ("name", "func", ("schedule_type", "minutes"), "repeats", "next_run")
-    readonly_fields = ("name", "func", "schedule_type", "minutes")
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Whoever may change schedules; what they run is changed by nobody."""
+        return request.user.has_perm("django_q.change_schedule")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    @admin.action(description="Pause the selected schedules", permissions=["steer"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """They don't run until somebody lets them."""
+        self._set_repeats(request, queryset, PAUSED, "Paused.")
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # the next `migrate` would make it again
+    @admin.action(description="Let the selected schedules run again", permissions=["steer"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """They run from their next time on."""
+        self._set_repeats(request, queryset, FOR_EVER, "Let run again.")
+
+    def _set_repeats(self, request: HttpRequest, queryset: QuerySet[Any], repeats: int, told: str) -> None:
+        for schedule in queryset.exclude(repeats=repeats):
+            schedule.repeats = repeats
+            schedule.save(update_fields=["repeats"])
+            self.log_change(request, schedule, told)
+            messages.success(request, f"{schedule.name}: {told}")
+
+    @admin.display(description="What it does")
+    def does(self, schedule: Any) -> str:
+        try:
+            return inspect.getdoc(import_string(schedule.func)) or "–"
+        except ImportError:
+            return "Its function is gone; manage.py migrate brings the table up to date."
+
+    @admin.display(description="Next time")
+    def next_time(self, schedule: Any) -> str:
+        return one_line(schedule.next_run)
+
+    @admin.display(description="Runs")
+    def every(self, schedule: Any) -> str:
+        if schedule.schedule_type == Schedule.MINUTES:
+            return f"every {schedule.minutes} min"
+        return f"{schedule.get_schedule_type_display().lower()} at {schedule.next_run:%H:%M} UTC"
+
+    @display(description="State", label={"on": "success", "paused": "warning", "overdue": "danger"})  # type: ignore[untyped-decorator]
+    def state(self, schedule: Any) -> str:
+        if schedule.repeats == PAUSED:
+            return "paused"
+        return "overdue" if schedule.next_run < timezone.now() - OVERDUE else "on"

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import takewhile
+from typing import Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from moments_app.engines.base import CallRecord
@@ -30,6 +31,9 @@ class Pause:
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
+    def failed(self) -> Self:
+        return self.filter(ok=False)
+
     def pause_of(self, engine: str) -> Pause | None:
         """Whether `engine` is to be left alone for now: its circuit is open, or the day's budget is used up."""
         return self._open_circuit(engine) or self._used_up()
@@ -128,6 +132,7 @@ class EngineCall(models.Model):
         indexes = [
             models.Index(fields=["engine", "-created_at", "-id"], name="engine_call_newest"),
             models.Index(fields=["-created_at"], include=["cost_usd"], name="engine_call_day"),
+            models.Index(fields=["-created_at", "-id"], condition=Q(ok=False), name="engine_call_failed"),
         ]
 
     def __str__(self) -> str:

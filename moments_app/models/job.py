@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from moments_app.models.stream import MemoryStream
 
 RUN_TASK = "moments_app.tasks.run_job"
+CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
 LONGEST_BACKOFF = timedelta(hours=1)
 
 
@@ -40,6 +41,13 @@ class JobQuerySet(models.QuerySet["Job"]):
     def due(self) -> Self:
         """Queued, and their time has come."""
         return self.filter(status=Job.Status.QUEUED, run_after__lte=timezone.now())
+
+    def later(self) -> Self:
+        """Queued for a time that has not come: a back-off, an open circuit, another day."""
+        return self.filter(status=Job.Status.QUEUED, run_after__gt=timezone.now())
+
+    def cancelled(self) -> Self:
+        return self.filter(status=Job.Status.SKIPPED, result__has_key=CANCELLED)
 
     def stale(self) -> Self:
         """Running, but silent for so long that their worker must be dead."""
@@ -211,11 +219,38 @@ class Job(models.Model):
             models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
+            models.Index(fields=["process", "-id"], name="job_process_newest"),
             models.Index(fields=["finished_at"], condition=Q(status__in=["completed", "skipped"]), name="job_ended"),
         ]
 
     def __str__(self) -> str:
         return f"{self.process} {self.job_id}"
+
+    @property
+    def is_due(self) -> bool:
+        """Queued, and its time has come."""
+        return self.status == Job.Status.QUEUED and self.run_after <= timezone.now()
+
+    @property
+    def is_stale(self) -> bool:
+        """Running, but silent for so long that its worker must be dead."""
+        silent = timezone.now() - (self.heartbeat_at or timezone.now())
+        return self.status == Job.Status.PROCESSING and silent.total_seconds() > settings.JOBS.stale_seconds
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Somebody ended it before it was done."""
+        return self.status == Job.Status.SKIPPED and CANCELLED in self.result
+
+    @property
+    def can_restart(self) -> bool:
+        """It failed or was cancelled."""
+        return self.status == Job.Status.FAILED or self.is_cancelled
+
+    @property
+    def can_cancel(self) -> bool:
+        """It has not ended."""
+        return self.status in Job.OPEN
 
     def strengthen(self, params: dict[str, Any]) -> None:
         """Makes a job that still waits a forced one; one that is running goes on as it was."""
@@ -272,20 +307,37 @@ class Job(models.Model):
         """Takes the job from a worker that has died: it is due again, and the attempt has counted."""
         self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=timezone.now())
 
-    @transaction.atomic
-    def restart(self) -> None:
-        """Gives a failed job a new set of attempts, at once.
+    def cancel(self, *, actor: str) -> None:
+        """Ends a job that is queued or running: as skipped, with the reason. A run that goes on writes nothing.
+
+        Args:
+            actor: who does: operator:….
 
         Raises:
-            ValueError: when the job hasn't failed, or another one about the same is open.
+            ValueError: when the job has ended; names its state.
+        """
+        result = {"reason": f"Cancelled by {actor}.", CANCELLED: actor}
+        state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": timezone.now()}
+        if not Job.objects.open().filter(pk=self.pk).update(**state):
+            self.refresh_from_db(fields=["status"])
+            raise ValueError(f"Only a queued or running job can be cancelled; this one is {self.status}.")
+
+    @transaction.atomic
+    def restart(self) -> None:
+        """Gives a job that failed or was cancelled a new set of attempts, at once.
+
+        Raises:
+            ValueError: when the job is neither, or another one about the same is open.
         """
         same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
             raise ValueError(f"Job {other.job_id} about the same is open; this one is not needed.")
-        failed = Job.objects.filter(pk=self.pk, status=Job.Status.FAILED)
-        now = timezone.now()
-        if not failed.update(status=Job.Status.QUEUED, attempts=0, run_after=now, finished_at=None):
-            raise ValueError(f"Only a failed job can be retried; this one is {self.status}.")
+        state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None}
+        this = Job.objects.filter(pk=self.pk)
+        # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
+        cancelled = this.cancelled().update(result={}, **state)
+        if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
+            raise ValueError(f"Only a failed or cancelled job can be retried; this one is {self.status}.")
         self.enqueue()
 
     def _claim(self) -> dict[str, Any]:

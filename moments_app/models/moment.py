@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.indexes import BrinIndex, GinIndex
 from django.contrib.postgres.search import SearchQuery, SearchVector, SearchVectorField
 from django.db import models
 from django.utils.text import slugify
@@ -116,6 +116,7 @@ class Moment(models.Model):
         indexes = [
             models.Index(fields=["user", "-created_at", "-id"], name="moment_user_newest"),
             models.Index(fields=["user", "-ends_at", "-id"], name="moment_user_latest"),
+            BrinIndex(fields=["created_at"], autosummarize=True, name="moment_created"),
             GinIndex(fields=["topic_tags"], name="moment_topics"),
             GinIndex(fields=["search_vector"], name="moment_search"),
         ]

@@ -38,7 +38,7 @@ class Waits(Exception):
 
 
 class ClaimLost(Exception):
-    """Another worker has taken the job over, or what it was about is gone: this run writes nothing."""
+    """The job was taken over or cancelled, or what it was about is gone: this run writes nothing."""
 
 
 def prompt_in_force(uri: str) -> PromptVersion:

@@ -14,7 +14,7 @@ from django.db.models import F
 
 from moments_app.engines import Caller
 from moments_app.models import Job, Vocabulary
-from moments_app.processes.base import Skipped
+from moments_app.processes.base import ClaimLost, Skipped
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session
 
@@ -91,8 +91,15 @@ def think(work: Work, engine: None, progress: Callable[[int, int], None]) -> Non
 
 
 def commit(job: Job, work: Work, answer: None) -> None:
-    """Counts, and completes the job."""
-    job.complete({"words": count(work).words.count()})
+    """Counts, and completes the job.
+
+    Raises:
+        ClaimLost: the job was taken over or cancelled.
+    """
+    words = count(work).words.count()
+    if not job.is_claimed():
+        raise ClaimLost
+    job.complete({"words": words})
 
 
 def count(work: Work) -> Vocabulary:

@@ -21,7 +21,7 @@ from moments_app.engines.embeddings import Embedder
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, whose_memories
 from moments_app.own_text import is_own
-from moments_app.processes.base import Moved, Skipped, locked_session
+from moments_app.processes.base import ClaimLost, Moved, Skipped, locked_session
 from sessions_app.models import Message, Session
 
 NAME = "embed"
@@ -227,7 +227,7 @@ def commit(job: Job, work: Work, made: Vectors) -> None:
     """Writes the vectors and completes the job.
 
     Raises:
-        ClaimLost: the job was taken over, or the session is gone.
+        ClaimLost: the job was taken over or cancelled, or the session is gone.
         Moved: these turns were taken care of meanwhile.
     """
     if work.session:
@@ -236,7 +236,10 @@ def commit(job: Job, work: Work, made: Vectors) -> None:
             raise Moved("These turns were embedded meanwhile.")
         Session.objects.filter(pk=session.pk).update(embedded_sequence=work.last_sequence)
     refused = sum(vector is None for _text, vector in made)
-    job.complete({"embedded": write(work.model, made) - refused, "refused": refused, "model": str(work.model)})
+    written = write(work.model, made)
+    if work.session is None and not job.is_claimed():
+        raise ClaimLost
+    job.complete({"embedded": written - refused, "refused": refused, "model": str(work.model)})
     if work.is_cut:
         about = {"session": job.session} if job.session else whose_memories(job)
         Job.objects.request(NAME, requested_by=f"job:{job.job_id}", **about)

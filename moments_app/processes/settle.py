@@ -75,7 +75,7 @@ def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> d
 
     Raises:
         Waits: a step is not done yet.
-        CannotRun: a step has failed.
+        CannotRun: a step has failed or was cancelled.
         EngineError: when the engine gave no valid digest.
     """
     steps = (_build, _form, _summarise)
@@ -121,7 +121,7 @@ def _run(process: str, work: Work, params: dict[str, object]) -> str:
 
     Raises:
         Waits: it is being done elsewhere, or waits for another attempt.
-        CannotRun: it failed.
+        CannotRun: it failed, or was cancelled.
     """
     from moments_app.processes.run import run_job  # which knows this module as one of its processes
 
@@ -133,6 +133,8 @@ def _run(process: str, work: Work, params: dict[str, object]) -> str:
     job = run_job(asked.job_id) or Job.objects.get(pk=asked.pk)
     if job.status == Job.Status.FAILED:
         raise CannotRun(f"{process} failed, see job {job.job_id}.")
+    if job.is_cancelled:
+        raise CannotRun(f"{process} was cancelled, see job {job.job_id}.")
     if job.status in Job.OPEN:
         raise Waits(max(job.run_after, timezone.now() + BUSY_PAUSE), f"Waiting for {process}, job {job.job_id}.")
     return job.status

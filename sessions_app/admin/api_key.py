@@ -3,42 +3,161 @@
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.contrib.humanize.templatetags.humanize import naturaltime
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, render
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.views.decorators.http import require_POST
+from unfold.decorators import display
 
-from sessions_app.admin.base import PageAdmin
+from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.models import ApiKey
+
+SCOPES = {
+    ApiKey.Scope.READ: "read: load, search, get contexts",
+    ApiKey.Scope.WRITE: "write: also append and edit memory",
+    ApiKey.Scope.ADMIN: "admin: also delete, hold, erase",
+}
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Which keys still open anything."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("active", "Active"), ("expired", "Expired"), ("revoked", "Revoked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
+        expired = Q(expires_at__lte=timezone.now())
+        narrowed = {
+            "active": queryset.filter(~expired | Q(expires_at=None), revoked_at=None),
+            "expired": queryset.filter(expired, revoked_at=None),
+            "revoked": queryset.filter(revoked_at__isnull=False),
+        }
+        return narrowed.get(self.value() or "", queryset)
 
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(PageAdmin):
     """Who may call the API."""
 
-    list_display = ("name", "prefix", "user", "scope", "created_at", "expires_at", "last_used_at", "revoked_at")
-    list_filter = ("scope",)
+    list_display = ("name", "state", "shown_prefix", "acts_for", "scope", "made_at", "expiry", "last_use")
+    list_filter = (StateFilter, "scope")
     list_select_related = ("user",)
     search_fields = ("name", "prefix")
     ordering = ("-id",)
-    fields = ("name", "user", "scope", "expires_at")
     raw_id_fields = ("user",)
+    radio_fields = {"scope": admin.VERTICAL}
     actions = ("revoke",)
+    change_form_outer_before_template = "admin/api_key.html"
+
+    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
+        if obj is None:
+            return ("name", "scope", "user", "expires_at")
+        return (
+            ("shown_prefix", "acts_for"),
+            ("shown_scope", "last_use"),
+            ("created_at", "expires_at", "revoked_at"),
+        )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
+        return ("shown_prefix", "acts_for", "shown_scope", "last_use") if obj else ()
+
+    def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "scope":
+            kwargs["choices"] = list(SCOPES.items())
+        return super().formfield_for_choice_field(db_field, request, **kwargs)
+
+    def get_urls(self) -> list[URLPattern]:
+        revoke = self.admin_site.admin_view(self.revoke_one)
+        return [path("<path:pk>/revoke/", revoke, name="sessions_app_apikey_revoke"), *super().get_urls()]
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        # Whichever button is pressed, the page with the key comes next.
+        alone = {"show_save_and_continue": False, "show_save_and_add_another": False}
+        answer: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | alone)
+        return answer
+
+    def around(self, request: HttpRequest, obj: ApiKey) -> dict[str, Any]:
+        """Whether it still opens anything, and whether that can be ended here."""
+        return {"key": obj, "may_revoke": obj.revoked_at is None and self.has_change_permission(request)}
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # What a key may do is settled when it is made. The list's actions still need the right to change.
+        # What a key may do is settled when it is made. Revoking still needs the right to change.
         return obj is None and super().has_change_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
-        """Issues the key and shows its text, this once."""
+        """Issues the key; `response_add` shows its text, this once."""
         key, text = ApiKey.objects.issue(obj.name, user=obj.user, scope=obj.scope, expires_at=obj.expires_at)
-        obj.pk, obj.prefix = key.pk, key.prefix
-        messages.warning(request, f"The key, shown this once: {text}")
+        obj.pk, obj.prefix, obj.created_at = key.pk, key.prefix, key.created_at
+        request.issued_text = text  # type: ignore[attr-defined]
+
+    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
+        """The page with the key. No redirect: a message would keep the text in a cookie."""
+        shown = {"title": f"Key {obj.name}", "key": obj, "text": request.issued_text}  # type: ignore[attr-defined]
+        return render(request, "admin/api_key_made.html", self.admin_site.each_context(request) | shown)
+
+    @method_decorator(require_POST)
+    def revoke_one(self, request: HttpRequest, pk: str) -> HttpResponse:
+        """The button on a key's page."""
+        key = get_object_or_404(ApiKey, pk=pk)
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        self._revoke(request, key)
+        return HttpResponseRedirect(reverse("admin:sessions_app_apikey_change", args=[key.pk]))
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         """Ends the keys at once."""
-        count = queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
-        messages.success(request, f"{count} keys revoked.")
+        for key in queryset:
+            self._revoke(request, key)
+
+    def _revoke(self, request: HttpRequest, key: ApiKey) -> None:
+        if key.revoke():
+            self.log_change(request, key, "Revoked.")
+            messages.success(request, f"{key} is revoked; it opens nothing any more.")
+        else:
+            messages.error(request, f"{key} had been revoked before.")
+
+    @display(description="State", label={"active": "success", "expired": "warning", "revoked": "danger"})  # type: ignore[untyped-decorator]
+    def state(self, key: ApiKey) -> str:
+        return key.state
+
+    @admin.display(description="Begins with")
+    def shown_prefix(self, key: ApiKey) -> str:
+        return f"mem_{key.prefix}_…"
+
+    @admin.display(description="Acts for")
+    def acts_for(self, key: ApiKey) -> str:
+        if key.user is None:
+            return "any user it names"
+        url = reverse("admin:sessions_app_userprofile_change", args=[key.user.pk])
+        return format_html('<a class="rem-link" href="{}">{}</a>', url, key.user)
+
+    @admin.display(description="May")
+    def shown_scope(self, key: ApiKey) -> str:
+        return SCOPES[ApiKey.Scope(key.scope)]
+
+    @admin.display(description="Made", ordering="created_at")
+    def made_at(self, key: ApiKey) -> str:
+        return one_line(key.created_at)
+
+    @admin.display(description="Expires", ordering="expires_at")
+    def expiry(self, key: ApiKey) -> str:
+        return one_line(key.expires_at) if key.expires_at else "never"
+
+    @admin.display(description="Last use", ordering="last_used_at")
+    def last_use(self, key: ApiKey) -> str:
+        return str(naturaltime(key.last_used_at)) if key.last_used_at else "never"

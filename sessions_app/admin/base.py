@@ -1,13 +1,17 @@
 """What the operator's pages have in common."""
 
+from datetime import datetime
 from typing import Any, ClassVar
 
-from django.contrib.admin import ShowFacets
+from django.contrib import admin
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.formats import date_format
+from django.utils.html import format_html
 from unfold.admin import ModelAdmin
+from unfold.paginator import InfinitePaginator
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 
@@ -15,7 +19,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     """Lists that stay quick with a million rows: no second count, no query a row."""
 
     show_full_result_count = False
-    show_facets = ShowFacets.NEVER  # a count a choice, each over the whole table
+    show_facets = admin.ShowFacets.NEVER  # a count a choice, each over the whole table
     list_per_page = 50
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"widget": UnfoldAdminTextInputWidget}}
@@ -24,6 +28,8 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Named after what it lists; Django's own name is an order: select one to change."""
+        if request.method == "POST" and not self.get_actions(request):
+            raise PermissionDenied  # Django would say that no action was chosen
         title = {"title": str(self.opts.verbose_name_plural).capitalize()}
         response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
         return response
@@ -31,12 +37,6 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def around(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """What the templates before and after a row's form show; a page that has some says so."""
         return {}
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if request.method == "POST" and not self.get_actions(request):
-            raise PermissionDenied  # Django would say that no action was chosen
-        response: HttpResponse = super().changelist_view(request, extra_context)
-        return response
 
     def changeform_view(
         self,
@@ -62,6 +62,37 @@ class ReadOnlyAdmin(PageAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+
+class LogAdmin(ReadOnlyAdmin):
+    """Rows that only grow in number, newest first: pages of them are turned, neither counted nor sorted otherwise."""
+
+    paginator = InfinitePaginator
+    sortable_by = ()
+    list_disable_select_all = True
+
+
+class NewestValuesFilter(admin.AllValuesFieldListFilter):
+    """Offers the values that the newest thousand rows have: all there are would take a scan of the table."""
+
+    ROWS = 1_000
+
+    def __init__(
+        self, field: Any, request: HttpRequest, params: Any, model: Any, model_admin: Any, field_path: str
+    ) -> None:
+        super().__init__(field, request, params, model, model_admin, field_path)
+        newest = self.rows(model).order_by(*model_admin.ordering).values_list(field_path, flat=True)
+        self.lookup_choices: Any = sorted({value for value in newest[: self.ROWS] if value})
+
+    def rows(self, model: Any) -> QuerySet[Any]:
+        """Whose values are offered."""
+        rows: QuerySet[Any] = model._default_manager.all()
+        return rows
+
+
+def one_line(at: datetime | None) -> str:
+    """A time for a column of a list, in one line."""
+    return format_html('<span class="rem-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
 
 
 def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[Any]:

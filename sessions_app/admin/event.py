@@ -1,15 +1,95 @@
-"""The log of what happened."""
+"""The log of what happened, in lines to read, with links to what they name."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
 
 from django.contrib import admin
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.text import Truncator
 
-from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.models import Event
+from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from sessions_app.models import Event, Session, UserProfile
+
+FOUND_BY_NAME = 50
 
 
 @admin.register(Event)
-class EventAdmin(ReadOnlyAdmin):
+class EventAdmin(LogAdmin):
     """What happened, newest first."""
 
-    list_display = ("created_at", "type", "actor", "payload")
-    list_filter = ("type",)
+    list_display = ("happened_at", "what", "told", "person", "session", "who")
+    list_filter = (("type", NewestValuesFilter),)
+    search_fields = ("user_pk",)
+    search_help_text = "The beginning of a user_id"
     ordering = ("-created_at", "-id")
+    fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
+        """With the names of those that are still there: an event knows them by number alone."""
+        queryset: QuerySet[Event] = super().get_queryset(request)
+        return queryset.annotate(
+            person_name=Subquery(UserProfile.objects.filter(pk=OuterRef("user_pk")).values("user_id")),
+            session_name=Subquery(Session.objects.filter(pk=OuterRef("session_pk")).values("session_id")),
+        )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Event], search_term: str
+    ) -> tuple[QuerySet[Event], bool]:
+        term = search_term.strip().replace("\0", "")
+        people = UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND_BY_NAME]
+        return (queryset.filter(user_pk__in=list(people)) if term else queryset), False
+
+    @admin.display(description="When")
+    def happened_at(self, event: Event) -> str:
+        return one_line(event.created_at)
+
+    @admin.display(description="What")
+    def what(self, event: Event) -> str:
+        return event.type.replace("_", " ")
+
+    @admin.display(description="In short")
+    def told(self, event: Event) -> str:
+        return format_html('<span class="rem-cell rem-broad">{}</span>', Truncator(in_short(event.payload)).chars(160))
+
+    @admin.display(description="Who")
+    def who(self, event: Event) -> str:
+        kind, _, job_id = event.actor.partition(":")
+        if kind != "job":
+            return event.actor
+        url = reverse("admin:moments_app_job_changelist")
+        return format_html('<a class="rem-link rem-time" href="{}?q={}">job {}</a>', url, job_id, job_id[:8])
+
+    @admin.display(description="Person")
+    def person(self, event: Any) -> str:
+        return _link("sessions_app_userprofile", event.user_pk, event.person_name)
+
+    @admin.display(description="Session")
+    def session(self, event: Any) -> str:
+        return _link("sessions_app_session", event.session_pk, event.session_name)
+
+    @admin.display(description="In full")
+    def payload_text(self, event: Event) -> str:
+        text = json.dumps(event.payload, ensure_ascii=False, indent=2)
+        return format_html('<pre class="rem-mono">{}</pre>', text)
+
+
+def in_short(payload: Mapping[str, Any]) -> str:
+    """What an event carries, in a line; of a list how many, of a few the names."""
+    return " · ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in payload.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) if 0 < len(value) <= 3 else str(len(value))
+    return str(value)
+
+
+def _link(page: str, pk: int | None, name: str | None) -> str:
+    if name is None:
+        return "–"
+    url = reverse(f"admin:{page}_change", args=[pk])
+    return format_html('<a class="rem-link rem-cell rem-narrow" href="{}">{}</a>', url, name)

@@ -9,6 +9,7 @@ import hmac
 import secrets
 from datetime import datetime, timedelta
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -84,9 +85,33 @@ class ApiKey(models.Model):
         """How the event log names who acted."""
         return f"key:{self.prefix}"
 
+    @property
+    def state(self) -> str:
+        """`active`, `expired` or `revoked`."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "active"
+
     def is_valid(self) -> bool:
         """Neither revoked nor expired."""
-        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
+        return self.state == "active"
+
+    def revoke(self) -> bool:
+        """Ends the key at once, for good.
+
+        Returns:
+            Whether it had not been revoked before.
+        """
+        now = timezone.now()
+        if not ApiKey.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=now):
+            return False
+        self.revoked_at = now
+        return True
+
+    def clean(self) -> None:
+        """A key that is made expired would open nothing."""
+        if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():
+            raise ValidationError({"expires_at": "This lies in the past."})
 
     def allows(self, scope: str) -> bool:
         """Scopes include the lesser ones: admin ⊃ write ⊃ read."""

@@ -30,6 +30,7 @@ class Event(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="event_newest"),
+            models.Index(fields=["type", "-created_at", "-id"], name="event_type_newest"),
             models.Index(fields=["user_pk", "-id"], name="event_user"),
         ]
 

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import connection, models
 from django.db.models import F, Q, Sum
 from django.db.models.functions import Coalesce
@@ -152,6 +153,7 @@ class Session(models.Model):
                 name="session_active",
             ),
             models.Index(fields=["id"], condition=Q(last_sequence__gte=F("kept_from_sequence")), name="session_kept"),
+            BrinIndex(fields=["created_at"], autosummarize=True, name="session_created"),
         ]
 
     def __str__(self) -> str:

@@ -1,18 +1,23 @@
 """The operator's pages of people, keys and logins."""
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from sessions_app.models import ApiKey, UserProfile
+from sessions_app.models import ApiKey, Event, UserProfile
 from tests.support.api import Api
 from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, queries_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 KEYS = reverse("admin:sessions_app_apikey_changelist")
+EVENTS = reverse("admin:sessions_app_event_changelist")
 NEW_KEY = reverse("admin:sessions_app_apikey_add")
 
 
@@ -25,25 +30,58 @@ def profile_url(user: UserProfile) -> str:
     return reverse("admin:sessions_app_userprofile_change", args=[user.pk])
 
 
+def key_url(key: ApiKey, verb: str = "change") -> str:
+    return reverse(f"admin:sessions_app_apikey_{verb}", args=[key.pk])
+
+
 def test_row_19_a_key_is_shown_once_and_works(root: Client, ada: UserProfile) -> None:
     data = {"name": "a partner", "user": ada.pk, "scope": "read", "expires_at_0": "", "expires_at_1": ""}
-    shown = root.post(NEW_KEY, data, follow=True).content.decode()
-    found = re.search(r"shown this once: (\S+?)[<\s]", shown)
+    answer = root.post(NEW_KEY, data)
+    found = re.search(r'value="(mem_\S+?)"', answer.content.decode())
     assert found
     assert Api(found[1]).get("users/ada").status_code == 200
     assert Api(found[1]).get("users/bo").status_code == 404
-    later = root.get(KEYS).content.decode()
-    assert "a partner" in later and found[1] not in later
+    assert "no-store" in answer["Cache-Control"]
+    assert not any(found[1] in str(cookie) for cookie in answer.cookies.values())
+    key = ApiKey.objects.get()
+    for url in (KEYS, key_url(key)):
+        later = root.get(url).content.decode()
+        assert "a partner" in later and found[1] not in later
+    history = LogEntry.objects.get()
+    assert found[1] not in f"{history.object_repr} {history.change_message}"
 
 
-def test_a_revoked_key_ends_at_once(root: Client, ada: UserProfile) -> None:
-    key, text = ApiKey.objects.issue("gone")
-    assert Api(text).get("users/ada").status_code == 200
-    assert (
-        "1 keys revoked"
-        in root.post(KEYS, {"action": "revoke", "_selected_action": [key.pk]}, follow=True).content.decode()
-    )
-    assert Api(text).get("users/ada").status_code == 401
+def test_a_key_that_is_expired_from_the_start_is_refused(root: Client) -> None:
+    data = {"name": "late", "scope": "read", "expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
+    assert "lies in the past" in root.post(NEW_KEY, data).content.decode()
+    assert not ApiKey.objects.exists()
+
+
+def test_revoked_keys_end_at_once(root: Client, ada: UserProfile) -> None:
+    (first, first_text), (second, second_text) = ApiKey.objects.issue("first"), ApiKey.objects.issue("second")
+    assert Api(first_text).get("users/ada").status_code == 200
+    shown = root.post(KEYS, {"action": "revoke", "_selected_action": [first.pk]}, follow=True).content.decode()
+    assert "opens nothing any more" in shown
+    shown = root.post(key_url(second, "revoke"), follow=True).content.decode()
+    assert "It was revoked at" in shown and key_url(second, "revoke") not in shown
+    assert "had been revoked before" in root.post(key_url(second, "revoke"), follow=True).content.decode()
+    assert {Api(text).get("users/ada").status_code for text in (first_text, second_text)} == {401}
+    assert [entry.get_change_message() for entry in LogEntry.objects.all()] == ["Revoked.", "Revoked."]
+
+
+def test_a_key_tells_its_state_its_person_and_its_last_use(root: Client, ada: UserProfile) -> None:
+    active, _ = ApiKey.objects.issue("active one", user=ada)
+    expired, _ = ApiKey.objects.issue("expired one", expires_at=timezone.now() - timedelta(days=1))
+    revoked, _ = ApiKey.objects.issue("revoked one")
+    revoked.revoke()
+    active.touch()
+    keys = {"active": active, "expired": expired, "revoked": revoked}
+    for state in keys:
+        shown = root.get(KEYS, {"state": state}).content.decode()
+        assert [name for name, key in keys.items() if f"{name} one" in shown] == [state]
+    shown = root.get(key_url(active)).content.decode()
+    assert profile_url(ada) in shown and "now" in shown and "also append and edit" in shown
+    assert "any user it names" in root.get(key_url(expired)).content.decode()
 
 
 def test_a_key_is_never_edited_or_deleted(root: Client) -> None:
@@ -59,6 +97,8 @@ def test_row_18_a_viewer_makes_and_revokes_no_keys(transactional_db: None) -> No
     assert viewer.get(KEYS).status_code == 200
     assert viewer.post(NEW_KEY, {"name": "mine", "scope": "admin"}).status_code == 403
     viewer.post(KEYS, {"action": "revoke", "_selected_action": [key.pk]})
+    assert viewer.post(key_url(key, "revoke")).status_code == 403
+    assert key_url(key, "revoke") not in viewer.get(key_url(key)).content.decode()
     assert list(ApiKey.objects.values_list("name", "revoked_at")) == [("stays", None)]
 
 
@@ -118,3 +158,31 @@ def test_an_operator_exports_a_person(root: Client, ada: UserProfile) -> None:
     answer = root.get(reverse("admin:sessions_app_userprofile_export", args=[ada.pk]))
     assert answer["Content-Type"] == "application/zip"
     assert answer.getvalue()[:2] == b"PK"
+
+
+def test_an_event_is_told_in_a_line_with_links_to_what_it_names(root: Client, ada: UserProfile) -> None:
+    session = ada.sessions.create(session_id="s1")
+    payload = {"moment_keys": ["one", "two"], "ids": list(range(9)), "first_sequence": 0}
+    job = "job:12345678-0000-0000-0000-000000000000"
+    Event.objects.create(type="moments_built", actor=job, user_pk=ada.pk, session_pk=session.pk, payload=payload)
+    gone = Event.objects.create(type="session_deleted", actor="key:abc", user_pk=10**9, session_pk=10**9)
+    shown = root.get(EVENTS).content.decode()
+    assert "moments built" in shown and "ids: 9 · moment keys: one, two · first sequence: 0" in shown
+    assert profile_url(ada) in shown and reverse("admin:sessions_app_session_change", args=[session.pk]) in shown
+    assert "?q=12345678-" in shown and str(10**9) not in shown
+    assert "moments built" not in root.get(EVENTS, {"type": "session_deleted"}).content.decode()
+    assert "session deleted" not in root.get(EVENTS, {"q": "ad"}).content.decode()
+    assert "key:abc" in root.get(reverse("admin:sessions_app_event_change", args=[gone.pk])).content.decode()
+
+
+def test_the_log_asks_no_more_of_the_database_when_it_is_longer(root: Client, ada: UserProfile) -> None:
+    session = ada.sessions.create(session_id="s1")
+
+    def add(number: int) -> None:
+        for n in range(number):
+            Event.objects.create(type=f"t{n}", actor="x", user_pk=ada.pk, session_pk=session.pk)
+
+    add(1)
+    few = queries_of(root, EVENTS)
+    add(60)
+    assert queries_of(root, EVENTS) == few <= MAX_QUERIES

@@ -1,25 +1,47 @@
 """The pages of jobs."""
 
-import pytest
-from django.test import Client
+from datetime import timedelta
+from typing import Any
 
-from moments_app.models import Job
-from sessions_app.models import UserProfile
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from moments_app.admin.job import STATES
+from moments_app.models import EngineCall, Job, Moment
+from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
-from tests.support.pages import change_url, list_url, page
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class TestJob:
-    """Jobs and what can be done about failed ones."""
+@pytest.fixture
+def failed(ada: UserProfile) -> Job:
+    job = build(talk(ada, 10))
+    Job.objects.filter(pk=job.pk).update(status=Job.Status.FAILED, error="The model is away.", attempts=5)
+    return job
 
-    @pytest.fixture
-    def failed(self, ada: UserProfile) -> Job:
-        job = build(talk(ada, 10))
-        Job.objects.filter(pk=job.pk).update(status=Job.Status.FAILED, error="The model is away.", attempts=5)
-        return job
+
+@pytest.fixture
+def queued(bo: UserProfile) -> Job:
+    return Job.objects.request("build_moments", talk(bo, 60), requested_by="operator:eva", force=True)
+
+
+def url(verb: str, job: Job) -> str:
+    return reverse(f"admin:moments_app_job_{verb}", args=[job.pk])
+
+
+def history(job: Job) -> list[str]:
+    return [entry.get_change_message() for entry in LogEntry.objects.filter(object_id=job.pk)]
+
+
+class TestList:
+    """Finding the jobs one looks for."""
 
     def test_a_failed_job_is_retried_and_a_completed_one_is_not(
         self, root: Client, failed: Job, bo: UserProfile
@@ -33,12 +55,16 @@ class TestJob:
         completed.refresh_from_db()
         assert (failed.status, completed.status) == (Job.Status.QUEUED, Job.Status.COMPLETED)
 
-    def test_it_shows_its_error(self, root: Client, failed: Job) -> None:
-        assert "The model is away." in page(root, change_url(failed))
-
-    def test_it_is_found_by_its_id(self, root: Client, failed: Job) -> None:
-        assert change_url(failed) in page(root, list_url(Job), q=str(failed.job_id))
-        assert change_url(failed) not in page(root, list_url(Job), q="12")
+    def test_what_is_queued_is_cancelled_and_what_has_ended_is_not(
+        self, root: Client, failed: Job, queued: Job
+    ) -> None:
+        data = {"action": "cancel", "_selected_action": [failed.pk, queued.pk]}
+        shown = root.post(list_url(Job), data, follow=True).content.decode()
+        assert f"{queued} is cancelled" in shown
+        assert "this one is failed" in shown
+        queued.refresh_from_db()
+        assert queued.result["cancelled_by"] == "operator:root"
+        assert (history(queued), history(failed)) == (["Cancelled."], [])
 
     def test_how_many_failed_stands_in_the_sidebar_of_every_page(self, root: Client, ada: UserProfile) -> None:
         assert "rem-count" not in page(root, list_url(Job))
@@ -48,3 +74,142 @@ class TestJob:
         again = [Job(process="embed", status=Job.Status.FAILED, requested_by="test") for _ in range(120)]
         Job.objects.bulk_create(again)
         assert '<span class="rem-count">99+</span>' in page(root, list_url(UserProfile))
+
+    def test_it_is_found_by_its_id_and_by_whom_it_is_about(self, root: Client, failed: Job, queued: Job) -> None:
+        found = {term: page(root, list_url(Job), q=term) for term in (str(failed.job_id), "ad", "s1", "12")}
+        assert {term: change_url(failed) in shown for term, shown in found.items()} == {
+            str(failed.job_id): True,
+            "ad": True,
+            "s1": True,
+            "12": False,
+        }
+        assert change_url(queued) in found["s1"] and change_url(queued) not in found["ad"]
+
+    def test_each_state_has_its_jobs(self, root: Client, ada: UserProfile) -> None:
+        now = timezone.now()
+        rows: dict[str, dict[str, Any]] = {
+            "due": {},
+            "waiting": {"run_after": now + timedelta(hours=1)},
+            "running": {"status": "processing", "heartbeat_at": now},
+            "stuck": {"status": "processing", "heartbeat_at": now - timedelta(hours=1)},
+            "failed": {"status": "failed"},
+            "completed": {"status": "completed"},
+            "cancelled": {"status": "skipped", "result": {"cancelled_by": "x"}},
+            "skipped": {"status": "skipped"},
+        }
+        jobs = {}
+        for state, fields in rows.items():
+            jobs[state] = Job.objects.request("embed", talk(ada, 2, session_id=state), requested_by="test")
+            Job.objects.filter(pk=jobs[state].pk).update(**fields)
+        found = {
+            state: {name for name, job in jobs.items() if change_url(job) in page(root, list_url(Job), state=state)}
+            for state in STATES
+        }
+        both = {"running": {"running", "stuck"}, "skipped": {"skipped", "cancelled"}}
+        assert found == {state: both.get(state, {state}) for state in STATES}
+
+    def test_processes_to_choose_from_are_those_of_the_newest_jobs(
+        self, root: Client, failed: Job, queued: Job
+    ) -> None:
+        Job.objects.filter(pk=queued.pk).update(process="settle")
+        shown = page(root, list_url(Job), process="settle")
+        assert change_url(queued) in shown and change_url(failed) not in shown
+
+    def test_it_asks_no_more_of_the_database_when_there_are_more(
+        self, root: Client, failed: Job, ada: UserProfile
+    ) -> None:
+        few = queries_of(root, list_url(Job))
+        for number in range(60):
+            Job.objects.request("embed", talk(ada, 1, session_id=f"x{number}"), requested_by="test")
+        assert queries_of(root, list_url(Job)) == few <= MAX_QUERIES
+        assert "Next" in page(root, list_url(Job))
+
+
+class TestPage:
+    """One job, told."""
+
+    def test_a_failed_one_says_why_and_can_be_retried(self, root: Client, failed: Job) -> None:
+        shown = page(root, change_url(failed))
+        assert "The model is away." in shown
+        assert url("retry", failed) in shown and url("cancel", failed) not in shown
+        assert root.post(url("retry", failed)).status_code == 302
+        failed.refresh_from_db()
+        assert (failed.status, history(failed)) == (Job.Status.QUEUED, ["Retried."])
+
+    def test_one_that_waits_says_when_it_is_tried_again(self, root: Client, queued: Job) -> None:
+        Job.objects.update(attempts=2, error="Timed out.", run_after=timezone.now() + timedelta(minutes=5))
+        shown = page(root, change_url(queued))
+        assert "number 3 of 6" in shown and "minutes from now" in shown
+        assert "Timed out." in shown and "operator:eva" in shown
+
+    def test_a_queued_one_is_cancelled_and_says_by_whom(self, root: Client, queued: Job) -> None:
+        shown = root.post(url("cancel", queued), follow=True).content.decode()
+        assert "Cancelled by operator:root." in shown
+        assert url("retry", queued) in shown
+        again = root.post(url("cancel", queued), follow=True).content.decode()
+        assert "Only a queued or running job can be cancelled" in again
+
+    def test_a_completed_one_names_what_it_took_and_left(self, root: Client, ada: UserProfile) -> None:
+        session = talk(ada, 120)
+        job = build(session)
+        EngineCall.objects.create(job=job, purpose="moment-builder", engine="openai:m", latency_ms=5, ok=True)
+        shown = page(root, change_url(job))
+        for moment in Moment.objects.all():
+            assert change_url(moment) in shown
+        assert change_url(session) in shown and change_url(ada) in shown
+        assert "openai:m" in shown
+        assert url("retry", job) not in shown and url("cancel", job) not in shown
+
+    def test_row_18_a_script_in_what_it_carries_is_text(self, root: Client, failed: Job) -> None:
+        Job.objects.update(error=PLANTED, params={PLANTED: PLANTED}, result={PLANTED: PLANTED}, requested_by=PLANTED)
+        assert PLANTED not in page(root, change_url(failed))
+
+    def test_it_asks_no_more_of_the_database_when_it_left_more(self, root: Client, ada: UserProfile) -> None:
+        few, many = build(talk(ada, 30)), build(talk(ada, 600, session_id="s2"))
+        for number in range(40):
+            EngineCall.objects.create(job=many, purpose="p", engine=f"e{number}", latency_ms=5, ok=True)
+        assert few.moments.count() < many.moments.count()
+        assert queries_of(root, change_url(few)) == queries_of(root, change_url(many)) <= MAX_QUERIES
+
+    def test_row_18_a_viewer_sees_it_and_changes_nothing(self, failed: Job, queued: Job) -> None:
+        viewer = operator("view_")
+        shown = page(viewer, change_url(failed)) + page(viewer, change_url(queued))
+        assert url("retry", failed) not in shown and url("cancel", queued) not in shown
+        assert viewer.post(url("retry", failed)).status_code == 403
+        assert viewer.post(url("cancel", queued)).status_code == 403
+        assert [Job.objects.get(pk=job.pk).status for job in (failed, queued)] == ["failed", "queued"]
+
+    def test_it_is_steered_by_post_alone(self, root: Client, failed: Job) -> None:
+        assert root.get(url("retry", failed)).status_code == root.get(url("cancel", failed)).status_code == 405
+        assert root.post(reverse("admin:moments_app_job_retry", args=[0])).status_code == 404
+
+
+class TestEngineCalls:
+    """The list of calls."""
+
+    def test_failed_ones_are_found_by_outcome_and_kind(self, root: Client, failed: Job, built: Session) -> None:
+        calls = {
+            kind: EngineCall.objects.create(
+                job=failed, purpose="p", engine="openai:m", latency_ms=1, ok=not kind, error_kind=kind
+            )
+            for kind in ("", "timeout", "rejected")
+        }
+
+        def found(**query: str) -> set[str]:
+            shown = page(root, list_url(EngineCall), **query)
+            return {kind for kind, call in calls.items() if change_url(call) in shown}
+
+        assert found(ok="0") == {"timeout", "rejected"}
+        assert found(ok="1") == {""}
+        assert found(error_kind="timeout") == {"timeout"}
+        assert found(purpose="p", engine="openai:m") == set(calls)
+        assert change_url(failed) in page(root, change_url(calls["timeout"]))
+
+    def test_it_asks_no_more_of_the_database_when_there_are_more(
+        self, root: Client, failed: Job, ada: UserProfile
+    ) -> None:
+        EngineCall.objects.create(job=failed, purpose="p", engine="e", latency_ms=1, ok=True)
+        few = queries_of(root, list_url(EngineCall))
+        for number in range(60):
+            EngineCall.objects.create(job=failed, purpose=f"p{number}", engine="e", latency_ms=1, ok=True)
+        assert queries_of(root, list_url(EngineCall)) == few <= MAX_QUERIES

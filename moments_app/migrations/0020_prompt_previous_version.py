@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0018_moment_latest")]
+    dependencies = [("moments_app", "0019_operation")]
 
     operations = [
         migrations.AddField(

@@ -1,0 +1,215 @@
+"""The first page of the admin: does anything need somebody, what waits, and what was done in the last days.
+
+What is urgent is read each time it is looked at. What counts a month is kept for some minutes, and says when that was.
+Everybody sees what they have the right to see the rows of.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.contrib.humanize.templatetags.humanize import intcomma, naturaltime
+from django.core.cache import cache
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from memoryproject import health
+from moments_app.models import Job
+from moments_app.processes import overview
+from moments_app.processes.overview import Activity, Day, Work
+
+KEPT_SECONDS = 300  # a month of a million turns takes a second to count
+WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
+FAILURES_SHOWN = 8
+JOBS = "admin:moments_app_job_changelist"
+CALLS = "admin:moments_app_enginecall_changelist"
+TICKS = {"color": "#7c8594", "maxRotation": 0, "maxTicksLimit": 5}
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something that needs somebody, and where to look."""
+
+    text: str
+    url: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One figure, what it is, and a word on it."""
+
+    title: str
+    figure: str
+    aside: str = ""
+    url: str = ""
+    is_bad: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure by day.
+
+    Args:
+        whole: of all days.
+        data, options: JSON, as chart.js takes them.
+    """
+
+    title: str
+    whole: str
+    data: str
+    options: str
+
+
+def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """What `templates/admin/index.html` shows beside what every page does; unfold calls it."""
+    sees_jobs = request.user.has_perm("moments_app.view_job")
+    sees_sessions = request.user.has_perm("sessions_app.view_session")
+    shown: dict[str, Any] = {"title": "Dashboard", "sees_jobs": sees_jobs, "sees_sessions": sees_sessions}
+    if sees_jobs or sees_sessions:
+        activity: Any = cache.get_or_set("dashboard-activity", overview.activity, KEPT_SECONDS)
+        shown |= {"activity": activity, "prices_are_set": bool(settings.ENGINE.prices)}
+        shown |= _work(activity) if sees_jobs else {}
+        shown |= _memory(activity) if sees_sessions else {}
+    return context | shown
+
+
+def _work(activity: Activity) -> dict[str, Any]:
+    work = overview.work()
+    failed = Job.objects.filter(status=Job.Status.FAILED).select_related("user", "session__user", "stream")
+    return {
+        "alerts": _alerts(work, activity.today),
+        "work": _work_cards(work),
+        "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
+        "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
+        "failures": _failures(activity),
+        "engine_charts": [
+            _chart("Engine calls", activity, "calls"),
+            _chart("Tokens", activity, "tokens"),
+            _chart("Cost, USD", activity, "usd"),
+        ],
+    }
+
+
+def _alerts(work: Work, today: Day) -> list[Alert]:
+    jobs, calls = reverse(JOBS), reverse(CALLS)
+    found = [Alert(state) for state in health.checks().values() if state != health.OK]
+    if _is_silent(work.worker_seen_at):
+        found.append(Alert(f"No worker: {_seen(work.worker_seen_at)}. Start manage.py qcluster."))
+    if work.failed:
+        found.append(Alert(_count(work.failed, "job") + " failed for good.", f"{jobs}?state=failed", "Look at them"))
+    if work.stuck:
+        told = _count(work.stuck, "job") + " of a worker that fell silent."
+        found.append(Alert(told, f"{jobs}?state=stuck", "Look at them"))
+    if work.task_errors:
+        told = _count(work.task_errors, "task") + f" of the queue ended in an error within {overview.DAYS} days."
+        found.append(Alert(told, reverse("admin:django_q_failure_changelist"), "Read why"))
+    if failures := today.failed:
+        told = f"{intcomma(failures)} of {_count(today.calls, 'engine call')} failed today."
+        found.append(Alert(told, f"{calls}?ok=0", "Read why"))
+    return found
+
+
+def _is_silent(seen_at: datetime | None) -> bool:
+    return seen_at is None or timezone.now() - seen_at > WORKER_SILENT
+
+
+def _seen(seen_at: datetime | None) -> str:
+    return f"the last sign of one was {naturaltime(seen_at)}" if seen_at else "none has run yet"
+
+
+def _work_cards(work: Work) -> list[Card]:
+    jobs = reverse(JOBS)
+    oldest = f"the oldest came due {naturaltime(work.oldest_due)}" if work.oldest_due else "nothing waits"
+    return [
+        Card("Due jobs", intcomma(work.due), oldest, f"{jobs}?state=due"),
+        Card("Running", intcomma(work.running), f"{intcomma(work.stuck)} of them silent", f"{jobs}?state=running"),
+        Card("Wait for a later attempt", intcomma(work.later), "a back-off, or a model away", f"{jobs}?state=waiting"),
+        Card("Failed", intcomma(work.failed), "until they are retried", f"{jobs}?state=failed", bool(work.failed)),
+        Card(
+            "Workers",
+            "silent" if _is_silent(work.worker_seen_at) else "alive",
+            _seen(work.worker_seen_at),
+            reverse("admin:django_q_schedule_changelist"),
+            _is_silent(work.worker_seen_at),
+        ),
+    ]
+
+
+def _memory(activity: Activity) -> dict[str, Any]:
+    today, builds, compacted = activity.today, activity.builds, activity.compacted
+    live = f"{intcomma(activity.live_turns)} of {intcomma(activity.turns)} turns are live"
+    return {
+        "memory": [
+            Card("Sessions", intcomma(activity.sessions), f"{intcomma(today.sessions)} new today"),
+            Card("Turns", intcomma(activity.turns), f"{intcomma(today.turns)} said today"),
+            Card("Moments", f"≈ {intcomma(activity.moments)}", f"{intcomma(today.moments)} made today"),
+            Card("Tokens compacted", "–" if compacted is None else f"{compacted:.1%}", live),
+            Card(
+                "Threshold to moment",
+                _duration(builds.median) if builds else "–",
+                f"95 % within {_duration(builds.p95)}; the last {_count(builds.number, 'build')}"
+                if builds
+                else "no build was due yet",
+            ),
+        ],
+        "memory_charts": [
+            _chart("Turns", activity, "turns"),
+            _chart("New sessions", activity, "sessions"),
+            _chart("Moments", activity, "moments"),
+        ],
+    }
+
+
+def _chart(title: str, activity: Activity, name: str) -> Chart:
+    """As unfold's script draws it."""
+    figures = [getattr(day, name) for day in activity.days]
+    bars = {
+        "label": title,
+        "data": [float(figure) for figure in figures],
+        "backgroundColor": "var(--color-primary-600)",
+        "borderRadius": 2,
+    }
+    data = {"labels": [f"{day.date:%d %b}" for day in activity.days], "datasets": [bars]}
+    whole = _money(sum(figures)) if name == "usd" else intcomma(sum(figures))
+    return Chart(title, whole, json.dumps(data), json.dumps(_options(is_whole=name != "usd")))
+
+
+def _options(*, is_whole: bool) -> dict[str, Any]:
+    ticks = TICKS | ({"precision": 0} if is_whole else {})
+    return {
+        "animation": False,
+        "maintainAspectRatio": False,
+        "plugins": {"legend": {"display": False}},
+        "scales": {
+            "x": {"border": {"width": 0}, "grid": {"display": False}, "ticks": TICKS},
+            "y": {"border": {"width": 0}, "beginAtZero": True, "ticks": ticks},
+        },
+    }
+
+
+def _failures(activity: Activity) -> list[tuple[str, int, int]]:
+    """Kinds of failed calls, those of today and of all days, the most frequent first."""
+    today, whole = activity.today.failures, activity.whole.failures
+    return [(kind, today[kind], number) for kind, number in whole.most_common()]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{intcomma(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def _money(usd: Decimal) -> str:
+    return f"{usd:,.2f}" if usd >= 1 or not usd else f"{usd:.4f}"
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that says most."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,87 @@
+"""Calls of models: how they ended, how long they took, what they cost."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from unfold.decorators import display
+
+from moments_app.models import EngineCall
+from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+
+
+class OutcomeFilter(admin.SimpleListFilter):
+    """Answered or not."""
+
+    title = "outcome"
+    parameter_name = "ok"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("1", "Answered"), ("0", "Failed")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        return queryset.filter(ok=self.value() == "1") if self.value() else queryset
+
+
+class FailureKindFilter(NewestValuesFilter):
+    """Kinds of failures; found among failed calls alone, which have an index of their own."""
+
+    title = "kind of failure"
+
+    def rows(self, model: Any) -> QuerySet[Any]:
+        return EngineCall.objects.failed()
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        found: Any = super().queryset(request, queryset)
+        return found.failed() if self.used_parameters else found
+
+
+@admin.register(EngineCall)
+class EngineCallAdmin(LogAdmin):
+    """Calls of a model; never what was said in them."""
+
+    list_display = ("called_at", "purpose", "engine", "outcome", "tokens", "cost", "took", "job_link")
+    list_filter = (
+        OutcomeFilter,
+        ("error_kind", FailureKindFilter),
+        ("purpose", NewestValuesFilter),
+        ("engine", NewestValuesFilter),
+    )
+    ordering = ("-created_at", "-id")
+    list_select_related = ("job",)
+    fieldsets = (
+        (None, {"fields": (("called_at", "took"), ("purpose", "engine"), ("ok", "error_kind", "job_link"), "error")}),
+        ("What it used", {"fields": (("tokens", "cost"), "prompt_version")}),
+    )
+    readonly_fields = ("called_at", "took", "tokens", "cost", "job_link")
+
+    @display(description="Outcome", label={"answered": "success", "failed": "danger"})  # type: ignore[untyped-decorator]
+    def outcome(self, call: EngineCall) -> tuple[str, str]:
+        return ("answered", "answered") if call.ok else ("failed", call.error_kind or "failed")
+
+    @admin.display(description="When")
+    def called_at(self, call: EngineCall) -> str:
+        return one_line(call.created_at)
+
+    @admin.display(description="Tokens in, out")
+    def tokens(self, call: EngineCall) -> str:
+        told = [f"{tokens:,}" if tokens is not None else "–" for tokens in (call.input_tokens, call.output_tokens)]
+        return format_html('<span class="rem-time">{}</span>', ", ".join(told))
+
+    @admin.display(description="Took")
+    def took(self, call: EngineCall) -> str:
+        return f"{call.latency_ms / 1000:,.1f} s"
+
+    @admin.display(description="Cost, USD")
+    def cost(self, call: EngineCall) -> str:
+        return "–" if call.cost_usd is None else f"{call.cost_usd:f}"
+
+    @admin.display(description="Job")
+    def job_link(self, call: EngineCall) -> str:
+        if call.job is None:
+            return "–"
+        url = reverse("admin:moments_app_job_change", args=[call.job.pk])
+        return format_html('<a class="rem-link" href="{}">{}</a>', url, call.job.process)

@@ -1,0 +1,243 @@
+"""`overview`: the figures an operator sees first: is there work that needs somebody, and what was done lately.
+
+Each is bounded by an index or by a number of rows; what is an estimate says so. Nothing here reads a transcript as a
+whole: turns and tokens come from the sessions' counters, counts by day from indexes over the days asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from statistics import median, quantiles
+from typing import Any
+
+from django.db import connection
+from django.db.models import Count, F, Max, Min, Model, Q, QuerySet, Sum
+from django.db.models.functions import TruncDate
+from django.utils import timezone
+from django_q.models import Failure, Schedule
+
+from moments_app.models import EngineCall, Job, Moment
+from sessions_app.models import Message, Session
+from sessions_app.models.session import LIVE
+
+DAYS = 30
+SUMMED = ("calls", "tokens_in", "tokens_out", "usd", "unpriced_calls")
+BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed
+
+
+# --- now ---
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done and who does it.
+
+    Args:
+        due: jobs whose time has come.
+        oldest_due: since when the first of them waits.
+        later: jobs that wait for a back-off, an engine or another day.
+        running, stuck: jobs that are worked on; those of them that fell silent.
+        failed: jobs that have used up their attempts.
+        task_errors: of the queue itself, within `DAYS`.
+        worker_seen_at: when a worker gave a sign last; None: never.
+    """
+
+    due: int
+    oldest_due: datetime | None
+    later: int
+    running: int
+    stuck: int
+    failed: int
+    task_errors: int
+    worker_seen_at: datetime | None
+
+
+def work() -> Work:
+    """What waits, runs and failed, as of now."""
+    now = timezone.now()
+    queued, running = Q(status=Job.Status.QUEUED), Q(status=Job.Status.PROCESSING)
+    due = queued & Q(run_after__lte=now)
+    found = Job.objects.open().aggregate(
+        due=Count("pk", filter=due),
+        oldest_due=Min("run_after", filter=due),
+        later=Count("pk", filter=queued & Q(run_after__gt=now)),
+        running=Count("pk", filter=running),
+        beat=Max("heartbeat_at", filter=running),
+    )
+    signs = [sign for sign in (found.pop("beat"), _last_scheduled_run()) if sign]
+    return Work(
+        **found,
+        stuck=Job.objects.stale().count(),
+        failed=Job.objects.filter(status=Job.Status.FAILED).count(),
+        task_errors=Failure.objects.filter(stopped__gte=now - timedelta(days=DAYS)).count(),
+        worker_seen_at=max(signs, default=None),
+    )
+
+
+def _last_scheduled_run() -> datetime | None:
+    """A worker sets a schedule's next run when it runs it: what ran every few minutes tells when one was there."""
+    ran = Schedule.objects.filter(schedule_type=Schedule.MINUTES, task__isnull=False).exclude(repeats=0)
+    return max(
+        (next_run - timedelta(minutes=minutes) for next_run, minutes in ran.values_list("next_run", "minutes")),
+        default=None,
+    )
+
+
+# --- the last days ---
+
+
+@dataclass
+class Day:
+    """What was done on one day, UTC; turns by the time they were said."""
+
+    date: date
+    sessions: int = 0
+    turns: int = 0
+    moments: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: Decimal = Decimal(0)
+    unpriced_calls: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def failed(self) -> int:
+        """Calls that failed."""
+        return self.failures.total()
+
+    @property
+    def tokens(self) -> int:
+        """Given to models and answered by them."""
+        return self.tokens_in + self.tokens_out
+
+
+@dataclass(frozen=True)
+class Builds:
+    """Seconds from a threshold to the moments it made, of the latest builds."""
+
+    number: int
+    median: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What was done lately, and how much there is.
+
+    Args:
+        made_at: when it was counted.
+        days: the last `DAYS`, today's last.
+        sessions, turns, tokens, live_turns, live_tokens: of all sessions, by their counters.
+        moments: an estimate of the database's own.
+        builds: None when there are none to time.
+    """
+
+    made_at: datetime
+    days: list[Day]
+    sessions: int
+    turns: int
+    tokens: int
+    live_turns: int
+    live_tokens: int
+    moments: int
+    builds: Builds | None
+
+    @property
+    def today(self) -> Day:
+        return self.days[-1]
+
+    @property
+    def whole(self) -> Day:
+        """All days in one."""
+        whole = Day(self.days[0].date)
+        for day in self.days:
+            _add(whole, vars(day))
+        return whole
+
+    @property
+    def compacted(self) -> float | None:
+        """Share of all tokens that are out of the live windows: a model gets memory in their place."""
+        return 1 - self.live_tokens / self.tokens if self.tokens else None
+
+
+def activity() -> Activity:
+    """Counts what was done in the last `DAYS` days, and how much there is."""
+    now = timezone.now()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    since = midnight - timedelta(days=DAYS - 1)
+    days = {since.date() + timedelta(days=number): Day(since.date() + timedelta(days=number)) for number in range(DAYS)}
+    for name, rows in (
+        ("sessions", Session.objects.all()),
+        ("turns", Message.objects.turns()),
+        ("moments", Moment.objects.all()),
+    ):
+        for day, number in _by_day(rows, since):
+            if day in days:  # a turn may be dated tomorrow
+                setattr(days[day], name, number)
+    _count_calls(days, since)
+    return Activity(
+        made_at=now, days=list(days.values()), moments=estimated_rows(Moment), builds=_builds(), **_counters()
+    )
+
+
+def _by_day(rows: QuerySet[Any], since: datetime) -> QuerySet[Any]:
+    days = rows.filter(created_at__gte=since).annotate(day=TruncDate("created_at")).order_by()
+    counts: QuerySet[Any] = days.values("day").annotate(number=Count("pk")).values_list("day", "number")
+    return counts
+
+
+def _count_calls(days: dict[date, Day], since: datetime) -> None:
+    calls = EngineCall.objects.filter(created_at__gte=since).annotate(day=TruncDate("created_at")).order_by()
+    sums = calls.values("day", "error_kind").annotate(
+        calls=Count("pk"),
+        tokens_in=Sum("input_tokens", default=0),
+        tokens_out=Sum("output_tokens", default=0),
+        usd=Sum("cost_usd", default=Decimal(0)),
+        unpriced_calls=Count("pk", filter=Q(ok=True, cost_usd=None)),
+    )
+    for day, kind, *figures in sums.values_list("day", "error_kind", *SUMMED):
+        if day in days:  # the next day may have begun meanwhile
+            _add(days[day], dict(zip(SUMMED, figures, strict=True)))
+            days[day].failures.update({kind: figures[0]} if kind else {})
+
+
+def _add(day: Day, figures: dict[str, Any]) -> None:
+    for name, value in figures.items():
+        if name != "date":
+            setattr(day, name, getattr(day, name) + value)
+
+
+def _counters() -> dict[str, int]:
+    return Session.objects.aggregate(
+        sessions=Count("pk"),
+        turns=Sum("message_count", default=0),
+        tokens=Sum("total_tokens", default=0),
+        live_turns=Sum(LIVE, default=0),
+        live_tokens=Sum("live_tokens", default=0),
+    )
+
+
+def _builds() -> Builds | None:
+    """Of those behind the newest moments: however many jobs there are, no more than so many rows are read."""
+    newest = Moment.objects.filter(job__isnull=False).order_by("-id").values("job")[:BUILDS_OF_MOMENTS]
+    asked = Job.objects.filter(pk__in=newest, force=False, status=Job.Status.COMPLETED)
+    return _timed(asked.values_list(F("finished_at") - F("queued_at"), flat=True))
+
+
+def _timed(took: Iterable[timedelta]) -> Builds | None:
+    seconds = [each.total_seconds() for each in took]
+    if not seconds:
+        return None
+    p95 = quantiles(seconds, n=20, method="inclusive")[-1] if len(seconds) > 1 else seconds[0]
+    return Builds(len(seconds), median(seconds), p95)
+
+
+def estimated_rows(model: type[Model]) -> int:
+    """How many rows a table has, as the database reckons; counted while it doesn't: then the table is new."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [model._meta.db_table])
+        [estimate] = cursor.fetchone() or [-1]
+    return int(estimate) if estimate > 0 else model._default_manager.count()

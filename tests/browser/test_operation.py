@@ -1,0 +1,69 @@
+"""An operator who keeps the machine running, in a browser."""
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from moments_app.models import Job
+from sessions_app.models import ApiKey, UserProfile
+from tests.support.api import Api
+from tests.support.jobs import work_off
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_an_operator_sees_that_a_job_failed_reads_why_and_retries_it(tab: Page, ada: UserProfile) -> None:
+    job = Job.objects.request("build_moments", talk(ada, 60), requested_by="append", force=True)
+    Job.objects.update(status="failed", attempts=6, error="The model is away.", finished_at=timezone.now())
+    tab.goto("/admin/")
+    expect(tab.get_by_text("1 job failed for good.")).to_be_visible()
+    tab.get_by_role("link", name="Look at them").click()
+    tab.get_by_role("link", name="build_moments").first.click()
+    expect(tab.locator(".rem-error")).to_have_text("The model is away.")
+    tab.get_by_role("button", name="Retry now").click()
+    expect(tab.get_by_text("is queued again")).to_be_visible()
+    work_off()
+    tab.reload()
+    expect(tab.locator(".rem-state").first).to_have_text("completed")
+    expect(tab.get_by_role("heading", name="Moments", exact=True)).to_be_visible()
+    tab.goto("/admin/")
+    expect(tab.get_by_text("failed for good")).to_have_count(0)
+    job.refresh_from_db()
+    assert job.status == "completed"
+
+
+def test_an_operator_cancels_a_job_that_waits(tab: Page, ada: UserProfile) -> None:
+    job = Job.objects.request("build_moments", talk(ada, 60), requested_by="append", force=True)
+    tab.goto(f"/admin/moments_app/job/{job.pk}/change/")
+    tab.get_by_role("button", name="Cancel").click()
+    expect(tab.locator(".rem-state").first).to_have_text("cancelled")
+    expect(tab.get_by_role("button", name="Retry now")).to_be_visible()
+
+
+def test_an_operator_makes_a_key_copies_it_and_revokes_it(tab: Page, ada: UserProfile) -> None:
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab.goto("/admin/sessions_app/apikey/add/")
+    tab.get_by_label("Name").fill("a partner")
+    tab.get_by_role("radio", name="read:").check()
+    tab.get_by_role("button", name="Save", exact=True).click()
+    tab.get_by_role("button", name="Copy").click()
+    expect(tab.get_by_role("button", name="Copied")).to_be_visible()
+    text = str(tab.evaluate("navigator.clipboard.readText()"))
+    assert Api(text).get("users/ada").status_code == 200
+    tab.get_by_role("link", name="The key's page").click()
+    expect(tab.locator(".rem-state").first).to_have_text("active")
+    tab.get_by_role("button", name="Revoke").click()
+    expect(tab.locator(".rem-state").first).to_have_text("revoked")
+    assert Api(text).get("users/ada").status_code == 401
+    assert ApiKey.objects.get().state == "revoked"
+
+
+def test_the_charts_are_drawn(tab: Page, ada: UserProfile) -> None:
+    talk(ada, 60)
+    tab.goto("/admin/")
+    canvas = tab.locator("canvas.chart").first
+    expect(canvas).to_be_visible()
+    tab.wait_for_function("Chart.getChart(document.querySelector('canvas.chart')) !== undefined")
+    tab.get_by_text("The figures of the charts as a table").click()
+    expect(tab.get_by_role("columnheader", name="New sessions")).to_be_visible()

@@ -1,0 +1,111 @@
+"""The first page of the admin."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from django_q.models import Schedule
+
+from moments_app.models import EngineCall, Job
+from sessions_app.models import UserProfile
+from tests.support.jobs import build
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+INDEX = reverse("admin:index")
+
+
+@pytest.fixture
+def worker(transactional_db: None) -> None:
+    """Schedules as a living worker leaves them."""
+    Schedule.objects.update(task="1" * 32, next_run=timezone.now() + timedelta(seconds=30))
+
+
+def fail(job: Job, error: str = "The model is away.") -> Job:
+    Job.objects.filter(pk=job.pk).update(status="failed", error=error, finished_at=timezone.now())
+    return job
+
+
+def test_all_is_well_where_nothing_is_wrong(root: Client, worker: None) -> None:
+    assert "All is well" in page(root, INDEX)
+
+
+def test_it_says_that_no_worker_runs(root: Client) -> None:
+    assert "No worker: none has run yet" in page(root, INDEX)
+
+
+def test_it_says_what_readyz_says(root: Client, ada: UserProfile, client: Client) -> None:
+    Job.objects.request("build_moments", talk(ada, 5), requested_by="test")
+    Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
+    told = client.get("/readyz").json()["checks"]["queue"]
+    assert told.split(" for ")[0] in page(root, INDEX)
+
+
+def test_what_failed_is_told_with_its_error_and_links(root: Client, ada: UserProfile, worker: None) -> None:
+    job = fail(build(talk(ada, 60)))
+    shown = page(root, INDEX)
+    assert "1 job failed for good." in shown
+    assert f"{list_url(Job)}?state=failed" in shown
+    assert "The model is away." in shown and change_url(job) in shown
+
+
+def test_calls_that_failed_today_lead_to_their_list(root: Client, worker: None) -> None:
+    for kind in ("", "timeout", "timeout"):
+        EngineCall.objects.create(purpose="p", engine="e", latency_ms=1, ok=not kind, error_kind=kind)
+    shown = page(root, INDEX)
+    assert "2 of 3 engine calls failed today." in shown
+    kinds = f"{list_url(EngineCall)}?error_kind=timeout"
+    assert kinds in shown
+    assert "1 of these calls have no price" in shown
+
+
+def test_the_figures_of_the_charts_stand_in_a_table(root: Client, ada: UserProfile) -> None:
+    build(talk(ada, 60))
+    shown = page(root, INDEX)
+    assert shown.count('<th scope="row">20') == 30
+    assert shown.count('class="chart"') == 6
+
+
+def test_nothing_is_shown_to_those_who_may_see_nothing(ada: UserProfile) -> None:
+    fail(build(talk(ada, 60)))
+    shown = page(operator("nothing"), INDEX)
+    assert "nothing that you may see" in shown
+    assert "The model is away." not in shown and "Turns" not in shown
+
+
+def test_those_who_see_sessions_alone_see_no_jobs(ada: UserProfile) -> None:
+    fail(build(talk(ada, 60)))
+    shown = page(operator("view_session"), INDEX)
+    assert "Tokens compacted" in shown
+    assert "The model is away." not in shown and "Engine calls" not in shown
+
+
+def test_row_18_a_script_in_an_error_is_text(root: Client, ada: UserProfile) -> None:
+    fail(build(talk(ada, 60)), PLANTED)
+    UserProfile.objects.update(user_id=PLANTED)
+    shown = page(root, INDEX)
+    assert PLANTED not in shown and "planted" in shown
+
+
+def test_it_asks_no_more_of_the_database_when_there_is_more(root: Client, ada: UserProfile) -> None:
+    def asked() -> int:
+        cache.clear()  # as after some minutes: what counts the month is counted again
+        with CaptureQueriesContext(connection) as captured:
+            page(root, INDEX)
+        return len(captured)
+
+    fail(build(talk(ada, 60)))
+    page(root, INDEX)  # what is cached for good is cached now
+    few = asked()
+    for number in range(12):
+        fail(build(talk(UserProfile.objects.ensure(f"person-{number}"), 60, session_id=f"s{number}")))
+    assert asked() == few
+    assert queries_of(root, INDEX) < few <= MAX_QUERIES

@@ -1,0 +1,154 @@
+"""Cancelling a job: its row decides, whatever its run is at."""
+
+import threading
+
+import pytest
+from django.db import connection
+
+from moments_app.models import FactEmbedding, Job, MemoryStream, Summary
+from moments_app.models.embedding import whose_memories
+from moments_app.processes.cancel import cancel
+from moments_app.processes.recover import recover_jobs
+from moments_app.processes.run import run_job
+from sessions_app.models import Session, UserProfile
+from tests.support.jobs import (
+    assert_each_compacted_turn_is_in_exactly_one_moment,
+    queued_job_ids,
+    snapshot,
+    work_off,
+)
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BY = "operator:root"
+
+
+def asked(process: str, session: Session) -> Job:
+    return Job.objects.request(process, session, requested_by="test", force=True)
+
+
+def held(job: Job, server: OpenAIServer) -> threading.Thread:
+    """Runs the job in a thread; returns while its engine is being called."""
+
+    def work() -> None:
+        run_job(job.job_id)
+        connection.close()
+
+    server.hold()
+    thread = threading.Thread(target=work)
+    thread.start()
+    server.wait_for_held(1)
+    return thread
+
+
+def test_a_queued_job_that_is_cancelled_never_runs(ada: UserProfile) -> None:
+    job = asked("build_moments", talk(ada, 50))
+    cancel(job, actor=BY)
+    assert run_job(job.job_id) is None
+    job.refresh_from_db()
+    assert (job.status, job.result["reason"]) == ("skipped", "Cancelled by operator:root.")
+    assert job.is_cancelled
+    assert job.finished_at is not None
+    assert recover_jobs().requeued == 0
+
+
+def test_a_job_cancelled_while_its_engine_thinks_writes_nothing(ada: UserProfile, model_server: OpenAIServer) -> None:
+    session = talk(ada, 50)
+    before = snapshot(session)
+    job = asked("build_moments", session)
+    thread = held(job, model_server)
+    cancel(job, actor=BY)
+    model_server.release()
+    thread.join()
+    assert snapshot(session) == before
+    job.refresh_from_db()
+    assert job.is_cancelled
+    assert job.engine_calls.count() == 1
+
+
+def test_a_cancelled_embedding_writes_no_vector(ada: UserProfile, embeddings_server: OpenAIServer) -> None:
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    stream.atoms.create(user=ada, atom_type="fact", content="Ada lives in Turin.")
+    job = Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+    thread = held(job, embeddings_server)
+    cancel(job, actor=BY)
+    embeddings_server.release()
+    thread.join()
+    assert not FactEmbedding.objects.filter(**whose_memories(job)).exists()
+    job.restart()
+    work_off()
+    assert FactEmbedding.objects.exists()
+
+
+def test_a_job_retried_while_its_cancelled_run_thinks_is_done_by_the_new_run_alone(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 50)
+    job = asked("build_moments", session)
+    thread = held(job, model_server)
+    cancel(job, actor=BY)
+    job.refresh_from_db()
+    job.restart()
+    assert Job.objects.take(job.job_id) is not None
+    before = snapshot(session)
+    model_server.release()
+    thread.join()
+    assert snapshot(session) == before  # the run that was cancelled holds no claim on the new attempt
+    Job.objects.update(status="queued")
+    work_off()
+    job.refresh_from_db()
+    assert job.status == "completed"
+    assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+
+def test_a_cancelled_job_can_be_retried(ada: UserProfile) -> None:
+    session = talk(ada, 50)
+    job = asked("build_moments", session)
+    cancel(job, actor=BY)
+    job.refresh_from_db()
+    job.restart()
+    assert str(job.job_id) in queued_job_ids()
+    work_off()
+    job.refresh_from_db()
+    assert job.status == "completed"
+    assert not job.is_cancelled
+    assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "skipped"])
+def test_what_has_ended_is_not_cancelled(ada: UserProfile, status: str) -> None:
+    job = asked("build_moments", talk(ada, 50))
+    Job.objects.update(status=status)
+    with pytest.raises(ValueError, match=status):
+        cancel(job, actor=BY)
+    assert Job.objects.get().status == status
+
+
+def test_a_cancelled_summary_is_given_up_and_not_begun_anew(ada: UserProfile, rolling: None) -> None:
+    session = talk(ada, 20)
+    job = Job.objects.get(process="roll_summary")
+    cancel(job, actor=BY)
+    assert Summary.objects.get(session=session).status == "failed"
+    assert recover_jobs().summaries == 0
+    talk(ada, 2)
+    work_off()
+    assert Summary.objects.completed().filter(session=session, end_sequence=21).exists()
+
+
+def test_a_settling_does_not_clear_a_session_whose_step_was_cancelled(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 50)  # said long ago: quiet
+    Session.objects.update(last_activity_at="2026-03-02T09:00:00Z")
+    settling = asked("settle", session)
+    thread = held(settling, model_server)
+    cancel(Job.objects.get(process="build_moments"), actor=BY)
+    model_server.release()
+    thread.join()
+    settling.refresh_from_db()
+    session.refresh_from_db()
+    assert settling.status == "failed"
+    assert "build_moments was cancelled" in settling.error
+    assert (session.status, session.last_moment_message_idx) == ("active", None)

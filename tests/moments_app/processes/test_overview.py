@@ -1,0 +1,118 @@
+"""The figures an operator sees first."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from django_q.models import Schedule
+
+from moments_app.models import EngineCall, Job, Moment
+from moments_app.processes import overview
+from moments_app.processes.run import run_job
+from sessions_app.models import Message, Session, UserProfile
+from tests.support.jobs import build
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def call(**fields: Any) -> EngineCall:
+    values = {"purpose": "p", "engine": "openai:m", "latency_ms": 5, "ok": True} | fields
+    return EngineCall.objects.create(**values)
+
+
+def days_ago(number: int) -> datetime:
+    return timezone.now() - timedelta(days=number)
+
+
+def test_nothing_is_counted_where_there_is_nothing(transactional_db: None) -> None:
+    empty = overview.activity()
+    assert len(empty.days) == overview.DAYS
+    assert empty.today.date == timezone.now().date()
+    assert (empty.sessions, empty.turns, empty.moments, empty.compacted, empty.builds) == (0, 0, 0, None, None)
+    work = overview.work()
+    assert (work.due, work.oldest_due, work.failed, work.worker_seen_at) == (0, None, 0, None)
+
+
+def test_turns_sessions_and_moments_are_counted_by_day(ada: UserProfile) -> None:
+    build(talk(ada, 60))
+    talk(ada, 10, session_id="older")
+    Message.objects.filter(session__session_id="s1").update(created_at=timezone.now())
+    Message.objects.filter(session__session_id="older").update(created_at=days_ago(3))
+    Session.objects.filter(session_id="older").update(created_at=days_ago(40))
+    made = overview.activity()
+    assert (made.today.turns, made.days[-4].turns, made.whole.turns) == (60, 10, 70)
+    assert (made.today.sessions, made.whole.sessions, made.sessions) == (1, 1, 2)
+    assert made.today.moments == Moment.objects.count()
+
+
+def test_what_is_compacted_is_the_share_of_tokens_out_of_the_live_windows(ada: UserProfile) -> None:
+    talk(ada, 100)
+    assert overview.activity().compacted == 0
+    build(Session.objects.get(), lag=20)
+    session = Session.objects.get()
+    made = overview.activity()
+    assert made.compacted == 1 - session.live_tokens / session.total_tokens
+    assert (made.turns, made.live_turns) == (100, session.live_count)
+
+
+def test_calls_are_summed_by_day_and_failures_by_kind(transactional_db: None) -> None:
+    call(input_tokens=100, output_tokens=20, cost_usd=Decimal("0.5"))
+    call(input_tokens=10, cost_usd=None)
+    call(ok=False, error_kind="timeout")
+    call(ok=False, error_kind="timeout")
+    EngineCall.objects.filter(pk=call(ok=False, error_kind="rejected").pk).update(created_at=days_ago(2))
+    EngineCall.objects.filter(pk=call().pk).update(created_at=days_ago(31))
+    made = overview.activity()
+    assert (made.today.calls, made.whole.calls) == (4, 5)
+    assert (made.today.tokens_in, made.today.tokens_out, made.today.tokens) == (110, 20, 130)
+    assert (made.today.usd, made.today.unpriced_calls) == (Decimal("0.5"), 1)
+    assert (made.today.failures, made.whole.failures) == ({"timeout": 2}, {"timeout": 2, "rejected": 1})
+
+
+def test_builds_that_a_threshold_asked_for_are_timed_to_their_moments(ada: UserProfile) -> None:
+    for number in range(3):
+        session = talk(ada, 250, session_id=f"s{number}")
+        job = Job.objects.get(session=session)
+        assert run_job(job.job_id) is not None
+        ended = timezone.now()
+        Job.objects.filter(pk=job.pk).update(finished_at=ended, queued_at=ended - timedelta(seconds=10 * (number + 1)))
+    build(talk(ada, 60, session_id="forced"))
+    builds = overview.activity().builds
+    assert builds is not None
+    assert (builds.number, builds.median, builds.p95) == (3, 20, 29)
+
+
+def test_what_waits_runs_and_failed_is_told_apart(ada: UserProfile) -> None:
+    now = timezone.now()
+    states: list[dict[str, Any]] = [
+        {"run_after": now - timedelta(minutes=5)},
+        {"run_after": now + timedelta(minutes=5)},
+        {"status": "processing", "heartbeat_at": now},
+        {"status": "processing", "heartbeat_at": now - timedelta(minutes=5)},
+        {"status": "failed"},
+        {"status": "completed"},
+    ]
+    for number, state in enumerate(states):
+        job = Job.objects.request("build_moments", talk(ada, 2, session_id=f"s{number}"), requested_by="test")
+        Job.objects.filter(pk=job.pk).update(**state)
+    work = overview.work()
+    assert (work.due, work.later, work.running, work.stuck, work.failed) == (1, 1, 2, 1, 1)
+    assert work.oldest_due == now - timedelta(minutes=5)
+    assert work.worker_seen_at == now
+
+
+def test_a_schedule_that_ran_tells_when_a_worker_was_there(transactional_db: None) -> None:
+    assert overview.work().worker_seen_at is None  # next times are set when the table is made: they tell nothing yet
+    next_run = timezone.now() + timedelta(seconds=20)
+    Schedule.objects.filter(name="recover_jobs").update(task="1" * 32, next_run=next_run)
+    assert overview.work().worker_seen_at == next_run - timedelta(minutes=1)
+    Schedule.objects.filter(name="recover_jobs").update(repeats=0)
+    assert overview.work().worker_seen_at is None
+
+
+def test_rows_are_estimated_once_the_database_has_looked(ada: UserProfile) -> None:
+    build(talk(ada, 60))
+    assert overview.estimated_rows(Moment) == Moment.objects.count()
