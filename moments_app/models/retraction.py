@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self
 
+from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
 from django.core import serializers
 from django.core.serializers.json import DjangoJSONEncoder
@@ -121,6 +122,17 @@ class RetractedItem(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} {self.object_pk}"
+
+    @property
+    def table(self) -> type[models.Model]:
+        """Whose row it is."""
+        return apps.get_model(self.model)
+
+    @property
+    def label(self) -> str:
+        """What it says, in a line: its text where it has one."""
+        said = (self.data.get(name) for name in ("name", "content", "text", "content_after", "summary", "user_id"))
+        return next((text for text in said if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
         """The row as it was; its `object` is not saved."""
