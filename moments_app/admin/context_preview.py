@@ -89,6 +89,7 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
         "bar": BAR,
         "overhead": envelope.fitted.overhead,
         "free": free,
+        "free_share": 100 * free / envelope.wanted.applied,
         "text": _text(envelope),
     }
 

@@ -15,7 +15,7 @@ from django.utils.decorators import method_decorator
 from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
-from moments_app.models import Job, MemoryAtom, RetractedItem, Retraction
+from moments_app.models import Job, MemoryAtom, Moment, RetractedItem, Retraction, StreamVersion, Summary
 from moments_app.processes.derived import Derived
 from moments_app.processes.retract import CannotRetract, preview, sequences_of
 from moments_app.processes.undo_retraction import undo_retraction
@@ -93,7 +93,7 @@ def _groups(found: Derived) -> list[Group]:
     person = reverse("admin:sessions_app_userprofile_change", args=[found.session.user_id])
     versions = found.profile.versions if found.profile else []
     groups = [
-        _group("Moments", found.moments, lambda moment: Row(moment.name, _page("moments_app_moment", moment))),
+        _group("Moments", found.moments, _moment_row),
         _group("Summaries", found.summaries, _summary_row),
         _group("Facts and observations", found.atoms, _atom_row),
         _group("Versions of streams' texts", found.versions, _version_row),
@@ -116,7 +116,12 @@ def _time(row: Any) -> str:
     return f"{row.created_at:%Y-%m-%d %H:%M}"
 
 
-def _summary_row(summary: Any) -> Row:
+def _moment_row(moment: Moment) -> Row:
+    label = f"{moment.name}, turns {moment.first_sequence}–{moment.last_sequence}"
+    return Row(label, _page("moments_app_moment", moment))
+
+
+def _summary_row(summary: Summary) -> Row:
     return Row(
         f"Turns {summary.start_sequence}–{summary.end_sequence}, {summary.status}",
         _page("moments_app_summary", summary),
@@ -127,7 +132,7 @@ def _atom_row(atom: MemoryAtom) -> Row:
     return Row(str(atom), _page("moments_app_memoryatom", atom))
 
 
-def _version_row(version: Any) -> Row:
+def _version_row(version: StreamVersion) -> Row:
     return Row(f"of {_time(version)}", reverse("admin:moments_app_memorystream_change", args=[version.stream_id]))
 
 

@@ -41,7 +41,7 @@ class BuildForm(forms.Form):
 class SessionAdmin(PageAdmin):
     """A conversation: its transcript with boundaries and moments, what was made of it, and building."""
 
-    list_display = ("name", "person", "source", "agent_id", "turns", "tokens", "last_activity_at", "state")
+    list_display = ("name", "person", "source", "agent_id", "turns", "tokens", "active_at", "state")
     list_filter = (
         "status",
         ("source", FieldTextFilter),
@@ -90,6 +90,10 @@ class SessionAdmin(PageAdmin):
     def tokens(self, session: Session) -> str:
         return f"{session.total_tokens:,}"
 
+    @admin.display(description="Last activity", ordering="last_activity_at")
+    def active_at(self, session: Session) -> str:
+        return f"{session.last_activity_at:%Y-%m-%d %H:%M}"
+
     @display(  # type: ignore[untyped-decorator]
         description="Status", ordering="status", label={"active": "success", "cleared": "info"}
     )
@@ -100,7 +104,7 @@ class SessionAdmin(PageAdmin):
         """With words that were searched for, where they were said as well."""
         if not request.GET.get(SEARCH_VAR, "").strip():
             return self.list_display
-        return (self.list_display[0], _said_column(request), *self.list_display[1:])
+        return ("name", _said_column(request), "person", "turns", "active_at", "state")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
@@ -326,7 +330,7 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
         if found is None:
             return ""
         place = _place(session, found.sequence)
-        return format_html('<a class="rem-link" href="{}">{}</a> {}', place, found.sequence, found.excerpt)
+        return format_html('<a class="rem-link" href="{}">Turn {}</a> {}', place, found.sequence, found.excerpt)
 
     return said
 

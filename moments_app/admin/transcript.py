@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from moments_app.models import Moment, Retraction
+from moments_app.partition import CLEARED, DIGEST
 from sessions_app.models import Message
 
+BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
 COLOURS = 8  # of moments; neighbours in a chain have different ones
 
 
@@ -63,6 +65,12 @@ class Entry:
         if self.message.payload is None:
             return ""
         return json.dumps(self.message.payload, ensure_ascii=False, indent=2)
+
+    @property
+    def boundary(self) -> str:
+        """What left a partition event."""
+        kind = str(_payload(self.message).get("partition_type", ""))
+        return BOUNDARIES.get(kind, kind)
 
     @property
     def summary(self) -> str:

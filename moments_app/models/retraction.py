@@ -20,6 +20,10 @@ from django.utils import timezone
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
+# Columns that tell a person which row it was, of whatever table; the first that has a text does.
+TELLING = ("name", "content", "text", "content_after", "consolidated_content", "summary", "session_id", "user_id")
+TELLING += ("stream_type", "process", "type")
+
 
 class ExactEncoder(DjangoJSONEncoder):
     """Times to the microsecond: a row is put back as it was."""
@@ -131,7 +135,7 @@ class RetractedItem(models.Model):
     @property
     def label(self) -> str:
         """What it says, in a line: its text where it has one."""
-        said = (self.data.get(name) for name in ("name", "content", "text", "content_after", "summary", "user_id"))
+        said = (self.data.get(name) for name in TELLING)
         return next((text for text in said if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:

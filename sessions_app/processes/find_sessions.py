@@ -17,6 +17,7 @@ NEWEST = 1_000  # sessions searched, by their last activity
 MOST_TURNS = 2_000  # looked at of one person
 MOST_READ = 20_000  # of all
 MOST_SESSIONS = 100  # found
+SHORT = 120  # characters of a turn that is told whole
 EXCERPT_CHARS = 4_000  # of a turn from which an excerpt is made
 
 # Person by person in the order of their newest session, until enough is read: one look into
@@ -38,8 +39,9 @@ WITH asked AS MATERIALIZED (
     FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
     GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT {MOST_SESSIONS}
 )
-SELECT said.session_id, message.sequence, ts_headline('english', left(message.content, {EXCERPT_CHARS}),
-    plainto_tsquery('english', %(text)s), 'MaxWords=18, MinWords=8, StartSel="", StopSel=""')
+SELECT said.session_id, message.sequence, CASE WHEN length(message.content) <= {SHORT} THEN message.content
+    ELSE ts_headline('english', left(message.content, {EXCERPT_CHARS}), plainto_tsquery('english', %(text)s),
+        'MaxFragments=1, MaxWords=22, MinWords=12, StartSel="", StopSel=""') END
 FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
 """  # noqa: S608 (numbers of our own)
 

@@ -27,6 +27,13 @@ def test_a_session_is_found_by_all_the_words_in_any_form(ada: UserProfile, bo: U
     assert (said.sequence, said.excerpt) == (2, "A cracked kiln is no good.")
 
 
+def test_of_a_long_turn_the_words_around_are_told(ada: UserProfile) -> None:
+    session = say(ada, "a", f"{'Much was said before. ' * 40}The harpsichord came from Lyon. {'And after. ' * 40}")
+    said = find_sessions(Session.objects.all(), "harpsichord")[session.pk]
+    assert said is not None
+    assert "harpsichord came from Lyon" in said.excerpt and len(said.excerpt) < 300
+
+
 def test_a_title_is_found_too(ada: UserProfile) -> None:
     session = say(ada, "a", "Hello.")
     Session.objects.update(title="The Kiln of Bologna")
