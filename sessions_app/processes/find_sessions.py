@@ -1,11 +1,11 @@
 """`find_sessions`: the sessions in which something was said, for an operator who knows words and not where.
 
 The index of words has each word with the person who said it (see `word_search.py`), so the newest sessions are taken
-and each of their people is looked up in it. What is read is bounded, whatever the number of turns; the price is that of
-many sessions only the newest are searched.
+and their people are looked up in it. What is read is bounded, whatever the number of turns; the price is that of many
+sessions only the newest are searched.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import connection
@@ -14,36 +14,51 @@ from django.db.models import QuerySet
 from sessions_app.models import Session
 
 NEWEST = 1_000  # sessions searched, by their last activity
-MOST_TURNS = 2_000  # looked at of one person
+PEOPLE = 50  # looked up at once: each look reads the index's unsorted end as well
+MOST_TURNS = 5_000  # read of so many people
 MOST_READ = 20_000  # of all
 MOST_SESSIONS = 100  # found
+MOST_WORDS = 8  # the longest of a long text
 SHORT = 120  # characters of a turn that is told whole
 EXCERPT_CHARS = 4_000  # of a turn from which an excerpt is made
 
-# Person by person in the order of their newest session, until enough is read: one look into
-# `sessions_app_message_words` a person, which finds the turns with all the words and no other.
-_SAID_SQL = f"""
-WITH asked AS MATERIALIZED (
-    SELECT tsvector_to_array(to_tsvector('english', %(text)s)) AS words
-), person AS MATERIALIZED (
-    SELECT place, ARRAY(SELECT 'u' || id || ' ' || word FROM unnest(words) word) AS keys
-    FROM asked, unnest(%(users)s::bigint[]) WITH ORDINALITY person (id, place) WHERE words <> '{{}}'
+_WORDS_SQL = """
+SELECT word FROM unnest(tsvector_to_array(to_tsvector('english', %(text)s))) word
+ORDER BY length(word) DESC, word LIMIT %(most)s
+"""
+_KEYS_SQL = "ARRAY(SELECT 'u' || id || ' ' || %(word_{n})s FROM unnest(ids) id) AS keys_{n}"
+_HAS_WORD_SQL = "memory_words('u' || user_id, search_vector) && people.keys_{n}"
+# A few dozen people at a time, in the order of their newest sessions, until enough is read. A turn is of one person, so
+# one that has a key of each word has all words: `sessions_app_message_words` finds these and no others.
+_SAID_SQL = """
+WITH people AS MATERIALIZED (
+    SELECT place, {keys} FROM (
+        SELECT place / %(people)s AS place, array_agg(id) AS ids
+        FROM unnest(%(users)s::bigint[]) WITH ORDINALITY person (id, place) GROUP BY 1
+    ) together
 ), turn AS MATERIALIZED (
-    SELECT turn.* FROM (SELECT keys FROM person ORDER BY place) person CROSS JOIN LATERAL (
+    SELECT turn.* FROM (SELECT * FROM people ORDER BY place) people CROSS JOIN LATERAL (
         SELECT session_id, sequence, id FROM sessions_app_message
-        WHERE memory_words('u' || user_id, search_vector) @> person.keys AND kind = 'turn' AND role <> 'system'
-        LIMIT {MOST_TURNS}
-    ) turn LIMIT {MOST_READ}
+        WHERE {has_words} AND kind = 'turn' AND role <> 'system' LIMIT %(most_turns)s
+    ) turn LIMIT %(most_read)s
 ), said AS MATERIALIZED (
     SELECT newest.id AS session_id, max(ARRAY[sequence, turn.id]) AS latest
     FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
-    GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT {MOST_SESSIONS}
+    GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT %(most_sessions)s
 )
-SELECT said.session_id, message.sequence, CASE WHEN length(message.content) <= {SHORT} THEN message.content
-    ELSE ts_headline('english', left(message.content, {EXCERPT_CHARS}), plainto_tsquery('english', %(text)s),
+SELECT said.session_id, message.sequence, CASE WHEN length(message.content) <= %(short)s THEN message.content
+    ELSE ts_headline('english', left(message.content, %(excerpt)s), plainto_tsquery('english', %(text)s),
         'MaxFragments=1, MaxWords=22, MinWords=12, StartSel="", StopSel=""') END
 FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
-"""  # noqa: S608 (numbers of our own)
+"""
+_LIMITS = {
+    "people": PEOPLE,
+    "most_turns": MOST_TURNS,
+    "most_read": MOST_READ,
+    "most_sessions": MOST_SESSIONS,
+    "short": SHORT,
+    "excerpt": EXCERPT_CHARS,
+}
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,20 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Said |
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
     users = list(dict.fromkeys(user for _, user, _ in rows))
-    parameters: dict[str, str | list[int]] = {"text": text, "users": users, "sessions": [pk for pk, _, _ in rows]}
+    return dict.fromkeys(titled) | _said(text, [pk for pk, _, _ in rows], users)
+
+
+def _said(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Said]:
+    """Where in some sessions, of these people, all the words of a text were said."""
     with connection.cursor() as cursor:
-        cursor.execute(_SAID_SQL, parameters)
-        said = {pk: Said(sequence, excerpt) for pk, sequence, excerpt in cursor}
-    return dict.fromkeys(titled) | said
+        cursor.execute(_WORDS_SQL, {"text": text, "most": MOST_WORDS})
+        words = {f"word_{n}": word for n, (word,) in enumerate(cursor.fetchall())}
+        if not words:
+            return {}
+        numbers = range(len(words))
+        sql = _SAID_SQL.format(
+            keys=", ".join(_KEYS_SQL.format(n=n) for n in numbers),
+            has_words=" AND ".join(_HAS_WORD_SQL.format(n=n) for n in numbers),
+        )
+        cursor.execute(sql, _LIMITS | words | {"text": text, "users": list(users), "sessions": list(sessions)})
+        return {pk: Said(sequence, excerpt) for pk, sequence, excerpt in cursor}
