@@ -76,7 +76,7 @@ class SessionAdmin(PageAdmin):
     def name(self, session: Session) -> str:
         if not session.title:
             return session.session_id
-        return format_html('{}<br><span class="rem-meta">{}</span>', session.session_id, session.title)
+        return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', session.session_id, session.title)
 
     @admin.display(description="User", ordering="user__user_id")
     def person(self, session: Session) -> str:
@@ -236,7 +236,7 @@ class SessionAdmin(PageAdmin):
         session = self._to_change(request, pk)
         if request.method == "POST":
             return self._ask(request, session, rebuild_moments.NAME, "Asked for the moments to be made anew")
-        return self._page(request, session, "change", "rebuild", _rebuilt(session))
+        return self._page(request, session, "", "rebuild", _rebuilt(session))
 
     def retract(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Which turns, what would be withdrawn with them, and doing it."""
@@ -246,7 +246,7 @@ class SessionAdmin(PageAdmin):
         form = form_of(request)
         shown = {"form": form} | previewed_retraction(form, session)
         if request.method != "POST" or not form.is_valid() or "preview" not in shown:
-            return self._page(request, session, "change", "retract", shown)
+            return self._page(request, session, "", "retract", shown)
         made = retract(session, **form.cleaned_data, requested_by=_actor(request))
         self.log_change(request, session, f"Retraction {made}.")
         messages.success(request, f"{made.result['turns']} turns are retracted; what rests on others is made anew.")
@@ -329,8 +329,8 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
         found: Said | None = getattr(request, "said", {}).get(session.pk)
         if found is None:
             return ""
-        place = _place(session, found.sequence)
-        return format_html('<a class="rem-link" href="{}">Turn {}</a> {}', place, found.sequence, found.excerpt)
+        told = (_place(session, found.sequence), found.sequence, found.excerpt)
+        return format_html('<span><a class="rem-link" href="{}">Turn {}</a> {}</span>', *told)
 
     return said
 

@@ -21,8 +21,10 @@ from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 
 # Columns that tell a person which row it was, of whatever table; the first that has a text does.
-TELLING = ("name", "content", "text", "content_after", "consolidated_content", "summary", "session_id", "user_id")
-TELLING += ("stream_type", "process", "type")
+TELLING = (
+    *("name", "content", "text", "content_after", "consolidated_content", "summary"),
+    *("session_id", "user_id", "stream_type", "process", "type"),
+)
 
 
 class ExactEncoder(DjangoJSONEncoder):
