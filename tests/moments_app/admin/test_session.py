@@ -10,11 +10,12 @@ from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
+from moments_app.processes.retract import retract
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.operator import operator
-from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
 from tests.support.streams import note
 from tests.support.transcript import talk
 
@@ -193,6 +194,25 @@ class TestTabs:
         for name in ("summaries", "memory", "jobs", "contexts"):
             assert client.get(url(built, name)).status_code == 403
             assert url(built, name) not in page(client, change_url(built))
+
+    def test_row_18_planted_scripts_stay_text_in_every_tab(self, root: Client, ada: UserProfile) -> None:
+        texts = [NewMessage("user", f"{PLANTED} {number}") for number in range(60)]
+        session = append(ada, PLANTED, texts).session
+        build(session)
+        Moment.objects.update(name=PLANTED, summary=PLANTED)
+        Session.objects.update(title=PLANTED, source=PLANTED[:64], agent_id=PLANTED)
+        Job.objects.update(error=PLANTED, requested_by=PLANTED)
+        MemoryStream.objects.ensure_for(session)
+        MemoryStream.objects.update(consolidated_content=PLANTED, pinned_content=PLANTED)
+        note(MemoryStream.objects.get(session=session), PLANTED, "fact", source_session=session)
+        Summary.objects.create(
+            session=session, user=ada, start_sequence=0, end_sequence=5, text=PLANTED, error=PLANTED, status="completed"
+        )
+        retracted = retract(session, [3], reason=PLANTED, requested_by=PLANTED)
+        urls = [change_url(retracted), *(url(session, name) for name in ("change", "rebuild", *TABS))]
+        shown = [page(root, one) for one in urls] + [page(root, url(session, "retract"), sequences="5")]
+        shown.append(page(root, list_url(Session), q="planted"))
+        assert not [text for text in shown if PLANTED in text or "planted" not in text]
 
     def test_as_many_queries_however_much_there_is(self, root: Client, ada: UserProfile) -> None:
         def asked(session: Session) -> dict[str, int]:
