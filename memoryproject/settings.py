@@ -327,6 +327,7 @@ UNFOLD = {
         lambda request: static("moments_app/recall.css"),
         lambda request: static("moments_app/frame.css"),
         lambda request: static("moments_app/operation.css"),
+        lambda request: static("moments_app/session.css"),
     ],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",

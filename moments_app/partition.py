@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from django.conf import settings
 from django.utils import timezone
@@ -104,6 +104,14 @@ def known_at(event: Message | None) -> str:
     """What a partition event says of the turns before it, in words: a digest's context, else the journey so far."""
     payload = event.payload if event and isinstance(event.payload, dict) else {}
     return str(payload.get("context") or payload.get("recent_moments_summary") or "")
+
+
+def retell(event: Message, payload: dict[str, Any]) -> None:
+    """Gives a partition event that stands another payload, and the text of it."""
+    event.payload = payload
+    event.content = fenced(payload)
+    event.tokens = estimate_tokens(event.content)
+    event.save(update_fields=["payload", "content", "tokens"])
 
 
 def fenced(payload: dict[str, object]) -> str:

@@ -6,17 +6,20 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from moments_app.api.serializers import QUERY_MAX_CHARS
+from moments_app.admin.session_tabs import number
+from moments_app.api.serializers import QUERY_MAX_CHARS, context_data
 from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment
 from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.recall.asking import question_for
-from moments_app.recall.budget import Line
+from moments_app.recall.budget import Line, Trimmed
+from moments_app.recall.layers import ALWAYS
 from moments_app.recall.render import FORMATS
-from sessions_app.models import Session
+from sessions_app.models import Message, Session
 
 BAR = 1000  # width of the bar, in its own units
 
@@ -39,22 +42,34 @@ class ShownLine:
 
 @dataclass(frozen=True)
 class ShownLayer:
-    """A layer, and the stretch of the bar that it takes."""
+    """A layer, and the stretch of the bar that it takes.
+
+    Args:
+        share: of the budget, in per cent.
+        start, width: in units of the bar.
+        number: of its colour.
+        is_pinned: it is never trimmed.
+        trimmed: what it had to give.
+    """
 
     name: str
     tokens: int
+    share: float
     lines: list[ShownLine]
     start: int
     width: int
     number: int
+    is_pinned: bool
+    trimmed: list[Trimmed]
 
 
 def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     """What the page shows for this request."""
-    most = settings.MEMORY_CONTEXT.max_tokens
-    form = PreviewForm(request.GET or {"max_tokens": most, "format": "xml"})
+    turn = _asking_turn(session, number(request, "turn"))
+    form = PreviewForm(_asked(request, turn))
+    shown: dict[str, Any] = {"form": form, "turn": turn}
     if not form.is_valid():
-        return {"form": form}
+        return shown
     asked = form.cleaned_data
     wanted = Wanted(
         query=asked["query"],
@@ -65,26 +80,60 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     try:
         envelope = preview(session.user, session.session_id, wanted)
     except BudgetTooSmall as error:
-        return {"form": form, "problem": str(error)}
+        return shown | {"problem": str(error)}
     assert envelope is not None  # the session is there
-    context = envelope.context
-    return {
-        "form": form,
+    free = envelope.wanted.applied - envelope.fitted.tokens
+    return shown | {
         "envelope": envelope,
         "layers": _layers(envelope),
         "bar": BAR,
-        "text": context if isinstance(context, str) else json.dumps(context, ensure_ascii=False, indent=2),
+        "overhead": envelope.fitted.overhead,
+        "free": free,
+        "free_share": 100 * free / envelope.wanted.applied,
+        "text": _text(envelope),
     }
+
+
+def _asking_turn(session: Session, sequence: int | None) -> Message | None:
+    """The user's turn that a turn answers, or is."""
+    if sequence is None:
+        return None
+    asked = session.messages.turns().filter(user_id=session.user_id, sequence__lte=sequence, role=Message.Role.USER)
+    return asked.order_by("-sequence").first()
+
+
+def _asked(request: HttpRequest, turn: Message | None) -> dict[str, Any]:
+    asked = {"max_tokens": settings.MEMORY_CONTEXT.max_tokens, "format": "xml"} | request.GET.dict()
+    return {"query": turn.content[:QUERY_MAX_CHARS]} | asked if turn else asked
+
+
+def _text(envelope: Envelope) -> str:
+    """The context as an application gets it; of a format without text the whole answer."""
+    context = envelope.context or context_data(envelope)
+    if isinstance(context, str):
+        return context
+    return json.dumps(context, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2)
 
 
 def _layers(envelope: Envelope) -> list[ShownLayer]:
     fitted, start, shown = envelope.fitted, 0, []
-    urls = _Pages(envelope)
-    for number, (name, lines) in enumerate(fitted.layers.items()):
+    pages = _Pages(envelope)
+    for position, (name, lines) in enumerate(fitted.layers.items()):
         tokens = fitted.tokens_of(name)
-        width = round(BAR * tokens / envelope.wanted.applied)
-        shown.append(ShownLayer(name, tokens, [ShownLine(line, urls.of(line)) for line in lines], start, width, number))
-        start += width
+        share = tokens / envelope.wanted.applied
+        layer = ShownLayer(
+            name=name.replace("_", " "),
+            tokens=tokens,
+            share=100 * share,
+            lines=[ShownLine(line, pages.of(line)) for line in lines],
+            start=start,
+            width=round(BAR * share),
+            number=position,
+            is_pinned=name in ALWAYS,
+            trimmed=[part for part in envelope.trimmed if part.layer == name],
+        )
+        shown.append(layer)
+        start += layer.width
     return shown
 
 
@@ -118,7 +167,7 @@ class _Pages:
         if "/messages/" in ref:
             session_id, sequence = _turn_of(ref)
             session = reverse("admin:sessions_app_session_change", args=[self._sessions[session_id]])
-            return f"{session}?before={sequence + 51}#turn-{sequence}"
+            return f"{session}?at={sequence}#turn-{sequence}"
         return self._urls.get(ref, "")
 
 

@@ -1,12 +1,34 @@
 """Turns and partition events as the pages show them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from moments_app.models import Moment
+from moments_app.models import Moment, Retraction
+from moments_app.partition import CLEARED, DIGEST
 from sessions_app.models import Message
+
+BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
+COLOURS = 8  # of moments; neighbours in a chain have different ones
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is pointed out in a transcript.
+
+    Args:
+        live_from: sequence of the first turn of the live window.
+        lag_from: sequence of the first turn that the next build leaves live.
+        turn: sequence of a turn that was looked for.
+        moment: primary key of a moment whose turns were looked for.
+    """
+
+    live_from: int | None = None
+    lag_from: int | None = None
+    turn: int | None = None
+    moment: int | None = None
 
 
 @dataclass(frozen=True)
@@ -16,14 +38,26 @@ class Entry:
     Args:
         message: a turn or a partition event.
         moment: that holds the turn.
-        opens_live: it is the first turn of the live window.
+        opens_moment: the line before it is in no moment or another.
+        opens_live, opens_lag: it is the first turn of the live window, or of the lag.
+        is_marked: it was looked for.
+        retraction: that took the turn out of memory.
         moments: those that a partition event names, where they still exist.
     """
 
     message: Message
     moment: Moment | None = None
+    opens_moment: bool = False
     opens_live: bool = False
+    opens_lag: bool = False
+    is_marked: bool = False
+    retraction: Retraction | None = None
     moments: tuple[Moment, ...] = ()
+
+    @property
+    def colour(self) -> int | None:
+        """Number of the moment's colour."""
+        return self.moment.pk % COLOURS if self.moment else None
 
     @property
     def payload(self) -> str:
@@ -33,36 +67,75 @@ class Entry:
         return json.dumps(self.message.payload, ensure_ascii=False, indent=2)
 
     @property
+    def boundary(self) -> str:
+        """What left a partition event."""
+        kind = str(_payload(self.message).get("partition_type", ""))
+        return BOUNDARIES.get(kind, kind)
+
+    @property
     def summary(self) -> str:
-        """The line of a partition event."""
-        return str(_payload(self.message).get("summary", ""))
+        """The line of a partition event: of a build what it made, of a digest the context it leaves."""
+        payload = _payload(self.message)
+        return str(payload.get("summary") or payload.get("context") or "")
 
 
-def entries(messages: Iterable[Message], *, live_from: int | None = None) -> list[Entry]:
-    """The messages with the moments they belong to or name: one query, however many.
+def entries(messages: Iterable[Message], marks: Marks = Marks()) -> list[Entry]:
+    """The messages with the moments they belong to or name, and what retracted them: two queries, however many.
 
     Args:
         messages: of one session, in conversation order.
-        live_from: sequence of the first turn of the live window, to be marked.
+        marks: what is pointed out.
     """
     messages = list(messages)
-    named = {key for message in messages for key in _payload(message).get("moment_keys", []) if message.kind != "turn"}
+    by_pk, by_key = _moments(messages)
+    retractions = _retractions(messages)
+    found: list[Entry] = []
+    for message in messages:
+        if message.kind == Message.Kind.PARTITION:
+            keys = _payload(message).get("moment_keys", [])
+            found.append(Entry(message, moments=tuple(by_key[key] for key in keys if key in by_key)))
+            continue
+        moment = by_pk.get(message.moment_id) if message.moment_id else None
+        before = found[-1].moment if found else None
+        found.append(_turn(message, moment, before, marks, retractions))
+    return found
+
+
+def _turn(
+    message: Message,
+    moment: Moment | None,
+    before: Moment | None,
+    marks: Marks,
+    retractions: Mapping[datetime, Retraction],
+) -> Entry:
+    return Entry(
+        message,
+        moment=moment,
+        opens_moment=moment is not None and moment != before,
+        opens_live=message.sequence == marks.live_from,
+        opens_lag=message.sequence == marks.lag_from,
+        is_marked=message.sequence == marks.turn or (moment is not None and moment.pk == marks.moment),
+        retraction=retractions.get(message.retracted_at) if message.retracted_at else None,
+    )
+
+
+def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, Moment]]:
+    """The moments that hold the turns, and those that partition events name."""
     held = {message.moment_id for message in messages if message.moment_id}
-    user_ids = {message.user_id for message in messages}
-    moments = list(Moment.objects.filter(user_id__in=user_ids, pk__in=held)) if held else []
+    named = {key for message in messages for key in _payload(message).get("moment_keys", []) if message.kind != "turn"}
+    own = Moment.objects.filter(user_id__in={message.user_id for message in messages}).defer("search_vector")
+    moments = list(own.filter(pk__in=held)) if held else []
     if named:
-        moments += Moment.objects.filter(user_id__in=user_ids, key__in=named)
-    by_pk = {moment.pk: moment for moment in moments}
-    by_key = {moment.key: moment for moment in moments}
-    return [_entry(message, by_pk, by_key, live_from) for message in messages]
+        moments += own.filter(key__in=named)
+    return {moment.pk: moment for moment in moments}, {moment.key: moment for moment in moments}
 
 
-def _entry(message: Message, by_pk: Mapping[int, Moment], by_key: Mapping[str, Moment], live_from: int | None) -> Entry:
-    if message.kind == Message.Kind.PARTITION:
-        keys = _payload(message).get("moment_keys", [])
-        return Entry(message, moments=tuple(by_key[key] for key in keys if key in by_key))
-    moment = by_pk.get(message.moment_id) if message.moment_id else None
-    return Entry(message, moment=moment, opens_live=message.sequence == live_from)
+def _retractions(messages: Sequence[Message]) -> dict[datetime, Retraction]:
+    """By the time that its turns say."""
+    times = {message.retracted_at for message in messages if message.retracted_at}
+    sessions = {message.session_id for message in messages}
+    found = Retraction.objects.filter(session_id__in=sessions, created_at__in=times) if times else ()
+    return {retraction.created_at: retraction for retraction in found}
 
 
 def _payload(message: Message) -> dict[str, Any]:

@@ -33,3 +33,8 @@ class ContextReceipt(models.Model):
 
     def __str__(self) -> str:
         return str(self.context_id)
+
+    @property
+    def total_tokens(self) -> int:
+        """Of all layers."""
+        return sum(self.tokens.values())

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self
 
+from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
 from django.core import serializers
 from django.core.serializers.json import DjangoJSONEncoder
@@ -18,6 +19,12 @@ from django.utils import timezone
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
+
+# Columns that tell a person which row it was, of whatever table; the first that has a text does.
+TELLING = (
+    *("name", "content", "text", "content_after", "consolidated_content", "summary"),
+    *("session_id", "user_id", "stream_type", "process", "type"),
+)
 
 
 class ExactEncoder(DjangoJSONEncoder):
@@ -121,6 +128,17 @@ class RetractedItem(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} {self.object_pk}"
+
+    @property
+    def table(self) -> type[models.Model]:
+        """Whose row it is."""
+        return apps.get_model(self.model)
+
+    @property
+    def label(self) -> str:
+        """What it says, in a line: its text where it has one."""
+        said = (self.data.get(name) for name in TELLING)
+        return next((text for text in said if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
         """The row as it was; its `object` is not saved."""

@@ -14,7 +14,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
-from moments_app.models.moment import PREDECESSORS, moment_key
+from moments_app.models.moment import PREDECESSORS, MomentQuerySet, moment_key
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
@@ -109,6 +109,15 @@ def _due_by_tokens(session: Session) -> bool:
     return session.total_tokens - session.built_total_tokens >= settings.MOMENT_BUILDER.token_threshold
 
 
+def prompt() -> PromptVersion:
+    """The instructions that builds follow now.
+
+    Raises:
+        CannotRun: when the prompt resource that is set doesn't exist.
+    """
+    return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI)
+
+
 # --- claim ---
 
 
@@ -132,8 +141,8 @@ def claim(job: Job) -> Work | Skipped:
     return Work(
         session=session,
         profile=profile_of(session.user),
-        recent_names=_recent_names(session.user),
-        prompt_version=prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI),
+        recent_names=recent_names(Moment.objects.for_user(session.user)),
+        prompt_version=prompt(),
         first_sequence=_first_waiting(session),
         last_sequence=turns[-1].sequence,
         chunks=chunks_of(shown),
@@ -149,7 +158,7 @@ def _is_settling(params: Mapping[str, int]) -> bool:
 
 def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Message], bool]:
     """The turns no moment holds yet that lie before the lag, and whether one run takes only some of them."""
-    live_from = _live_from(session, params)
+    live_from = stays_live_from(session, params)
     waiting = session.messages.turns().believed().filter(sequence__gte=_first_waiting(session)).order_by("sequence")
     # Some turns behind the boundary are read too: tool results there may hold it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
@@ -161,8 +170,8 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
     return turns[:boundary], fitting < beyond
 
 
-def _live_from(session: Session, params: Mapping[str, int]) -> int:
-    """Sequence of the first turn that stays live: as asked for, or by the lag of the settings."""
+def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
+    """Sequence of the first turn that a build with these params leaves live: as asked for, or by the settings' lag."""
     if AGAIN in params and "lag" not in params:
         return params[AGAIN] + 1
     conf = settings.MOMENT_BUILDER
@@ -205,8 +214,9 @@ def profile_of(user: UserProfile | ProfileVersion) -> Profile:
     return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
 
 
-def _recent_names(user: UserProfile) -> list[str]:
-    return list(Moment.objects.for_user(user).newest_first().values_list("name", flat=True)[:RECENT_NAMES])
+def recent_names(moments: MomentQuerySet) -> list[str]:
+    """Names of the newest of some moments, as an engine is told them."""
+    return list(moments.newest_first().values_list("name", flat=True)[:RECENT_NAMES])
 
 
 # --- think ---
@@ -275,7 +285,7 @@ def commit(job: Job, work: Work, built: Built) -> None:
         raise Moved("The session's moments changed while the engine was thinking.")
     if profile_of(user) != work.profile:
         raise Moved("The profile changed while the engine was thinking.")
-    moments = _store_moments(job, work, built)
+    moments = store_moments(job, work, built)
     user.merge(
         summary=built.profile.summary,
         interests=built.profile.interests,
@@ -296,7 +306,8 @@ def commit(job: Job, work: Work, built: Built) -> None:
     _follow_up(job, session, work)
 
 
-def _store_moments(job: Job, work: Work, built: Built) -> list[Moment]:
+def store_moments(job: Job, work: Work, built: Built) -> list[Moment]:
+    """Writes the moments of a build at the end of the person's chain, and says of each turn which one holds it."""
     session = work.session
     previous = list(
         Moment.objects.filter(user_id=session.user_id).newest_first().values_list("key", flat=True)[:PREDECESSORS]

@@ -91,7 +91,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         atoms=atoms,
         versions=_versions(atoms),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
-        mentions=_mentions(session, [moment.key for moment in moments]),
+        mentions=mentions(session, [moment.key for moment in moments]),
         stretches=[] if is_whole else united([job_stretch(job) for job in formations]),
         profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
     )
@@ -130,13 +130,13 @@ def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
     return list(own.filter(first_sequence__gte=start).order_by("pk"))
 
 
-def _mentions(session: Session, keys: list[str]) -> list[Message | Job | Event]:
+def mentions(session: Session, keys: Sequence[str]) -> list[Message | Job | Event]:
     """What names these moments: partition events of the person's other sessions, results of builds, the log."""
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
-    jobs = Job.objects.filter(user_id=session.user_id, process=build_moments.NAME)
-    log = Event.objects.filter(user_pk=session.user_id, type="moments_built", payload__moment_keys__has_any_keys=keys)
-    return [*events.filter(named), *jobs.filter(result__moment_keys__has_any_keys=keys), *log] if keys else []
+    jobs = Job.objects.filter(user_id=session.user_id, result__moment_keys__has_any_keys=keys)
+    log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
+    return [*events.filter(named), *jobs, *log] if keys else []
 
 
 # --- summaries ---

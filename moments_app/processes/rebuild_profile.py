@@ -12,9 +12,8 @@ from django.conf import settings
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine, MomentRequest, Profile
 from moments_app.models import Job, Moment, PromptVersion
-from moments_app.processes.base import ClaimLost, Moved, Skipped, complete, prompt_in_force
-from moments_app.processes.build_moments import Chunk, chunks_of, merged, profile_of
-from moments_app.prompts import MOMENT_BUILDER_URI
+from moments_app.processes.base import ClaimLost, Moved, Skipped, complete
+from moments_app.processes.build_moments import Chunk, chunks_of, merged, profile_of, prompt
 from sessions_app.models import Message, Session, UserProfile
 
 NAME = "rebuild_profile"
@@ -64,7 +63,7 @@ def claim(job: Job) -> Work | Skipped:
                 left=builds[position + 1 :],
                 session=session,
                 profile=profile_of(job.user),
-                prompt_version=prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI),
+                prompt_version=prompt(),
                 chunks=chunks_of(shown),
             )
     return Skipped("no build is left whose turns are there")

@@ -6,7 +6,7 @@ the same transaction. Nothing is destroyed: what was withdrawn is kept, and `und
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from moments_app.models import (
     TurnEmbedding,
 )
 from moments_app.models.embedding import ask_to_embed
-from moments_app.partition import fenced
+from moments_app.partition import retell
 from moments_app.processes import build_moments, consolidate, count_words, form_memories, rebuild_profile, roll_summary
 from moments_app.processes.derived import (
     Derived,
@@ -38,7 +38,6 @@ from moments_app.processes.derived import (
     united,
 )
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
-from sessions_app.tokens import estimate_tokens
 
 MOST_TURNS = 10_000  # named one by one; a whole session may have more
 
@@ -74,12 +73,14 @@ class Preview:
         moment_keys: of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind.
         engine_calls: about how many it takes to make anew what had other sources too.
+        derived: the rows themselves.
     """
 
     turns: int
     moment_keys: list[str]
     withdrawn: dict[str, int]
     engine_calls: int
+    derived: Derived
 
 
 def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
@@ -90,7 +91,8 @@ def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
     """
     found = _found(session, sequences)
     keys = [moment.key for moment in found.moments]
-    return Preview(found.turns.count(), keys, _counts(found), _engine_calls(found, is_whole=sequences is None))
+    calls = _engine_calls(found, is_whole=sequences is None)
+    return Preview(found.turns.count(), keys, _counts(found), calls, found)
 
 
 @transaction.atomic
@@ -249,20 +251,28 @@ def _rewrite_mentions(retraction: Retraction, found: Derived) -> None:
     keys = {moment.key for moment in found.moments}
     retraction.items.keep(retraction, found.mentions, is_rewritten=True)
     for row in found.mentions:
-        if isinstance(row, Message):
-            row.payload = _without(row.payload, keys) | {"recent_moments_summary": ""}
-            row.content = fenced(row.payload)
-            row.tokens = estimate_tokens(row.content)
-            row.save(update_fields=["payload", "content", "tokens"])
-        elif isinstance(row, Job):
-            row.result = _without(row.result, keys)
-            row.save(update_fields=["result"])
-        else:
-            row.payload = _without(row.payload, keys)
-            row.save(update_fields=["payload"])
+        take_keys_out(row, keys, recent_moments_summary="")
 
 
-def _without(payload: Any, keys: set[str]) -> dict[str, Any]:
+def take_keys_out(row: Message | Job | Event, keys: Collection[str], **told: str) -> None:
+    """Takes moments' keys out of a row that names them.
+
+    Args:
+        row: a partition event, a job with its result, or an entry of the log.
+        keys: of moments that are gone.
+        told: what a partition event says instead, by field.
+    """
+    if isinstance(row, Message):
+        retell(row, _without(row.payload, keys) | told)
+    elif isinstance(row, Job):
+        row.result = _without(row.result, keys)
+        row.save(update_fields=["result"])
+    else:
+        row.payload = _without(row.payload, keys)
+        row.save(update_fields=["payload"])
+
+
+def _without(payload: Any, keys: Collection[str]) -> dict[str, Any]:
     return {
         name: [key for key in value if key not in keys] if name in ("moment_keys", "last_n_moment_keys") else value
         for name, value in payload.items()

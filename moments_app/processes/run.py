@@ -27,6 +27,7 @@ from moments_app.processes import (
     digest_session,
     embed,
     form_memories,
+    rebuild_moments,
     rebuild_profile,
     roll_summary,
     settle,
@@ -70,6 +71,7 @@ _MODULES: tuple[Process, ...] = (
     settle,
     count_words,
     embed,
+    rebuild_moments,
     rebuild_profile,
 )
 PROCESSES = {process.NAME: process for process in _MODULES}

@@ -1,6 +1,6 @@
 """What the operator's pages have in common."""
 
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -10,8 +10,11 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.formats import date_format
 from django.utils.html import format_html
+from django.utils.timezone import make_aware
 from unfold.admin import ModelAdmin
+from unfold.contrib.filters.admin import RangeDateFilter
 from unfold.paginator import InfinitePaginator
+from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 
@@ -93,6 +96,23 @@ class NewestValuesFilter(admin.AllValuesFieldListFilter):
 def one_line(at: datetime | None) -> str:
     """A time for a column of a list, in one line."""
     return format_html('<span class="rem-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
+
+
+class DaysFilter(RangeDateFilter):  # type: ignore[misc]
+    """From one day to another, both included: a stretch of an index."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        first, last = (self._day(end) for end in ("from", "to"))
+        if first:
+            queryset = queryset.filter(**{f"{self.field_path}__gte": make_aware(first)})
+        if last:
+            queryset = queryset.filter(**{f"{self.field_path}__lt": make_aware(last + timedelta(days=1))})
+        return queryset
+
+    def _day(self, end: str) -> datetime | None:
+        """What was chosen; None where it is nothing, or no day."""
+        day = parse_date_str(str(self.used_parameters.get(f"{self.parameter_name}_{end}", "")))
+        return datetime.combine(day, time()) if day else None
 
 
 def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[Any]:

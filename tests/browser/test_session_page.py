@@ -1,16 +1,139 @@
-"""The page of a session in a browser."""
+"""The pages of a session in a browser: an operator's ways through them."""
+
+import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from sessions_app.models import UserProfile
-from tests.support.pages import change_url
-from tests.support.transcript import talk
+from moments_app.models import Job, Moment
+from sessions_app.models import Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.browser.conftest import PHONE
+from tests.support.jobs import build, work_off
+from tests.support.pages import change_url, list_url
+from tests.support.transcript import talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_an_operator_reads_a_transcript(tab: Page, ada: UserProfile) -> None:
-    session = talk(ada, 12)
-    tab.goto(change_url(session))
-    expect(tab.locator("#turn-11")).to_contain_text("Turn 11 is about")
+@pytest.fixture
+def built(ada: UserProfile) -> Session:
+    """A session of 250 turns, the older of them in moments; turn 30 is about a harpsichord."""
+    batch = turns(250)
+    batch[30] = NewMessage("user", "The harpsichord came from Lyon, in a crate.", created_at=batch[30].created_at)
+    session = append(ada, "s1", batch).session
+    assert build(session).status == Job.Status.COMPLETED
+    session.refresh_from_db()
+    return session
+
+
+def in_sight(tab: Page, sequence: int) -> bool:
+    """Whether a turn is within the part of the transcript that is shown."""
+    return bool(
+        tab.evaluate(
+            """(id) => {
+                const turn = document.getElementById(id).getBoundingClientRect();
+                const shown = document.querySelector(".rem-scroller").getBoundingClientRect();
+                return turn.top < shown.bottom && turn.bottom > shown.top;
+            }""",
+            f"turn-{sequence}",
+        )
+    )
+
+
+def scroll(tab: Page, *, to_end: bool) -> None:
+    tab.locator(".rem-scroller").evaluate("(box, end) => { box.scrollTop = end ? box.scrollHeight : 0; }", to_end)
+
+
+class TestReading:
+    """The transcript."""
+
+    def test_it_opens_at_the_newest_turns_and_scrolling_loads_the_earlier_ones(self, tab: Page, built: Session) -> None:
+        tab.goto(change_url(built))
+        expect(tab.locator("#turn-249")).to_contain_text("Turn 249 is about")
+        assert in_sight(tab, 249)
+        expect(tab.locator("#turn-149")).to_have_count(0)
+        scroll(tab, to_end=False)
+        expect(tab.locator("#turn-50")).to_have_count(1)
+        assert in_sight(tab, 150)  # what one was reading has not moved away
+        scroll(tab, to_end=False)
+        expect(tab.locator("#turn-0")).to_have_count(1)
+        expect(tab.get_by_role("link", name="Earlier turns")).to_have_count(0)
+        assert tab.locator(".rem-entry[id]").count() == 250
+
+    def test_from_the_middle_scrolling_loads_the_later_ones_too(self, tab: Page, built: Session) -> None:
+        tab.goto(change_url(built))
+        tab.get_by_label("Go to turn").fill("60")
+        tab.get_by_role("button", name="Go", exact=True).click()
+        expect(tab).to_have_url(re.compile(r"\?at=60#turn-60$"))
+        assert in_sight(tab, 60)
+        scroll(tab, to_end=True)
+        expect(tab.locator("#turn-209")).to_have_count(1)
+        scroll(tab, to_end=True)
+        expect(tab.locator("#turn-249")).to_have_count(1)
+        assert len(set(tab.locator(".rem-entry[id]").evaluate_all("all => all.map((one) => one.id)"))) == 240
+
+    def test_on_a_phone_nothing_is_wider_than_the_screen(self, log_in: Callable[..., Page], built: Session) -> None:
+        append(built.user, "s1", [NewMessage("user", "w" * 500)])
+        tab = log_in(viewport=PHONE)
+        for name in ("change", "summaries", "memory", "jobs", "contexts", "context", "rebuild", "retract"):
+            tab.goto(change_url(built).replace("/change/", f"/{name}/"))
+            assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
+
+
+class TestJourneys:
+    """What an operator comes for."""
+
+    def test_an_operator_finds_out_why_the_model_said_something(self, tab: Page, built: Session) -> None:
+        talk(built.user, 4, session_id="another")
+        tab.goto(list_url(Session))
+        tab.get_by_placeholder("The beginning of").fill("harpsichords")
+        tab.keyboard.press("Enter")
+        expect(tab.locator("#result_list tbody tr")).to_have_count(1)
+        tab.get_by_role("link", name="Turn 30").click()
+        expect(tab.locator("#turn-30")).to_contain_text("came from Lyon")
+        tab.get_by_role("link", name="Context for turn 30").click()
+        expect(tab.get_by_label("Current message")).to_have_value("The harpsichord came from Lyon, in a crate.")
+        moment = Moment.objects.get(first_sequence__lte=30, last_sequence__gte=30)
+        retrieved = tab.get_by_role("region", name="retrieved")
+        retrieved.get_by_role("link", name=moment.key).click()
+        tab.get_by_role("link", name="in the session").click()
+        expect(tab.locator(".rem-marked")).to_have_count(moment.last_sequence - moment.first_sequence + 1)
+        assert in_sight(tab, moment.first_sequence)
+
+    def test_the_context_is_copied_by_one_button(self, log_in: Callable[..., Page], built: Session) -> None:
+        tab = log_in(permissions=["clipboard-read", "clipboard-write"])
+        tab.goto(change_url(built).replace("/change/", "/context/"))
+        tab.get_by_role("button", name="Copy").click()
+        expect(tab.get_by_text("Copied.")).to_be_visible()
+        assert "<MemoryContext>" in tab.evaluate("navigator.clipboard.readText()")
+
+    def test_an_operator_rebuilds_a_sessions_moments(self, tab: Page, built: Session) -> None:
+        before = set(built.moments.values_list("pk", flat=True))
+        tab.goto(change_url(built))
+        tab.get_by_role("link", name="Rebuild moments…").click()
+        tab.get_by_role("button", name=f"Rebuild {len(before)} moments").click()
+        expect(tab.get_by_text("Asked for the moments to be made anew").first).to_be_visible()
+        work_off()
+        tab.goto(change_url(built).replace("/change/", "/jobs/"))
+        expect(tab.get_by_role("row", name="rebuild_moments").first).to_contain_text("Completed")
+        assert built.moments.exists() and not before & set(built.moments.values_list("pk", flat=True))
+
+    def test_an_operator_retracts_a_turn_after_the_preview_and_undoes_it(self, tab: Page, built: Session) -> None:
+        moment = Moment.objects.get(first_sequence__lte=30, last_sequence__gte=30)
+        tab.goto(f"{change_url(built)}?at=30#turn-30")
+        expect(tab.get_by_role("button", name="Retract the ticked turns…")).to_be_hidden()
+        tab.get_by_label("Tick turn 30").check()
+        tab.get_by_role("button", name="Retract the ticked turns…").click()
+        expect(tab.get_by_role("region", name="1 turn and what was made of it")).to_contain_text(moment.name)
+        tab.get_by_label("Reason, for whoever reads about it later").fill("planted")
+        tab.get_by_role("button", name="Retract 1 turn").click()
+        expect(tab.get_by_role("heading", name="What was withdrawn")).to_be_visible()
+        tab.get_by_role("link", name="its turns in the session").click()
+        expect(tab.locator("#turn-30.rem-retracted")).to_be_visible()
+        tab.locator("#turn-30").get_by_role("link", name="retracted").click()
+        tab.get_by_role("button", name="Undo this retraction").click()
+        expect(tab.get_by_text("is undone").first).to_be_visible()
+        assert Moment.objects.filter(pk=moment.pk).exists()
+        assert not built.messages.exclude(retracted_at=None).exists()

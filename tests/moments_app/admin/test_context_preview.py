@@ -28,12 +28,12 @@ class TestContextPreview:
         for moment in Moment.objects.newest_first()[:3]:
             assert change_url(moment) in shown
         assert change_url(entity) in shown and change_url(built.user) in shown
-        assert f"{change_url(built)}?before=" in shown
+        assert f"{change_url(built)}?at=" in shown
         assert "of 2000 tokens" in shown and "Nothing was trimmed." in shown
         assert "## The user" in shown
 
     def test_it_says_what_was_trimmed_and_when_the_budget_is_too_small(self, root: Client, built: Session) -> None:
-        assert "hot_turns: " in page(root, self.url(built), max_tokens=300, format="xml")
+        assert "dropped, " in page(root, self.url(built), max_tokens=300, format="xml")
         assert "Policy and query alone need" in page(root, self.url(built), max_tokens=5, format="xml")
         assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
 
@@ -42,9 +42,17 @@ class TestContextPreview:
         stream = MemoryStream.objects.create(stream_type="user", agent_id="other", user=built.user)
         fact = note(stream, "Plays the harpsichord.", "fact")
         shown = page(root, self.url(built), query="harpsichord", max_tokens=2000)
-        assert f"{change_url(other)}?before=51#turn-0" in shown
+        assert f"{change_url(other)}?at=0#turn-0" in shown
         assert change_url(fact) in shown
         assert "searched by words alone" in shown
+
+    def test_a_turn_leads_to_the_context_for_the_message_it_answers(self, root: Client, built: Session) -> None:
+        assert f"{self.url(built)}?turn=119" in page(root, change_url(built))
+        shown = page(root, self.url(built), turn=119)
+        assert "turn 118" in shown and "Turn 118 is about" in shown
+
+    def test_the_answer_of_a_format_without_text_is_shown_whole(self, root: Client, built: Session) -> None:
+        assert "&quot;estimated_used&quot;" in page(root, self.url(built), format="json")
 
     def test_looking_leaves_no_receipt(self, root: Client, built: Session, settings: Settings) -> None:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})

@@ -20,7 +20,7 @@ class TestMoment:
         assert change_url(first) in shown and change_url(third) in shown
         assert f'id="turn-{second.first_sequence}"' in shown and f'id="turn-{second.last_sequence}"' in shown
         assert f'id="turn-{second.last_sequence + 1}"' not in shown
-        assert f"{change_url(built)}?before=" in shown
+        assert f"{change_url(built)}?moment={second.pk}#turn-{second.first_sequence}" in shown
         assert "the first moment" in page(root, change_url(first))
         assert "the newest moment" in page(root, change_url(Moment.objects.latest("id")))
 

@@ -1,14 +1,22 @@
 """The page of a session."""
 
+import re
+import uuid
+from datetime import UTC, datetime
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.models import Job, Moment
+from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
+from moments_app.processes.retract import retract
 from sessions_app.models import Event, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support.jobs import build
 from tests.support.operator import operator
-from tests.support.pages import change_url, list_url, page
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.streams import note
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,7 +29,7 @@ class TestSession:
         shown = page(root, change_url(built))
         assert "Turn 119 is about" in shown
         assert "turns 20–119 of 120" in shown
-        assert shown.index("partition") < shown.index("Live window")
+        assert shown.index("Moments built") < shown.index("Live window")
         assert shown.index(f'id="turn-{built.last_moment_message_idx}"') < shown.index("Live window")
         for moment in Moment.objects.filter(source_session=built, last_sequence__gte=20):
             assert change_url(moment) in shown
@@ -85,3 +93,243 @@ class TestSession:
         built.messages.all().delete()
         Session.objects.update(kept_from_sequence=120)
         assert "no turns" in page(root, change_url(built))
+
+
+def url(session: Session, name: str) -> str:
+    return reverse(f"admin:sessions_app_session_{name}", args=[session.pk])
+
+
+TABS = ("summaries", "memory", "jobs", "contexts", "context", "details")
+
+
+class TestTranscript:
+    """What is pointed out in it, and how one gets about."""
+
+    def test_turns_have_the_colour_and_the_name_of_their_moment(self, root: Client, built: Session) -> None:
+        moment = Moment.objects.get(source_session=built, first_sequence__lte=40, last_sequence__gte=40)
+        shown = page(root, change_url(built), at=40)
+        line = shown[shown.index('id="turn-40"') - 200 : shown.index('id="turn-40"')]
+        assert f"rem-colour-{moment.pk % 8}" in line
+        assert f"turns {moment.first_sequence}–{moment.last_sequence}" in shown
+
+    def test_the_lag_is_marked_where_the_next_build_will_stop(self, root: Client, built: Session) -> None:
+        talk(built.user, 30)
+        shown = page(root, change_url(built))
+        assert build(built).status == Job.Status.COMPLETED
+        built.refresh_from_db()
+        assert shown.index("Live window") < shown.index("Lag: ")
+        assert shown.index(f'id="turn-{built.live_from_sequence - 1}"') < shown.index("Lag: ")
+        assert shown.index("Lag: ") < shown.index(f'id="turn-{built.live_from_sequence}"')
+
+    def test_one_jumps_to_a_turn(self, root: Client, built: Session) -> None:
+        answer = root.get(change_url(built), {"jump": "30"})
+        assert answer.headers["Location"] == f"{change_url(built)}?at=30#turn-30"
+        shown = page(root, change_url(built), at=30)
+        assert 'rem-marked" id="turn-30"' in shown and shown.count("rem-marked") == 1
+        middle = page(root, change_url(built), at=60)
+        assert 'id="turn-10"' in middle and 'id="turn-9"' not in middle
+        assert 'id="turn-119"' in page(root, change_url(built), at=10**12)
+
+    def test_the_turns_of_a_moment_are_marked(self, root: Client, built: Session) -> None:
+        moment = Moment.objects.filter(source_session=built).order_by("first_sequence")[1]
+        shown = page(root, change_url(built), moment=moment.pk)
+        assert shown.count("rem-marked") == moment.last_sequence - moment.first_sequence + 1
+        assert "rem-marked" not in page(root, change_url(built), moment=10**12)
+
+    def test_more_turns_are_a_part_of_a_page(self, root: Client, built: Session) -> None:
+        earlier = page(root, url(built, "turns"), before=20)
+        assert earlier.count('id="turn-') == 20
+        assert "<html" not in earlier and "Later turns" not in earlier and "Earlier turns" not in earlier
+        later = page(root, url(built, "turns"), after=9)
+        assert 'id="turn-10"' in later and "Later turns" in later and "Earlier turns" not in later
+
+    def test_a_session_without_a_turn_says_so(self, root: Client, ada: UserProfile) -> None:
+        session = Session.objects.create(user=ada, session_id="empty")
+        assert "No turns here." in page(root, change_url(session))
+        for name in (*TABS, "rebuild", "retract"):
+            page(root, url(session, name))
+
+    def test_an_unknown_session_is_not_there(self, root: Client, ada: UserProfile) -> None:
+        for name in ("change", "turns", "rebuild", *TABS):
+            assert root.get(reverse(f"admin:sessions_app_session_{name}", args=[10**15])).status_code == 404
+        assert root.get("/admin/sessions_app/session/x/change/").status_code == 302
+
+
+class TestTabs:
+    """What was made of a session, each on its own address."""
+
+    def test_each_tab_leads_to_what_it_lists(self, root: Client, built: Session) -> None:
+        summary = Summary.objects.create(
+            session=built, user=built.user, start_sequence=0, end_sequence=5, text="In short.", status="completed"
+        )
+        MemoryStream.objects.ensure_for(built)
+        stream = MemoryStream.objects.get(session=built)
+        atom = note(stream, "Has a kiln.", "fact", source_session=built)
+        receipt = ContextReceipt.objects.create(
+            context_id=uuid.uuid4(), user=built.user, session=built, refs={}, tokens={"user": 7, "now": 5}, trimmed=[]
+        )
+        assert "In short." in page(root, url(built, "summaries"))
+        assert change_url(summary) in page(root, url(built, "summaries"))
+        shown = page(root, url(built, "memory"))
+        assert change_url(stream) in shown and change_url(atom) in shown
+        assert change_url(Job.objects.earliest("id")) in page(root, url(built, "jobs"))
+        shown = page(root, url(built, "contexts"))
+        assert change_url(receipt) in shown and ">12<" in shown
+
+    def test_older_ones_are_on_pages_behind(self, root: Client, built: Session) -> None:
+        Job.objects.bulk_create(
+            Job(process="embed", session=built, user=built.user, status="completed", requested_by="t")
+            for _ in range(30)
+        )
+        oldest, newest = Job.objects.earliest("id"), Job.objects.latest("id")
+        first = page(root, url(built, "jobs"))
+        assert change_url(newest) in first and change_url(oldest) not in first
+        before = re.findall(r'href="\?before=(\d+)"', first)
+        second = page(root, url(built, "jobs"), before=before[0])
+        assert change_url(oldest) in second and "Older ones" not in second
+
+    def test_a_tab_needs_the_right_to_see_what_it_lists(self, built: Session) -> None:
+        client = operator("view_session")
+        assert client.get(change_url(built)).status_code == 200
+        for name in ("summaries", "memory", "jobs", "contexts"):
+            assert client.get(url(built, name)).status_code == 403
+            assert url(built, name) not in page(client, change_url(built))
+
+    def test_row_18_planted_scripts_stay_text_in_every_tab(self, root: Client, ada: UserProfile) -> None:
+        texts = [NewMessage("user", f"{PLANTED} {number}") for number in range(60)]
+        session = append(ada, PLANTED, texts).session
+        build(session)
+        Moment.objects.update(name=PLANTED, summary=PLANTED)
+        Session.objects.update(title=PLANTED, source=PLANTED[:64], agent_id=PLANTED)
+        Job.objects.update(error=PLANTED, requested_by=PLANTED)
+        MemoryStream.objects.ensure_for(session)
+        MemoryStream.objects.update(consolidated_content=PLANTED, pinned_content=PLANTED)
+        note(MemoryStream.objects.get(session=session), PLANTED, "fact", source_session=session)
+        Summary.objects.create(
+            session=session, user=ada, start_sequence=0, end_sequence=5, text=PLANTED, error=PLANTED, status="completed"
+        )
+        retracted = retract(session, [3], reason=PLANTED, requested_by=PLANTED)
+        urls = [change_url(retracted), *(url(session, name) for name in ("change", "rebuild", *TABS))]
+        shown = [page(root, one) for one in urls] + [page(root, url(session, "retract"), sequences="5")]
+        shown.append(page(root, list_url(Session), q="planted"))
+        assert not [text for text in shown if PLANTED in text or "planted" not in text]
+
+    def test_as_many_queries_however_much_there_is(self, root: Client, ada: UserProfile) -> None:
+        def asked(session: Session) -> dict[str, int]:
+            return {name: queries_of(root, url(session, name)) for name in ("change", "turns", "rebuild", *TABS)}
+
+        small, large = talk(ada, 60, session_id="small"), talk(ada, 900, session_id="large")
+        for session in (small, large):
+            assert build(session, lag=10).status == Job.Status.COMPLETED
+            MemoryStream.objects.ensure_for(session)
+        stream = MemoryStream.objects.get(session=large)
+        Job.objects.bulk_create(
+            Job(process="embed", session=large, user=ada, status="completed", requested_by="t") for _ in range(1_000)
+        )
+        note(MemoryStream.objects.get(session=small), "A fact", "fact", source_session=small)
+        for number in range(40):
+            note(stream, f"Fact {number}", "fact", source_session=large)
+        few, many = asked(small), asked(large)
+        assert few == many
+        assert max(many.values()) <= MAX_QUERIES
+
+
+class TestActions:
+    """What an operator asks for."""
+
+    ACTIONS = ("build", "digest", "settle", "hold", "rebuild")
+
+    @pytest.mark.parametrize(
+        ("action", "process"),
+        [
+            ("build", "build_moments"),
+            ("digest", "digest_session"),
+            ("settle", "settle"),
+            ("rebuild", "rebuild_moments"),
+        ],
+    )
+    def test_each_asks_for_a_job_and_leads_to_it(self, root: Client, built: Session, action: str, process: str) -> None:
+        answer = root.post(url(built, action), follow=True)
+        job = Job.objects.latest("id")
+        assert answer.redirect_chain[-1][0] == change_url(job)
+        assert (job.process, job.force, job.requested_by) == (process, True, "operator:root")
+        assert LogEntry.objects.filter(object_id=str(built.pk), change_message__contains=str(job.job_id)).exists()
+
+    def test_a_build_takes_a_lag(self, root: Client, built: Session) -> None:
+        root.post(url(built, "build"), {"lag": "0"})
+        assert Job.objects.latest("id").params == {"lag": 0}
+        before = Job.objects.count()
+        for wrong in ("-1", "x", "1000001"):
+            shown = root.post(url(built, "build"), {"lag": wrong}, follow=True).content.decode()
+            assert "Turns to keep live: " in shown
+        assert Job.objects.count() == before
+
+    def test_it_is_held_and_released(self, root: Client, built: Session) -> None:
+        assert "is under legal hold" in root.post(url(built, "hold"), {"held": "yes"}, follow=True).content.decode()
+        root.post(url(built, "hold"), {"held": "yes"})
+        assert "on hold" in page(root, change_url(built))
+        root.post(url(built, "hold"), {"held": ""})
+        built.refresh_from_db()
+        assert not built.legal_hold
+        assert list(Event.objects.filter(type__startswith="legal_hold").values_list("type", flat=True)) == [
+            "legal_hold_set",
+            "legal_hold_ended",
+        ]
+
+    def test_row_18_a_viewer_asks_for_nothing(self, built: Session) -> None:
+        viewer = operator("view_")
+        before = Job.objects.count()
+        assert {viewer.post(url(built, name)).status_code for name in (*self.ACTIONS, "retract")} == {403}
+        assert Job.objects.count() == before
+        shown = page(viewer, change_url(built))
+        assert not [name for name in (*self.ACTIONS, "retract") if url(built, name) in shown]
+        assert 'type="checkbox"' not in shown
+
+    def test_a_rebuild_says_first_what_it_takes_on(self, root: Client, built: Session) -> None:
+        count = built.moments.count()
+        shown = page(root, url(built, "rebuild"))
+        assert f"Rebuild {count} moments" in shown and "about 1 engine call" in shown
+        assert change_url(Moment.objects.earliest("id")) in shown
+
+
+class TestList:
+    """Finding a session."""
+
+    def test_it_is_found_by_what_was_said_with_the_place(self, root: Client, ada: UserProfile) -> None:
+        append(ada, "alpha", [NewMessage("user", "Hello."), NewMessage("user", "The harpsichord came from Lyon.")])
+        talk(ada, 2, session_id="beta")
+        shown = page(root, list_url(Session), q="harpsichords")
+        assert "alpha" in shown and "beta" not in shown
+        assert "The harpsichord came from Lyon." in shown and "?at=1#turn-1" in shown
+
+    def test_filters_hold_for_the_search_too(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
+        for user in (ada, bo):
+            append(user, f"of-{user}", [NewMessage("user", "The harpsichord.")])
+        Session.objects.filter(user=bo).update(source="discord", agent_id="butler", status="cleared")
+        for name, value in (
+            ("source__icontains", "disc"),
+            ("agent_id__icontains", "but"),
+            ("status__exact", "cleared"),
+        ):
+            shown = page(root, list_url(Session), q="harpsichord", **{name: value})
+            assert "of-bo" in shown and "of-ada" not in shown
+
+    def test_a_range_of_days_has_both_its_ends(self, root: Client, ada: UserProfile) -> None:
+        for day in (1, 2, 3, 4):
+            talk(ada, 1, session_id=f"day-{day}")
+            at = datetime(2026, 3, day, 23, 30, tzinfo=UTC)
+            Session.objects.filter(session_id=f"day-{day}").update(last_activity_at=at)
+        asked = {"last_activity_at_from": "2026-03-02", "last_activity_at_to": "2026-03-03"}
+        shown = page(root, list_url(Session), **asked)
+        assert [day for day in (1, 2, 3, 4) if f"day-{day}" in shown] == [2, 3]
+        assert "day-4" in page(root, list_url(Session), last_activity_at_from="no day")
+
+    def test_a_search_takes_as_many_queries_however_many_are_found(self, root: Client, ada: UserProfile) -> None:
+        def asked() -> int:
+            return queries_of(root, f"{list_url(Session)}?q=kiln")
+
+        talk(ada, 2, session_id="s")
+        few = asked()
+        for number in range(30):
+            talk(ada, 2, session_id=f"s{number}")
+        assert few == asked() <= MAX_QUERIES

@@ -1,0 +1,106 @@
+"""`find_sessions`: the sessions in which something was said, for an operator who knows words and not where.
+
+The index of words has each word with the person who said it (see `word_search.py`), so the newest sessions are taken
+and their people are looked up in it. What is read is bounded, whatever the number of turns; the price is that of many
+sessions only the newest are searched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db import connection
+from django.db.models import QuerySet
+
+from sessions_app.models import Session
+
+NEWEST = 1_000  # sessions searched, by their last activity
+PEOPLE = 50  # looked up at once: each look reads the index's unsorted end as well
+MOST_TURNS = 5_000  # read of so many people
+MOST_READ = 20_000  # of all
+MOST_SESSIONS = 100  # found
+MOST_WORDS = 8  # the longest of a long text
+SHORT = 120  # characters of a turn that is told whole
+EXCERPT_CHARS = 4_000  # of a turn from which an excerpt is made
+
+_WORDS_SQL = """
+SELECT word FROM unnest(tsvector_to_array(to_tsvector('english', %(text)s))) word
+ORDER BY length(word) DESC, word LIMIT %(most)s
+"""
+_KEYS_SQL = "ARRAY(SELECT 'u' || id || ' ' || %(word_{n})s FROM unnest(ids) id) AS keys_{n}"
+_HAS_WORD_SQL = "memory_words('u' || user_id, search_vector) && people.keys_{n}"
+# A few dozen people at a time, in the order of their newest sessions, until enough is read. A turn is of one person, so
+# one that has a key of each word has all words: `sessions_app_message_words` finds these and no others.
+_SAID_SQL = """
+WITH people AS MATERIALIZED (
+    SELECT place, {keys} FROM (
+        SELECT place / %(people)s AS place, array_agg(id) AS ids
+        FROM unnest(%(users)s::bigint[]) WITH ORDINALITY person (id, place) GROUP BY 1
+    ) together
+), turn AS MATERIALIZED (
+    SELECT turn.* FROM (SELECT * FROM people ORDER BY place) people CROSS JOIN LATERAL (
+        SELECT session_id, sequence, id FROM sessions_app_message
+        WHERE {has_words} AND kind = 'turn' AND role <> 'system' LIMIT %(most_turns)s
+    ) turn LIMIT %(most_read)s
+), said AS MATERIALIZED (
+    SELECT newest.id AS session_id, max(ARRAY[sequence, turn.id]) AS latest
+    FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
+    GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT %(most_sessions)s
+)
+SELECT said.session_id, message.sequence, CASE WHEN length(message.content) <= %(short)s THEN message.content
+    ELSE ts_headline('english', left(message.content, %(excerpt)s), plainto_tsquery('english', %(text)s),
+        'MaxFragments=1, MaxWords=22, MinWords=12, StartSel="", StopSel=""') END
+FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
+"""
+_LIMITS = {
+    "people": PEOPLE,
+    "most_turns": MOST_TURNS,
+    "most_read": MOST_READ,
+    "most_sessions": MOST_SESSIONS,
+    "short": SHORT,
+    "excerpt": EXCERPT_CHARS,
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """Where in a session it was said: the newest such turn.
+
+    Args:
+        sequence: of the turn.
+        excerpt: of its text.
+    """
+
+    sequence: int
+    excerpt: str
+
+
+def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Said | None]:
+    """Which of some sessions have a turn with all these words, or a title with this text.
+
+    Args:
+        sessions: to be searched: the newest of them are.
+        text: words, in any form; stop words say nothing.
+
+    Returns:
+        By primary key where it was said; None for a session found by its title alone.
+    """
+    rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
+    titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
+    users = list(dict.fromkeys(user for _, user, _ in rows))
+    return dict.fromkeys(titled) | _said(text, [pk for pk, _, _ in rows], users)
+
+
+def _said(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Said]:
+    """Where in some sessions, of these people, all the words of a text were said."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WORDS_SQL, {"text": text, "most": MOST_WORDS})
+        words = {f"word_{n}": word for n, (word,) in enumerate(cursor.fetchall())}
+        if not words:
+            return {}
+        numbers = range(len(words))
+        sql = _SAID_SQL.format(
+            keys=", ".join(_KEYS_SQL.format(n=n) for n in numbers),
+            has_words=" AND ".join(_HAS_WORD_SQL.format(n=n) for n in numbers),
+        )
+        cursor.execute(sql, _LIMITS | words | {"text": text, "users": list(users), "sessions": list(sessions)})
+        return {pk: Said(sequence, excerpt) for pk, sequence, excerpt in cursor}
