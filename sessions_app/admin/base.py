@@ -1,12 +1,30 @@
 """What the operator's pages have in common."""
 
+from datetime import datetime, time, timedelta
 from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.forms import SimpleArrayField
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.utils.timezone import make_aware
 from unfold.admin import ModelAdmin
-from unfold.widgets import UnfoldAdminTextInputWidget
+from unfold.contrib.filters.admin import RangeDateFilter
+from unfold.utils import parse_date_str
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+
+class LinesField(SimpleArrayField):
+    """A list, an item a line: items may have commas."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        widget = UnfoldAdminTextareaWidget(attrs={"rows": 4})
+        super().__init__(*args, **kwargs | {"delimiter": "\n", "widget": widget, "help_text": "One a line."})
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, str):
+            value = "\n".join(line for line in value.splitlines() if line.strip())
+        return super().to_python(value)
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
@@ -15,7 +33,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     show_full_result_count = False
     list_per_page = 50
     compressed_fields = False
-    formfield_overrides: ClassVar = {ArrayField: {"widget": UnfoldAdminTextInputWidget}}
+    formfield_overrides: ClassVar = {ArrayField: {"form_class": LinesField}}
     warn_unsaved_form = True
 
     def around(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
@@ -46,6 +64,23 @@ class ReadOnlyAdmin(PageAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
+
+
+class DaysFilter(RangeDateFilter):  # type: ignore[misc]
+    """From one day to another, both included: a stretch of an index."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        first, last = (self._day(end) for end in ("from", "to"))
+        if first:
+            queryset = queryset.filter(**{f"{self.field_path}__gte": make_aware(first)})
+        if last:
+            queryset = queryset.filter(**{f"{self.field_path}__lt": make_aware(last + timedelta(days=1))})
+        return queryset
+
+    def _day(self, end: str) -> datetime | None:
+        """What was chosen; None where it is nothing, or no day."""
+        day = parse_date_str(str(self.used_parameters.get(f"{self.parameter_name}_{end}", "")))
+        return datetime.combine(day, time()) if day else None
 
 
 def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[Any]:
