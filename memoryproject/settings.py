@@ -40,6 +40,7 @@ CSRF_TRUSTED_ORIGINS = CONF.csrf_trusted_origins
 INSTALLED_APPS = [
     "memoryproject",
     "unfold",
+    "unfold.contrib.filters",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -279,7 +280,10 @@ UNFOLD = {
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("memoryproject/favicon.svg")}
     ],
-    "STYLES": [lambda request: static("moments_app/admin.css")],
+    "STYLES": [
+        lambda request: static("moments_app/admin.css"),
+        lambda request: static("moments_app/moments.css"),
+    ],
     "SIDEBAR": {
         "navigation": [
             _section(
