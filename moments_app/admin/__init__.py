@@ -1,7 +1,8 @@
 """The operator's pages."""
 
+from moments_app.admin.context_receipt import ContextReceiptAdmin
 from moments_app.admin.embedding_model import EmbeddingModelAdmin
-from moments_app.admin.entity import ContextReceiptAdmin, EntityAdmin
+from moments_app.admin.entity import EntityAdmin
 from moments_app.admin.job import EngineCallAdmin, JobAdmin
 from moments_app.admin.moment import MomentAdmin
 from moments_app.admin.prompt import PromptResourceAdmin
