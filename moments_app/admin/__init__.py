@@ -11,6 +11,7 @@ from moments_app.admin.retraction import RetractionAdmin
 from moments_app.admin.session import SessionAdmin
 from moments_app.admin.stream import MemoryAtomAdmin, MemoryStreamAdmin
 from moments_app.admin.summary import SummaryAdmin
+from moments_app.admin.user_profile import UserProfileAdmin
 
 __all__ = [
     "ContextReceiptAdmin",
@@ -28,4 +29,5 @@ __all__ = [
     "ScheduleAdmin",
     "SessionAdmin",
     "SummaryAdmin",
+    "UserProfileAdmin",
 ]
