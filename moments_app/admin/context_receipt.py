@@ -14,6 +14,7 @@ from moments_app.admin.addresses import Pages
 from moments_app.admin.filters import UserFilter
 from moments_app.admin.links import link_to
 from moments_app.models import ContextReceipt
+from moments_app.recall.layers import ORDER
 from sessions_app.admin.base import DaysFilter, ReadOnlyAdmin, prefix_search
 
 BAR = 1000  # width of the bar, in its own units
@@ -24,7 +25,7 @@ class ServedLayer:
     """A layer of a served context, and the stretch of the bar that it takes.
 
     Args:
-        lines: address and page of each item; the page is blank where there is none any more.
+        lines: addresses of its items, each with its page; the page is blank where there is none any more.
     """
 
     name: str
@@ -37,12 +38,12 @@ class ServedLayer:
 
 def served_layers(receipt: ContextReceipt) -> list[ServedLayer]:
     """The layers of a receipt, in order."""
-    tokens: dict[str, int] = receipt.tokens
+    tokens = {name: receipt.tokens[name] for name in ORDER if name in receipt.tokens}
     pages = Pages(receipt.user, [ref for refs in receipt.refs.values() for ref in refs])
     total, start, layers = sum(tokens.values()) or 1, 0, []
     for number, (name, size) in enumerate(tokens.items()):
         width = round(BAR * size / total)
-        lines = [(ref, pages.of(ref)) for ref in receipt.refs.get(name, ())]
+        lines = [(ref, pages.of(ref)) for ref in dict.fromkeys(receipt.refs.get(name, ()))]
         layers.append(ServedLayer(name.replace("_", " "), size, lines, start, width, number))
         start += width
     return layers
@@ -80,7 +81,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Layers")
     def layers(self, receipt: ContextReceipt) -> str:
-        return ", ".join(f"{name} {tokens}" for name, tokens in receipt.tokens.items())
+        return ", ".join(f"{name} {receipt.tokens[name]}" for name in ORDER if name in receipt.tokens)
 
     @admin.display(description="Session")
     def session_link(self, receipt: ContextReceipt) -> SafeString | str:

@@ -50,7 +50,8 @@ class EntityAdmin(PageAdmin):
     fields = (
         "title",
         "body",
-        ("kind", "status", "due_at"),
+        ("kind", "status"),
+        "due_at",
         ("user_link", "session_link", "entity_id"),
         ("created_at", "updated_at"),
     )

@@ -23,7 +23,7 @@ def list_url(model: type[Model], **query: Any) -> str:
 
 def link_to(row: Model | None) -> SafeString | str:
     """A link to a row's page that says its name; a dash where there is none."""
-    return format_html('<a class="rem-link" href="{}">{}</a>', change_url(row), row) if row else "–"
+    return format_html('<a class="rem-link rem-cell" href="{}">{}</a>', change_url(row), row) if row else "–"
 
 
 def chips(tags: Sequence[str]) -> SafeString:

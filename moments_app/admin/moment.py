@@ -125,7 +125,7 @@ class MomentAdmin(PageAdmin):
         shown |= {"newest": newest, "oldest": oldest, "stretch": stretch}
         if stretch and stretch.opened:
             shown |= read(stretch.opened)
-        context = self.admin_site.each_context(request) | {"opts": self.opts} | shown
+        context = self.admin_site.each_context(request) | shown
         return render(request, "admin/chain.html", context)
 
     def reading(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -154,8 +154,8 @@ class MomentAdmin(PageAdmin):
         return format_html('<span class="rem-tags">{}</span>', links)
 
     @admin.display(description="When", ordering="starts_at")
-    def period(self, moment: Moment) -> str:
-        return moment.period
+    def period(self, moment: Moment) -> SafeString:
+        return format_html('<span class="rem-nowrap">{}</span>', moment.period)
 
     @admin.display(description="User")
     def user_link(self, moment: Moment) -> SafeString | str:

@@ -90,7 +90,7 @@ class SummaryAdmin(ReadOnlyAdmin):
             "is_stuck": Summary.objects.stuck().filter(pk=obj.pk).exists(),
             "entries": entries(rows[:SOURCES_SHOWN]),
             "has_more_turns": len(rows) > SOURCES_SHOWN,
-            "failed_job": self._failed_job(request, obj.session),
+            "failed_job": self._failed_job(request, obj.session) if obj.status == Summary.Status.FAILED else None,
         }
 
     def chain(self, request: HttpRequest, session_pk: int) -> HttpResponse:
@@ -102,7 +102,6 @@ class SummaryAdmin(ReadOnlyAdmin):
         is_key = before.isdecimal() and len(before) < 19
         older_than = Summary.objects.for_session(session).filter(pk=before).first() if is_key else None
         context = self.admin_site.each_context(request) | {
-            "opts": self.opts,
             "title": f"Summaries of {session}",
             "session": session,
             "drawing": drawing(session, older_than=older_than),

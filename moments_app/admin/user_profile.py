@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
 from django.urls import URLPattern, path, reverse
@@ -24,7 +24,17 @@ from sessions_app.models import ProfileVersion, Session, UserProfile
 from sessions_app.processes.erase import OnHold, erase_user, holdings
 from sessions_app.processes.export import CannotExport, export_user
 
-KEPT = (Session, Moment, Summary, MemoryStream, MemoryAtom, Entity, Retraction, Job, ContextReceipt)
+KEPT: dict[str, type[Model]] = {
+    "Sessions": Session,
+    "Moments": Moment,
+    "Summaries": Summary,
+    "Streams": MemoryStream,
+    "Facts and observations": MemoryAtom,
+    "Tasks and goals": Entity,
+    "Retractions": Retraction,
+    "Jobs": Job,
+    "Context receipts": ContextReceipt,
+}
 COUNTED = 100
 VERSIONED = {"summary", "interests", "preferred_topics"}
 
@@ -99,7 +109,6 @@ class UserProfileAdmin(PageAdmin):
         older = request.GET.get("older", "")
         shown = history(profile, older_than=int(older) if older.isdecimal() and len(older) < 19 else None)
         context = self.admin_site.each_context(request) | {
-            "opts": self.opts,
             "title": f"History of {profile}",
             "profile": profile,
             "history": shown,
@@ -151,7 +160,6 @@ class UserProfileAdmin(PageAdmin):
         if problem is None:
             return HttpResponseRedirect(reverse("admin:sessions_app_userprofile_changelist"))
         context = self.admin_site.each_context(request) | {
-            "opts": self.opts,
             "title": f"Erase {profile}",
             "profile": profile,
             "rows": holdings(profile).most_common(),
@@ -178,11 +186,11 @@ def _kept(request: HttpRequest, profile: UserProfile) -> list[Kept]:
     """What there is of a person, as far as the operator may see it."""
     return [
         Kept(
-            label=str(model._meta.verbose_name_plural).capitalize(),
+            label=label,
             count=_some(model._default_manager.filter(user=profile)),
             url=list_url(model, user__id__exact=profile.pk),
         )
-        for model in KEPT
+        for label, model in KEPT.items()
         if request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
     ]
 

@@ -18,7 +18,7 @@ class LinesField(SimpleArrayField):
     """A list, an item a line: items may have commas."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        widget = UnfoldAdminTextareaWidget(attrs={"rows": 4})
+        widget = UnfoldAdminTextareaWidget(attrs={"rows": 6})
         super().__init__(*args, **kwargs | {"delimiter": "\n", "widget": widget, "help_text": "One a line."})
 
     def to_python(self, value: Any) -> Any:

@@ -38,7 +38,7 @@ class TestProfile:
         Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {n}") for n in range(101))
         shown = page(root, change_url(ada))
         assert "<strong>3</strong> Moments" in shown
-        assert "<strong>100+</strong> Entities" in shown
+        assert "<strong>100+</strong> Tasks and goals" in shown
         assert reverse("admin:moments_app_moment_chain", args=[ada.pk]) in shown
 
     def test_what_one_may_not_see_is_not_counted(self, ada: UserProfile) -> None:
