@@ -12,7 +12,7 @@ from unfold.paginator import InfinitePaginator
 from moments_app.admin.filters import UserFilter
 from moments_app.admin.links import link_to
 from moments_app.models import Entity, EntityLink
-from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
+from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 
 LINKS_SHOWN = 100
 
@@ -71,10 +71,11 @@ class EntityAdmin(PageAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Entity], search_term: str
     ) -> tuple[QuerySet[Entity], bool]:
-        if not search_term.strip():
+        term = search_term.strip().replace("\0", "")
+        if not term:
             return queryset, False
-        by_words = Entity.objects.matching(search_term.replace("\0", ""))
-        return prefix_search(queryset, search_term, "user__user_id") | queryset.filter(pk__in=by_words), False
+        by_words = queryset.filter(pk__in=Entity.objects.matching(term).values("pk"))
+        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup == "user__id__exact" or super().lookup_allowed(lookup, value, request)

@@ -20,7 +20,7 @@ from moments_app.admin.links import CHIPS, link_to, list_url
 from moments_app.admin.transcript import entries
 from moments_app.models import EngineCall, Moment
 from moments_app.processes.delete_moment import delete_moment
-from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
+from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 from sessions_app.models import Message, UserProfile
 
 SOURCE_TURNS = 200
@@ -74,11 +74,12 @@ class MomentAdmin(PageAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Moment], search_term: str
     ) -> tuple[QuerySet[Moment], bool]:
-        if not search_term.strip():
+        term = search_term.strip().replace("\0", "")
+        if not term:
             return queryset, False
-        by_words = Moment.objects.matching(search_term.replace("\0", ""))
-        found = prefix_search(queryset, search_term, "key", "user__user_id") | queryset.filter(pk__in=by_words)
-        return found, False
+        by_words = queryset.filter(pk__in=Moment.objects.matching(term).values("pk"))
+        by_key, by_user = queryset.filter(key__startswith=term), queryset.filter(user__user_id__startswith=term)
+        return found_by(queryset, by_words, by_key, by_user), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup == "user__id__exact" or super().lookup_allowed(lookup, value, request)

@@ -24,6 +24,10 @@ class Migration(migrations.Migration):
         ),
         AddIndexConcurrently(
             model_name="moment",
+            index=models.Index(fields=["key"], name="moment_key_prefix", opclasses=["varchar_pattern_ops"]),
+        ),
+        AddIndexConcurrently(
+            model_name="moment",
             index=django.contrib.postgres.indexes.GinIndex(fields=["emotion_tags"], name="moment_emotions"),
         ),
         AddIndexConcurrently(

@@ -130,6 +130,7 @@ class Moment(models.Model):
             models.Index(fields=["user", "-created_at", "-id"], name="moment_user_newest"),
             models.Index(fields=["category", "-id"], name="moment_category_newest"),
             models.Index(fields=["starts_at"], name="moment_starts_at"),
+            models.Index(fields=["key"], opclasses=["varchar_pattern_ops"], name="moment_key_prefix"),
             GinIndex(fields=["topic_tags"], name="moment_topics"),
             GinIndex(fields=["emotion_tags"], name="moment_emotions"),
             GinIndex(fields=["search_vector"], name="moment_search"),

@@ -13,6 +13,8 @@ from unfold.contrib.filters.admin import RangeDateFilter
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+FOUND = 1_000
+
 
 class LinesField(SimpleArrayField):
     """A list, an item a line: items may have commas."""
@@ -94,7 +96,13 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
     term = term.strip().replace("\0", "")
     if not term:
         return queryset
-    found = queryset.none()
-    for field in fields:
-        found = found | queryset.filter(**{f"{field}__startswith": term})
-    return found
+    return found_by(queryset, *(queryset.filter(**{f"{field}__startswith": term}) for field in fields))
+
+
+def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
+    """Rows that one of several ways finds, the newest `FOUND` of each.
+
+    One condition with OR over several tables would read all rows; each way by itself has an index.
+    """
+    first, *others = (way.order_by("-pk").values("pk")[:FOUND] for way in ways)
+    return queryset.filter(pk__in=first.union(*others, all=True) if others else first)
