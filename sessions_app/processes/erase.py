@@ -139,8 +139,8 @@ def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
 
 
 def _number(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
-    counted = _rows(column, user).order_by().values(what=Value(_name(column))).annotate(number=Count("*"))
-    return counted.values_list("what", "number")
+    rows: QuerySet[Any] = _rows(column, user).order_by().values(what=Value(_name(column)))
+    return rows.annotate(number=Count("*")).values_list("what", "number")
 
 
 def _name(column: "Field[Any, Any]") -> str:
