@@ -21,9 +21,9 @@ def list_url(model: type[Model], **query: Any) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist", query=query)
 
 
-def link_to(row: Model | None) -> SafeString | str:
-    """A link to a row's page that says its name; a dash where there is none."""
-    return format_html('<a class="rem-link rem-cell" href="{}">{}</a>', change_url(row), row) if row else "–"
+def link_to(row: Model | None, text: str = "") -> SafeString | str:
+    """A link to a row's page that says its name, or what is given; a dash where there is no row."""
+    return format_html('<a class="rem-link rem-cell" href="{}">{}</a>', change_url(row), text or row) if row else "–"
 
 
 def chips(tags: Sequence[str]) -> SafeString:

@@ -49,7 +49,6 @@ class SummaryAdmin(ReadOnlyAdmin):
     list_display = ("window", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
     list_filter = (StatusFilter, UserFilter)
     list_filter_submit = True
-    list_select_related = ("session", "user", "base__session")
     paginator = InfinitePaginator
     search_fields = ("session__session_id",)
     search_help_text = "The beginning of a session_id or user_id"
@@ -58,7 +57,7 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Summary]:
         named: QuerySet[Summary] = super().get_queryset(request)
-        return named.select_related("session", "user", "job", "prompt_version__resource", "base__session")
+        return named.select_related("session", "user", "job", "prompt_version__resource", "base")
 
     def get_fieldsets(self, request: HttpRequest, obj: Summary | None = None) -> list[Any]:
         return []  # the page shows the row in its own way
@@ -154,12 +153,13 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Carries on")
     def base_link(self, summary: Summary) -> SafeString | str:
-        return link_to(summary.base)
+        return link_to(summary.base, self.window(summary.base)) if summary.base else "–"
 
     @admin.display(description="Sources")
     def sources(self, summary: Summary) -> int:
         return len(summary.source_message_ids)
 
     @admin.display(description="Took")
-    def took(self, summary: Summary) -> str:
-        return f"{summary.generation_time_ms:,} ms" if summary.generation_time_ms is not None else "–"
+    def took(self, summary: Summary) -> SafeString | str:
+        milliseconds = summary.generation_time_ms
+        return "–" if milliseconds is None else format_html('<span class="rem-nowrap">{} ms</span>', milliseconds)
