@@ -55,6 +55,9 @@ class SummaryAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     change_form_outer_before_template = "admin/summary.html"
 
+    class Media:
+        js = ("moments_app/walk.js",)
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Summary]:
         named: QuerySet[Summary] = super().get_queryset(request)
         return named.select_related("session", "user", "job", "prompt_version__resource", "base")

@@ -139,8 +139,9 @@ def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
 
 
 def _number(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
-    rows: QuerySet[Any] = _rows(column, user).order_by().values(what=Value(_name(column)))
-    return rows.annotate(number=Count("*")).values_list("what", "number")
+    rows = _rows(column, user).order_by().values(what=Value(_name(column)))
+    number: QuerySet[Any, tuple[str, int]] = rows.annotate(number=Count("*")).values_list("what", "number")
+    return number
 
 
 def _name(column: "Field[Any, Any]") -> str:

@@ -15,7 +15,7 @@ def test_an_operator_corrects_a_profile_sees_what_changed_and_restores_what_was(
     tab.get_by_label("Summary").fill("Ada sold a kiln.")
     tab.get_by_role("button", name="Save", exact=True).click()
     tab.goto(change_url(ada))
-    tab.locator("#content").get_by_role("link", name="History").click()
+    tab.locator("#content").get_by_role("link", name="Profile history").click()
     changed = tab.get_by_role("region", name="What changed")
     expect(changed.locator(".rem-prose del")).to_have_text("has")
     expect(changed.locator(".rem-prose ins")).to_have_text("sold")
