@@ -23,7 +23,9 @@ def list_url(model: type[Model], **query: Any) -> str:
 
 def link_to(row: Model | None, text: str = "") -> SafeString | str:
     """A link to a row's page that says its name, or what is given; a dash where there is no row."""
-    return format_html('<a class="rem-link rem-cell" href="{}">{}</a>', change_url(row), text or row) if row else "–"
+    if row is None:
+        return "–"
+    return format_html('<a class="rem-link rem-name-cell" href="{}">{}</a>', change_url(row), text or row)
 
 
 def chips(tags: Sequence[str]) -> SafeString:
