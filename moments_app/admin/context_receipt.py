@@ -36,10 +36,15 @@ class ServedLayer:
     number: int
 
 
+def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:
+    """In the order of a context: the column keeps none."""
+    return {name: receipt.tokens[name] for name in ORDER if name in receipt.tokens}
+
+
 def served_layers(receipt: ContextReceipt) -> list[ServedLayer]:
     """The layers of a receipt, in order."""
-    tokens = {name: receipt.tokens[name] for name in ORDER if name in receipt.tokens}
-    pages = Pages(receipt.user, [ref for refs in receipt.refs.values() for ref in refs])
+    tokens = tokens_by_layer(receipt)
+    pages = Pages(receipt.user, [ref for name in tokens for ref in receipt.refs.get(name, ())])
     total, start, layers = sum(tokens.values()) or 1, 0, []
     for number, (name, size) in enumerate(tokens.items()):
         width = round(BAR * size / total)
@@ -73,15 +78,15 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
 
     def around(self, request: HttpRequest, obj: ContextReceipt) -> dict[str, Any]:
         """What the context was made of."""
-        return {"receipt": obj, "total": sum(obj.tokens.values()), "layers": served_layers(obj), "bar": BAR}
+        return {"receipt": obj, "total": self.total(obj), "layers": served_layers(obj), "bar": BAR}
 
     @admin.display(description="Tokens")
     def total(self, receipt: ContextReceipt) -> str:
-        return f"{sum(receipt.tokens.values()):,}"
+        return f"{sum(tokens_by_layer(receipt).values()):,}"
 
     @admin.display(description="Layers")
     def layers(self, receipt: ContextReceipt) -> str:
-        return ", ".join(f"{name} {receipt.tokens[name]}" for name in ORDER if name in receipt.tokens)
+        return ", ".join(f"{name} {tokens}" for name, tokens in tokens_by_layer(receipt).items())
 
     @admin.display(description="Session")
     def session_link(self, receipt: ContextReceipt) -> SafeString | str:
