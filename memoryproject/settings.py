@@ -328,6 +328,7 @@ UNFOLD = {
         lambda request: static("moments_app/frame.css"),
         lambda request: static("moments_app/operation.css"),
         lambda request: static("moments_app/session.css"),
+        lambda request: static("moments_app/moments.css"),
     ],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",

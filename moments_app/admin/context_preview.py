@@ -7,13 +7,11 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 
+from moments_app.admin.addresses import Pages
 from moments_app.admin.session_tabs import number
 from moments_app.api.serializers import QUERY_MAX_CHARS, context_data
-from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment
 from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.recall.asking import question_for
 from moments_app.recall.budget import Line, Trimmed
@@ -117,7 +115,8 @@ def _text(envelope: Envelope) -> str:
 
 def _layers(envelope: Envelope) -> list[ShownLayer]:
     fitted, start, shown = envelope.fitted, 0, []
-    pages = _Pages(envelope)
+    refs = [line.item.ref for lines in fitted.layers.values() for line in lines]
+    pages = Pages(envelope.scene.user, refs)
     for position, (name, lines) in enumerate(fitted.layers.items()):
         tokens = fitted.tokens_of(name)
         share = tokens / envelope.wanted.applied
@@ -125,7 +124,7 @@ def _layers(envelope: Envelope) -> list[ShownLayer]:
             name=name.replace("_", " "),
             tokens=tokens,
             share=100 * share,
-            lines=[ShownLine(line, pages.of(line)) for line in lines],
+            lines=[ShownLine(line, pages.of(line.item.ref)) for line in lines],
             start=start,
             width=round(BAR * share),
             number=position,
@@ -135,43 +134,3 @@ def _layers(envelope: Envelope) -> list[ShownLayer]:
         shown.append(layer)
         start += layer.width
     return shown
-
-
-class _Pages:
-    """Finds the page behind an address; one query a kind of thing, however many lines."""
-
-    def __init__(self, envelope: Envelope) -> None:
-        self._session, user = envelope.scene.session, envelope.scene.user
-        self._refs = [line.item.ref for lines in envelope.fitted.layers.values() for line in lines]
-        self._urls = {user.uri: reverse("admin:sessions_app_userprofile_change", args=[user.pk])}
-        self._find("rem://moments/key/", "moments_app_moment", Moment.objects.for_user(user), "key")
-        self._find("rem://entities/", "moments_app_entity", Entity.objects.for_user(user), "entity_id")
-        own = Q(user=user) | Q(user=None)
-        self._find("rem://atoms/", "moments_app_memoryatom", MemoryAtom.objects.filter(own), "atom_id")
-        self._find("rem://streams/", "moments_app_memorystream", MemoryStream.objects.filter(own), "stream_id")
-        session_ids = {_turn_of(ref)[0] for ref in self._refs if "/messages/" in ref}
-        sessions = Session.objects.for_user(user).filter(session_id__in=session_ids)
-        self._sessions = dict(sessions.values_list("session_id", "pk"))
-
-    def _find(self, prefix: str, admin_name: str, rows: QuerySet[Any], field: str) -> None:
-        wanted = {ref.removeprefix(prefix) for ref in self._refs if ref.startswith(prefix)}
-        for name, pk in rows.filter(**{f"{field}__in": wanted}).values_list(field, "pk") if wanted else ():
-            self._urls[f"{prefix}{name}"] = reverse(f"admin:{admin_name}_change", args=[pk])
-
-    def of(self, line: Line) -> str:
-        """The page, or blank where there is none."""
-        ref = line.item.ref
-        if ref.endswith("/summary"):
-            summaries = reverse("admin:moments_app_summary_changelist")
-            return f"{summaries}?session__id__exact={self._session.pk}"
-        if "/messages/" in ref:
-            session_id, sequence = _turn_of(ref)
-            session = reverse("admin:sessions_app_session_change", args=[self._sessions[session_id]])
-            return f"{session}?at={sequence}#turn-{sequence}"
-        return self._urls.get(ref, "")
-
-
-def _turn_of(ref: str) -> tuple[str, int]:
-    """Session id and sequence in the address of a turn."""
-    session_id, sequence = ref.removeprefix("rem://sessions/").rsplit("/messages/", 1)
-    return session_id, int(sequence)

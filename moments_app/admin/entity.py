@@ -1,14 +1,20 @@
-"""Tasks, goals and problems, with their links."""
+"""Tasks, goals and problems, with their links in both directions."""
 
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
+from unfold.paginator import InfinitePaginator
 
-from moments_app.models import ContextReceipt, Entity, EntityLink
-from sessions_app.admin.base import PageAdmin, ReadOnlyAdmin, prefix_search
+from moments_app.admin.filters import UserFilter
+from moments_app.admin.links import link_to
+from moments_app.models import Entity, EntityLink
+from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
+
+LINKS_SHOWN = 100
 
 
 class LinkInline(TabularInline):  # type: ignore[misc]
@@ -33,33 +39,43 @@ class LinkInline(TabularInline):  # type: ignore[misc]
 class EntityAdmin(PageAdmin):
     """What a person wants, has to do, or struggles with."""
 
-    list_display = ("title", "kind", "status", "user", "due_at", "source_session", "updated_at")
-    list_filter = ("kind", "status")
+    list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "updated_at")
+    list_filter = ("kind", "status", UserFilter, ("due_at", DaysFilter))
+    list_filter_submit = True
     list_select_related = ("user", "source_session")
+    paginator = InfinitePaginator
     search_fields = ("title",)
     search_help_text = "Words of title or body, or the beginning of a user_id"
     ordering = ("-id",)
     fields = (
-        ("kind", "status", "due_at"),
         "title",
         "body",
-        ("user", "source_session"),
-        ("entity_id", "created_at", "updated_at"),
+        ("kind", "status"),
+        "due_at",
+        ("user_link", "session_link", "entity_id"),
+        ("created_at", "updated_at"),
     )
-    readonly_fields = ("user", "source_session", "entity_id", "created_at", "updated_at")
+    readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "updated_at")
     inlines = (LinkInline,)
+    change_form_outer_after_template = "admin/entity_links.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Entity]:
         queryset: QuerySet[Entity] = super().get_queryset(request)
         return queryset.defer("search_vector")
 
+    def around(self, request: HttpRequest, obj: Entity) -> dict[str, Any]:
+        """What links to it."""
+        links = obj.links_in.select_related("from_entity").defer("from_entity__search_vector").order_by("-id")
+        return {"entity": obj, "links_in": links[:LINKS_SHOWN]}
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Entity], search_term: str
     ) -> tuple[QuerySet[Entity], bool]:
-        if not search_term.strip():
+        term = search_term.strip().replace("\0", "")
+        if not term:
             return queryset, False
-        by_words = Entity.objects.matching(search_term.replace("\0", ""))
-        return prefix_search(queryset, search_term, "user__user_id") | queryset.filter(pk__in=by_words), False
+        by_words = queryset.filter(pk__in=Entity.objects.matching(term).values("pk"))
+        return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup == "user__id__exact" or super().lookup_allowed(lookup, value, request)
@@ -67,18 +83,10 @@ class EntityAdmin(PageAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # the application adds them, for a person it knows
 
+    @admin.display(description="User")
+    def user_link(self, entity: Entity) -> SafeString | str:
+        return link_to(entity.user)
 
-@admin.register(ContextReceipt)
-class ContextReceiptAdmin(ReadOnlyAdmin):
-    """What went into the contexts that were served."""
-
-    list_display = ("created_at", "session", "user", "context_id", "tokens")
-    list_select_related = ("session", "user")
-    search_fields = ("context_id",)
-    search_help_text = "The beginning of a session_id or user_id"
-    ordering = ("-created_at", "-id")
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[ContextReceipt], search_term: str
-    ) -> tuple[QuerySet[ContextReceipt], bool]:
-        return prefix_search(queryset, search_term, "session__session_id", "user__user_id"), False
+    @admin.display(description="Said in")
+    def session_link(self, entity: Entity) -> SafeString | str:
+        return link_to(entity.source_session)

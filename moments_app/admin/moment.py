@@ -1,75 +1,85 @@
-"""Moments, the chain they form, and the turns they came from."""
+"""Moments: their list, the chain they form, and each beside the turns it came from."""
 
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import URLPattern, path
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from unfold.paginator import InfinitePaginator
 
+from moments_app.admin import moment_chain
+from moments_app.admin.filters import ExactFilter, TagFilter, UserFilter
+from moments_app.admin.links import CHIPS, link_to, list_url
 from moments_app.admin.transcript import entries
-from moments_app.models import Moment
+from moments_app.models import EngineCall, Moment
 from moments_app.processes.delete_moment import delete_moment
-from sessions_app.admin.base import PageAdmin, prefix_search
-from sessions_app.models import Message
+from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
+from sessions_app.models import Message, UserProfile
 
 SOURCE_TURNS = 200
+CALLS_SHOWN = 5
+CORRECTIONS_SHOWN = 10
+
+
+class CategoryFilter(ExactFilter):
+    """By category."""
+
+    title, parameter_name, lookup = "category", "category", "category"
+
+
+class TopicFilter(TagFilter):
+    """By a topic."""
+
+    title, parameter_name, lookup = "topic", "topic", "topic_tags__contains"
+
+
+class EmotionFilter(TagFilter):
+    """By an emotion."""
+
+    title, parameter_name, lookup = "emotion", "emotion", "emotion_tags__contains"
 
 
 @admin.register(Moment)
 class MomentAdmin(PageAdmin):
-    """A moment to read beside its source turns, and to correct."""
+    """Moments to find, to walk along, to read beside their source turns, and to correct."""
 
-    list_display = ("key", "user", "topics", "starts_at", "ends_at", "source_session", "engine")
-    list_filter = ("category", "engine")
-    list_select_related = ("user", "source_session")
+    list_display = ("key", "topics", "period", "user_link", "session_link", "engine")
+    list_filter = (UserFilter, TopicFilter, EmotionFilter, CategoryFilter, ("starts_at", DaysFilter))
+    list_filter_submit = True
+    paginator = InfinitePaginator
     search_fields = ("key",)
     search_help_text = "Words of name, summary or detail, or the beginning of a key or user_id"
     ordering = ("-id",)
     date_hierarchy = None
     change_form_outer_before_template = "admin/moment_chain.html"
     change_form_outer_after_template = "admin/moment_source.html"
-    fieldsets = (
-        (
-            None,
-            {"fields": ("name", "summary", "detail", ("topic_tags", "emotion_tags", "present_persons"), "category")},
-        ),
-        (
-            "Where it comes from",
-            {
-                "fields": (
-                    ("key", "user", "source_session"),
-                    ("starts_at", "ends_at", "first_sequence", "last_sequence"),
-                    ("engine", "prompt_version", "job", "created_at"),
-                )
-            },
-        ),
-    )
-    readonly_fields = (
-        "key",
-        "user",
-        "source_session",
-        "starts_at",
-        "ends_at",
-        "first_sequence",
-        "last_sequence",
-        "engine",
-        "prompt_version",
-        "job",
-        "created_at",
-    )
+    delete_confirmation_template = "admin/delete_moment.html"
+    fields = ("name", "summary", "detail", "topic_tags", "emotion_tags", "present_persons", "category")
+
+    class Media:
+        js = ("moments_app/walk.js",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Moment]:
         queryset: QuerySet[Moment] = super().get_queryset(request)
-        return queryset.defer("search_vector")
+        named = queryset.select_related("user", "source_session", "job", "prompt_version__resource")
+        return named.defer("search_vector")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Moment], search_term: str
     ) -> tuple[QuerySet[Moment], bool]:
-        if not search_term.strip():
+        term = search_term.strip().replace("\0", "")
+        if not term:
             return queryset, False
-        by_words = Moment.objects.matching(search_term.replace("\0", ""))
-        found = prefix_search(queryset, search_term, "key", "user__user_id") | queryset.filter(pk__in=by_words)
-        return found, False
+        by_words = queryset.filter(pk__in=Moment.objects.matching(term).values("pk"))
+        by_key, by_user = queryset.filter(key__startswith=term), queryset.filter(user__user_id__startswith=term)
+        return found_by(queryset, by_words, by_key, by_user), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup == "user__id__exact" or super().lookup_allowed(lookup, value, request)
@@ -84,25 +94,98 @@ class MomentAdmin(PageAdmin):
         for moment in queryset:  # one by one: each closes the chain over its gap
             self.delete_model(request, moment)
 
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view
+        return [
+            path("chain/<int:user_pk>/", view(self.chain), name="moments_app_moment_chain"),
+            path("<int:pk>/reading/", view(self.reading), name="moments_app_moment_reading"),
+            *super().get_urls(),
+        ]
+
     def around(self, request: HttpRequest, obj: Moment) -> dict[str, Any]:
-        """The moments before and after it, and its turns."""
-        return _surroundings(obj)
+        """The moments before and after it, its turns, and what it was made by."""
+        corrected = LogEntry.objects.filter(
+            content_type=ContentType.objects.get_for_model(Moment), object_id=str(obj.pk)
+        )
+        return read(obj) | {
+            "is_fullwidth": "1",
+            "next_moment": Moment.objects.later_than(obj).first(),
+            "calls": EngineCall.objects.filter(job=obj.job_id).order_by("-id")[:CALLS_SHOWN] if obj.job_id else [],
+            "corrections": corrected.select_related("user")[:CORRECTIONS_SHOWN],
+        }
+
+    def chain(self, request: HttpRequest, user_pk: int) -> HttpResponse:
+        """A person's moments as a timeline, around the one asked for or the newest."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        person = get_object_or_404(UserProfile, pk=user_pk)
+        moments = self.get_queryset(request).filter(user=person).order_by("-created_at", "-id")
+        newest, oldest = moments.first(), moments.last()
+        stretch = _asked_for(request, moments) or (moment_chain.around(newest) if newest else None)
+        shown = {"title": f"Chain of {person}", "person": person}
+        shown |= {"newest": newest, "oldest": oldest, "stretch": stretch}
+        if stretch and stretch.opened:
+            shown |= read(stretch.opened)
+        context = self.admin_site.each_context(request) | shown
+        return render(request, "admin/chain.html", context)
+
+    def reading(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A moment beside its source turns, to be opened in its place in the timeline."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        moment = get_object_or_404(self.get_queryset(request), pk=pk)
+        return render(request, "admin/moment_reading.html", read(moment))
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Says what goes and what stays before it is done."""
+        moment = self.get_object(request, object_id)
+        context = (extra_context or {}) | {"moment": moment}
+        response: HttpResponse = super().delete_view(request, object_id, context)
+        return response
 
     @admin.display(description="Topics")
-    def topics(self, moment: Moment) -> str:
-        return ", ".join(moment.topic_tags[:4])
+    def topics(self, moment: Moment) -> SafeString:
+        """Links to the moments of each topic."""
+        tags = moment.topic_tags[:CHIPS]
+        links = format_html_join(
+            " ", '<a class="rem-tag" href="{}">{}</a>', ((list_url(Moment, topic=tag), tag) for tag in tags)
+        )
+        return format_html('<span class="rem-tags">{}</span>', links)
+
+    @admin.display(description="When", ordering="starts_at")
+    def period(self, moment: Moment) -> SafeString:
+        return format_html('<span class="rem-nowrap">{}</span>', moment.period)
+
+    @admin.display(description="User")
+    def user_link(self, moment: Moment) -> SafeString | str:
+        return link_to(moment.user)
+
+    @admin.display(description="Session")
+    def session_link(self, moment: Moment) -> SafeString | str:
+        return link_to(moment.source_session)
 
 
-def _surroundings(moment: Moment) -> dict[str, Any]:
-    """The moments before and after it, and its turns."""
-    own = Moment.objects.filter(user_id=moment.user_id)
-    before = {m.key: m for m in own.filter(key__in=moment.previous_moment_keys)}
+def read(moment: Moment) -> dict[str, Any]:
+    """The moment with its turns and the moments it names."""
+    own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
+    named = {previous.key: previous for previous in own}
     turns = Message.objects.turns().filter(user_id=moment.user_id, moment=moment).in_order()
     rows = list(turns[: SOURCE_TURNS + 1])
     return {
         "moment": moment,
-        "previous_moments": [before[key] for key in moment.previous_moment_keys if key in before],
-        "next_moment": own.filter(pk__gt=moment.pk).order_by("id").first(),
+        "previous_moments": [named[key] for key in moment.previous_moment_keys if key in named],
         "entries": entries(rows[:SOURCE_TURNS]),
         "has_more_turns": len(rows) > SOURCE_TURNS,
     }
+
+
+def _asked_for(request: HttpRequest, moments: QuerySet[Moment]) -> moment_chain.Stretch | None:
+    """The stretch that the address names by one of the person's moments."""
+    kinds = {"at": moment_chain.around, "before": moment_chain.earlier_than, "after": moment_chain.later_than}
+    for name, stretch in kinds.items():
+        pk = request.GET.get(name, "")
+        if pk.isdecimal() and len(pk) < 19 and (moment := moments.filter(pk=pk).first()):
+            return stretch(moment)
+    return None

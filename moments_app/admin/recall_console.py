@@ -125,7 +125,7 @@ def _page_of(result: Result) -> str:
     """Where an operator sees the whole of it."""
     if result.kind == "turn":
         session = reverse("admin:sessions_app_session_change", args=[result.pk])
-        return f"{session}?before={(result.sequence or 0) + 51}#turn-{result.sequence}"
+        return f"{session}?at={result.sequence}#turn-{result.sequence}"
     name = {"fact": "memoryatom", "moment": "moment"}[result.kind]
     return reverse(f"admin:moments_app_{name}_change", args=[result.pk])
 

@@ -44,12 +44,25 @@ class MomentQuerySet(models.QuerySet["Moment"]):
         """
         return self.order_by("-created_at", "-id")
 
+    def earlier_than(self, moment: "Moment") -> Self:
+        """Of the same person, before it in the chain, nearest first."""
+        own = self.filter(user_id=moment.user_id, created_at__lte=moment.created_at)
+        return own.exclude(created_at=moment.created_at, pk__gte=moment.pk).newest_first()
+
+    def later_than(self, moment: "Moment") -> Self:
+        """Of the same person, after it in the chain, nearest first."""
+        own = self.filter(user_id=moment.user_id, created_at__gte=moment.created_at)
+        return own.exclude(created_at=moment.created_at, pk__lte=moment.pk).newest_first().reverse()
+
     def matching(self, text: str) -> Self:
         """Moments whose name, summary or detail contain the words of `text`."""
         return self.filter(search_vector=SearchQuery(text, config="english", search_type="websearch"))
 
     def with_topic(self, topic: str) -> Self:
         return self.filter(topic_tags__contains=[topic])
+
+    def with_emotion(self, emotion: str) -> Self:
+        return self.filter(emotion_tags__contains=[emotion])
 
     def relink(self, user_id: int, *, after: int) -> None:
         """Makes the chain of a person's moments whole again.
@@ -117,7 +130,11 @@ class Moment(models.Model):
             models.Index(fields=["user", "-created_at", "-id"], name="moment_user_newest"),
             models.Index(fields=["user", "-ends_at", "-id"], name="moment_user_latest"),
             BrinIndex(fields=["created_at"], autosummarize=True, name="moment_created"),
+            models.Index(fields=["category", "-id"], name="moment_category_newest"),
+            models.Index(fields=["starts_at"], name="moment_starts_at"),
+            models.Index(fields=["key"], opclasses=["varchar_pattern_ops"], name="moment_key_prefix"),
             GinIndex(fields=["topic_tags"], name="moment_topics"),
+            GinIndex(fields=["emotion_tags"], name="moment_emotions"),
             GinIndex(fields=["search_vector"], name="moment_search"),
         ]
 
@@ -128,6 +145,21 @@ class Moment(models.Model):
     def uri(self) -> str:
         """Address under which a model can look the moment up."""
         return f"rem://moments/key/{self.key}"
+
+    @property
+    def period(self) -> str:
+        """When it was, to be read: the day is said once where it is one day."""
+        end = (
+            f"{self.ends_at:%H:%M}"
+            if self.starts_at.date() == self.ends_at.date()
+            else f"{self.ends_at:%Y-%m-%d %H:%M}"
+        )
+        return f"{self.starts_at:%Y-%m-%d %H:%M}–{end}"
+
+    @property
+    def turn_count(self) -> int:
+        """Turns in its range."""
+        return self.last_sequence - self.first_sequence + 1
 
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
         """Deletes the moment and closes the chain over the gap."""

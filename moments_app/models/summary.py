@@ -131,6 +131,7 @@ class Summary(models.Model):
         indexes = [
             models.Index(fields=["session", "user", "status", "-end_sequence", "-id"], name="summary_session_latest"),
             models.Index(fields=["created_at"], condition=Q(status="processing"), name="summary_processing"),
+            models.Index(fields=["-id"], condition=Q(status="failed"), name="summary_failed"),
         ]
 
     def __str__(self) -> str:

@@ -4,6 +4,5 @@ from sessions_app.admin.api_key import ApiKeyAdmin
 from sessions_app.admin.archive import ArchiveAdmin
 from sessions_app.admin.event import EventAdmin
 from sessions_app.admin.logins import GroupAdmin, LoginAdmin
-from sessions_app.admin.user_profile import UserProfileAdmin
 
-__all__ = ["ApiKeyAdmin", "ArchiveAdmin", "EventAdmin", "GroupAdmin", "LoginAdmin", "UserProfileAdmin"]
+__all__ = ["ApiKeyAdmin", "ArchiveAdmin", "EventAdmin", "GroupAdmin", "LoginAdmin"]

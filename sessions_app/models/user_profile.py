@@ -2,13 +2,16 @@
 
 import zoneinfo
 from collections.abc import Collection, Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
-from django.db import connection, models
+from django.db import connection, models, transaction
 
 from sessions_app.insert import insert_unless_there
+
+if TYPE_CHECKING:
+    from sessions_app.models.profile_version import ProfileVersion
 
 PROFILE_LIST_MAX = 50
 # The lock that a reference takes when it is committed, taken early; the ORM has none so weak.
@@ -87,6 +90,19 @@ class UserProfile(models.Model):
         self.versions.create(
             summary=self.summary, interests=self.interests, preferred_topics=self.preferred_topics, actor=actor
         )
+
+    @transaction.atomic
+    def restore(self, version: "ProfileVersion", *, actor: str) -> None:
+        """Makes the profile say what it said; what it says now is kept as one more version.
+
+        Args:
+            version: of this profile.
+            actor: who asks: operator:….
+        """
+        UserProfile.objects.locked().get(pk=self.pk).keep_version(actor)
+        self.summary, self.interests = version.summary, version.interests
+        self.preferred_topics = version.preferred_topics
+        self.save(update_fields=["summary", "interests", "preferred_topics", "updated_at"])
 
     def merge(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str], actor: str) -> None:
         """Takes in what an engine learned and saves it; how it was before is kept.

@@ -105,7 +105,7 @@ def test_row_18_a_viewer_makes_and_revokes_no_keys(transactional_db: None) -> No
 def test_a_profile_is_corrected(root: Client, ada: UserProfile) -> None:
     data = {
         "summary": "Ada lives in Turin.",
-        "interests": "kilns,verbs",
+        "interests": "kilns\nverbs",
         "preferred_topics": "",
         "timezone": "Europe/Rome",
         "metadata": "{}",
@@ -135,7 +135,8 @@ def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfil
     page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
     assert page in root.get(profile_url(ada)).content.decode()
     ada.sessions.create(session_id="s1")
-    assert "sessions: 1" in root.get(page).content.decode()
+    shown = re.sub(r"\s*<[^>]*>\s*", " ", root.get(page).content.decode())
+    assert re.search(r"sessions\s+1", shown)
     assert "Nothing was erased" in root.post(page, {"user_id": "bo"}).content.decode()
     ada.sessions.update(legal_hold=True)
     assert "legal hold" in root.post(page, {"user_id": "ada"}).content.decode()

@@ -2,11 +2,14 @@
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from moments_app.models import Moment
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models.event import MOMENT_DELETED
 from tests.support.jobs import assert_chain_is_whole
-from tests.support.pages import change_url, list_url, page
+from tests.support.moments import remember
+from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -30,7 +33,7 @@ class TestMoment:
             "name": "corrected",
             "summary": "What really was.",
             "detail": "",
-            "topic_tags": "kiln,glaze",
+            "topic_tags": "kiln, and its glaze\r\n\r\nrent",
             "emotion_tags": "",
             "present_persons": "",
             "category": moment.category,
@@ -39,7 +42,11 @@ class TestMoment:
         }
         assert root.post(change_url(moment), corrected).status_code == 302
         after = Moment.objects.get(pk=moment.pk)
-        assert (after.name, after.summary, after.topic_tags) == ("corrected", "What really was.", ["kiln", "glaze"])
+        assert (after.name, after.summary, after.topic_tags) == (
+            "corrected",
+            "What really was.",
+            ["kiln, and its glaze", "rent"],
+        )
         assert (after.key, after.first_sequence) == (moment.key, moment.first_sequence)
 
     def test_the_chain_closes_over_deleted_moments(self, root: Client, built: Session, ada: UserProfile) -> None:
@@ -55,3 +62,56 @@ class TestMoment:
         shown = page(root, list_url(Moment), q="porcupines")
         assert moment.key in shown
         assert Moment.objects.latest("id").key not in shown
+
+    def test_its_page_says_what_made_it_and_who_corrected_it(self, root: Client, built: Session) -> None:
+        moment = Moment.objects.earliest("id")
+        data = {"name": moment.name, "summary": "What really was.", "category": moment.category}
+        assert root.post(change_url(moment), data).status_code == 302
+        shown = page(root, change_url(moment))
+        assert moment.job and moment.prompt_version
+        assert change_url(moment.job) in shown
+        assert f"{change_url(moment.prompt_version.resource)}?version={moment.prompt_version.number}" in shown
+        assert "Changed Summary" in shown
+
+    def test_deleting_it_says_what_goes_and_what_stays(self, root: Client, built: Session) -> None:
+        moment = Moment.objects.earliest("id")
+        url = reverse("admin:moments_app_moment_delete", args=[moment.pk])
+        shown = page(root, url)
+        assert f"Its turns, {moment.first_sequence}–{moment.last_sequence}, in the transcript." in shown
+        assert reverse("admin:sessions_app_session_retract", args=[built.pk]) in shown
+        assert root.post(url, {"post": "yes"}).status_code == 302
+        assert not Moment.objects.filter(pk=moment.pk).exists()
+        assert Event.objects.get(type=MOMENT_DELETED).payload["key"] == moment.key
+
+
+class TestList:
+    """Finding moments."""
+
+    @pytest.mark.parametrize(
+        ("asked", "found"),
+        [
+            ({"user_id": "bo"}, ["s2-moment-0"]),
+            ({"topic": "glaze", "user_id": "ada"}, ["s1-moment-1"]),
+            ({"emotion": "calm"}, ["s1-moment-1", "s1-moment-2"]),
+            ({"category": "nothing"}, []),
+            ({"starts_at_from": "2026-03-03"}, ["s1-moment-2"]),
+            ({"starts_at_to": "2026-03-02"}, ["s1-moment-0", "s1-moment-1", "s2-moment-0"]),
+            ({"topic": "a\0b", "starts_at_from": "never"}, []),
+        ],
+    )
+    def test_it_is_narrowed_by_what_is_typed(
+        self, root: Client, ada: UserProfile, bo: UserProfile, asked: dict[str, str], found: list[str]
+    ) -> None:
+        remember(ada, 3)
+        remember(bo, 1, session_id="s2")
+        Moment.objects.filter(key="s1-moment-2").update(starts_at="2026-03-03T00:00Z", ends_at="2026-03-03T01:00Z")
+        shown = page(root, list_url(Moment), **asked)
+        assert [
+            key for key in Moment.objects.order_by("key").values_list("key", flat=True) if f">{key}<" in shown
+        ] == found
+
+    def test_a_longer_list_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
+        remember(ada, 1)
+        few = queries_of(root, list_url(Moment))
+        remember(ada, 60, session_id="s2")
+        assert queries_of(root, list_url(Moment)) == few <= MAX_QUERIES

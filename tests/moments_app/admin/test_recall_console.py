@@ -83,7 +83,7 @@ class TestThePage:
         shown = page(root, url(), user_id="ada", query="harpsicord", kinds=["fact", "moment", "turn"])
         assert "which may have meant this" in shown and "BM25" in shown and "cosine" in shown
         assert change_url(MemoryAtom.objects.get()) in shown
-        assert f"{change_url(session)}?before=111#turn-60" in shown
+        assert f"{change_url(session)}?at=60#turn-60" in shown
         assert any(change_url(moment) in shown for moment in Moment.objects.all())
         assert "read, exact" in shown and "embedding the query" in shown and "Degraded" not in shown
 

@@ -1,0 +1,34 @@
+"""Filters that an operator types into: a list's choices are never collected from its rows."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from unfold.contrib.filters.admin import TextFilter
+
+
+class ExactFilter(TextFilter):  # type: ignore[misc]
+    """Rows whose `lookup` is what was typed."""
+
+    lookup = ""
+
+    def wanted(self, text: str) -> Any:
+        """The value looked for."""
+        return text
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        text = (self.value() or "").replace("\0", "").strip()
+        return queryset.filter(**{self.lookup: self.wanted(text)}) if text else queryset
+
+
+class TagFilter(ExactFilter):
+    """Rows one of whose tags is what was typed."""
+
+    def wanted(self, text: str) -> list[str]:
+        return [text]
+
+
+class UserFilter(ExactFilter):
+    """Rows of one person."""
+
+    title, parameter_name, lookup = "user_id", "user_id", "user__user_id"

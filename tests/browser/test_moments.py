@@ -1,0 +1,51 @@
+"""The chain of moments in a browser."""
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+
+from sessions_app.models import UserProfile
+from tests.support.moments import remember
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_an_operator_walks_a_chain_of_sixty_moments_back_and_forth_by_keyboard(tab: Page, ada: UserProfile) -> None:
+    moments = remember(ada, 60)
+    tab.goto(reverse("admin:moments_app_moment_chain", args=[ada.pk]))
+    opened = tab.locator(".rem-step-open .rem-chain-name")
+    for number in reversed(range(60)):
+        expect(opened).to_have_text(f"Moment {number} of s1")
+        tab.keyboard.press("ArrowLeft")
+    expect(tab.get_by_role("link", name="Earlier")).to_have_count(0)
+    expect(tab.locator(".rem-step-open summary")).to_be_focused()
+    assert tab.url.endswith(f"?at={moments[0].pk}")
+    for number in range(60):
+        expect(opened).to_have_text(f"Moment {number} of s1")
+        tab.keyboard.press("ArrowRight")
+    expect(opened).to_have_text("Moment 59 of s1")
+
+
+def test_a_moment_is_opened_in_its_place_and_leads_to_its_source_turns(tab: Page, ada: UserProfile) -> None:
+    moments = remember(ada, 40)
+    tab.goto(reverse("admin:moments_app_moment_chain", args=[ada.pk]))
+    tab.get_by_role("link", name="Earlier moments").click()
+    row = tab.locator(f"#moment-{moments[2].pk}")
+    row.locator("summary").focus()
+    tab.keyboard.press("Enter")
+    expect(row.locator("#turn-4")).to_contain_text("Turn 4 is about")
+    expect(tab.locator(f"#moment-{moments[-1].pk} #turn-78")).to_be_visible()  # the rest of the page stays
+    row.get_by_role("link", name="in the session").click()
+    expect(tab.locator("#turn-4")).to_be_in_viewport()
+
+
+def test_every_moment_is_met_by_loading_more(tab: Page, ada: UserProfile) -> None:
+    moments = remember(ada, 60)
+    tab.goto(f"{reverse('admin:moments_app_moment_chain', args=[ada.pk])}?at={moments[30].pk}")
+    for name in ("Later moments", "Earlier moments"):
+        while tab.get_by_role("link", name=name).count():
+            shown = tab.locator(".rem-chain-moment").count()
+            tab.get_by_role("link", name=name).click()
+            expect(tab.locator(".rem-chain-moment")).not_to_have_count(shown)
+    ids = tab.locator(".rem-steps > li[id]").evaluate_all("rows => rows.map(row => row.id)")
+    assert ids == [f"moment-{moment.pk}" for moment in reversed(moments)]

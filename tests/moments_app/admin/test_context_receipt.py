@@ -1,0 +1,66 @@
+"""The pages of receipts."""
+
+import uuid
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from moments_app.models import ContextReceipt, Entity, Moment
+from sessions_app.models import Session, UserProfile
+from tests.support.moments import remember
+from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
+from tests.support.streams import note, shard
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def served(session: Session, *refs: str) -> ContextReceipt:
+    """A receipt of a context with these addresses."""
+    return ContextReceipt.objects.create(
+        context_id=uuid.uuid4(),
+        user=session.user,
+        session=session,
+        refs={"moments": list(refs)},
+        tokens={"query": 5, "moments": 40},
+        trimmed=[{"layer": "conversation", "count": 2, "tokens": 90, "reason": "dropped"}],
+        text_hash="0" * 64,
+    )
+
+
+def test_its_lines_lead_to_what_they_name(root: Client, ada: UserProfile) -> None:
+    moment = remember(ada, 1)[0]
+    entity = Entity.objects.create(user=ada, kind="task", title="Pay the rent")
+    atom = note(shard("repairs"), "Felt wears out.", "fact")
+    session = Session.objects.get()
+    turn = f"rem://sessions/{session.session_id}/messages/1"
+    summary = f"rem://sessions/{session.session_id}/summary"
+    receipt = served(session, moment.uri, entity.uri, atom.uri, ada.uri, turn, summary)
+    shown = page(root, change_url(receipt))
+    for thing in (moment, entity, atom, ada):
+        assert f'href="{change_url(thing)}"' in shown
+    assert f"{change_url(session)}?at=1#turn-1" in shown
+    assert reverse("admin:moments_app_summary_chain", args=[session.pk]) in shown
+    assert "45 tokens" in shown and "conversation: 2 dropped, 90 tokens saved" in shown
+
+
+def test_what_is_gone_or_somebody_elses_has_no_page(root: Client, ada: UserProfile, bo: UserProfile) -> None:
+    theirs = remember(bo, 1, session_id="of-bo")[0]
+    remember(ada, 1)
+    session = Session.objects.get(user=ada)
+    receipt = served(session, theirs.uri, "rem://moments/key/gone", "rem://sessions/gone/messages/3")
+    shown = page(root, change_url(receipt))
+    assert change_url(theirs) not in shown
+    assert shown.count("no page any more") == 3
+
+
+def test_more_lines_ask_no_more_of_the_database(root: Client, ada: UserProfile) -> None:
+    remember(ada, 40)
+    session = Session.objects.get()
+    uris = [moment.uri for moment in Moment.objects.all()]
+    few = queries_of(root, change_url(served(session, *uris[:1])))
+    assert queries_of(root, change_url(served(session, *uris))) == few <= MAX_QUERIES
+    few = queries_of(root, list_url(ContextReceipt))
+    for _ in range(30):
+        served(session)
+    assert queries_of(root, list_url(ContextReceipt)) == few <= MAX_QUERIES

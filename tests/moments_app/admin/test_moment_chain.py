@@ -1,0 +1,109 @@
+"""The timeline of a person's moments."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from moments_app.admin import moment_chain
+from moments_app.models import Moment
+from sessions_app.models import UserProfile
+from tests.support.moments import remember
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def chain_url(user: UserProfile) -> str:
+    return reverse("admin:moments_app_moment_chain", args=[user.pk])
+
+
+def rows_of(text: str) -> list[int]:
+    """Primary keys of the moments shown, in the page's order."""
+    return [int(pk) for pk in re.findall(r'id="moment-(\d+)"', text)]
+
+
+class TestChain:
+    """Walking along it."""
+
+    def test_it_opens_at_the_newest_beside_its_turns(self, root: Client, ada: UserProfile) -> None:
+        moments = remember(ada, 40)
+        shown = page(root, chain_url(ada))
+        newest_first = [moment.pk for moment in reversed(moments)]
+        assert rows_of(shown) == newest_first[: moment_chain.EARLIER + 1]
+        assert 'id="turn-79"' in shown and 'id="turn-77"' not in shown
+        assert f'rel="prev" href="?at={moments[-2].pk}"' in shown and 'rel="next"' not in shown
+
+    def test_pages_of_earlier_and_later_ones_follow_without_gap_or_overlap(
+        self, root: Client, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        moments = remember(ada, 60)
+        remember(bo, 3)
+        newest_first = [moment.pk for moment in reversed(moments)]
+        met: list[int] = rows_of(page(root, chain_url(ada)))
+        while met[-1] != newest_first[-1]:
+            met += rows_of(page(root, chain_url(ada), before=met[-1]))
+        assert met == newest_first
+        back = [met[-1]]
+        while back[0] != newest_first[0]:
+            back = rows_of(page(root, chain_url(ada), after=back[0])) + back
+        assert back == newest_first
+
+    def test_moments_of_one_instant_are_walked_in_the_order_they_were_made(
+        self, root: Client, ada: UserProfile
+    ) -> None:
+        moments = remember(ada, 40)
+        Moment.objects.update(created_at=moments[0].created_at)
+        newest_first = [moment.pk for moment in reversed(moments)]
+        shown = page(root, chain_url(ada), at=moments[20].pk)
+        around = newest_first.index(moments[20].pk)
+        assert rows_of(shown) == newest_first[around - moment_chain.LATER : around + moment_chain.EARLIER + 1]
+
+    def test_what_is_open_is_linked_to_what_it_names_and_what_names_it(self, ada: UserProfile) -> None:
+        moments = remember(ada, 12)
+        steps = moment_chain.around(moments[6]).steps
+        linked = {step.moment.pk for step in steps if step.is_linked}
+        assert linked == {moments[n].pk for n in (3, 4, 5, 7, 8, 9)}
+        with_lane = [step.moment.pk for step in steps if step.lane]
+        assert with_lane == [moments[n].pk for n in range(9, 2, -1)]
+        assert all(step.to_earlier for step in steps[:-1]) and not steps[-1].to_earlier
+
+    def test_pauses_and_sessions_are_told(self, root: Client, ada: UserProfile) -> None:
+        remember(ada, 12)
+        remember(ada, 2, session_id="s2")
+        steps = moment_chain.around(Moment.objects.latest("id")).steps
+        assert [step.gap.replace("\xa0", " ") for step in steps if step.gap] == ["3 days"]
+        assert [step.moment.name for step in steps if step.begins_session] == ["Moment 1 of s2", "Moment 11 of s1"]
+        assert steps[0].hue != steps[2].hue
+
+    def test_somebody_without_moments_is_told_so(self, root: Client, ada: UserProfile) -> None:
+        assert "No moments yet." in page(root, chain_url(ada))
+
+    @pytest.mark.parametrize("asked", ["x", "-1", "9" * 30, "", "1"])
+    def test_nonsense_in_the_address_shows_the_newest(
+        self, root: Client, ada: UserProfile, bo: UserProfile, asked: str
+    ) -> None:
+        remember(bo, 1)
+        newest = remember(ada, 3)[-1]
+        assert rows_of(page(root, chain_url(ada), at=asked))[0] == newest.pk
+
+    def test_a_moment_is_read_in_its_place(self, root: Client, ada: UserProfile) -> None:
+        moment = remember(ada, 3)[1]
+        shown = page(root, reverse("admin:moments_app_moment_reading", args=[moment.pk]))
+        assert "<html" not in shown
+        assert 'id="turn-2"' in shown and 'id="turn-4"' not in shown and change_url(moment) in shown
+
+    def test_only_who_may_see_moments_walks_along_them(self, ada: UserProfile) -> None:
+        moment = remember(ada, 1)[0]
+        stranger, viewer = operator("view_session"), operator("view_moment")
+        for url in (chain_url(ada), reverse("admin:moments_app_moment_reading", args=[moment.pk])):
+            assert stranger.get(url).status_code == 403
+            assert viewer.get(url).status_code == 200
+
+    def test_a_longer_chain_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
+        remember(ada, 4)
+        few = queries_of(root, chain_url(ada))
+        remember(ada, 60, session_id="s2")
+        assert queries_of(root, chain_url(ada)) == few <= MAX_QUERIES

@@ -1,0 +1,166 @@
+"""The pages of rolling summaries."""
+
+from datetime import timedelta
+
+import pytest
+from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from moments_app.admin.summary_chain import PAGE, Line, drawing
+from moments_app.models import Job, Summary
+from moments_app.models.summary import PROCESS
+from sessions_app.models import Session, UserProfile
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def roll(session: Session, count: int, **fields: object) -> list[Summary]:
+    """Versions over ten turns each, each two turns further and made of the one before it."""
+    latest = Summary.objects.for_session(session).newest_first().first()
+    made: list[Summary] = [latest] if latest else []
+    for _ in range(count):
+        start = made[-1].start_sequence + 2 if made else 0
+        values = {"status": "completed", "text": f"From {start} on.", "engine": "extractive"} | fields
+        sources = session.messages.turns().filter(sequence__range=(start, start + 9)).values_list("pk", flat=True)
+        summary = Summary.objects.create(
+            session=session,
+            user_id=session.user_id,
+            start_sequence=start,
+            end_sequence=start + 9,
+            base=made[-1] if made else None,
+            source_message_ids=list(sources),
+            **values,
+        )
+        made.append(summary)
+    return made
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    """Thirty turns that nobody summarised."""
+    return talk(ada, 30)
+
+
+def chain_url(session: Session) -> str:
+    return reverse("admin:moments_app_summary_chain", args=[session.pk])
+
+
+def retry_url(session: Session) -> str:
+    return reverse("admin:moments_app_summary_retry", args=[session.pk])
+
+
+def failed_job(session: Session) -> Job:
+    """A job of the session's summary that used up its attempts."""
+    job = Job.objects.request(PROCESS, session, requested_by="test")
+    Job.objects.filter(pk=job.pk).update(status=Job.Status.FAILED, error="The model is away.")
+    return job
+
+
+class TestWindows:
+    """Versions drawn over the turns."""
+
+    def test_each_reaches_as_far_as_its_turns_and_hangs_on_its_base(self, session: Session) -> None:
+        roll(session, 2)
+        drawn = drawing(session)
+        assert drawn and (drawn.first, drawn.last, drawn.older) == (0, 11, None)
+        newer, older = drawn.windows
+        assert (newer.start, newer.end, newer.new_from) == (16.67, 100, 83.33)
+        assert (older.start, older.end, older.new_from) == (0, 83.33, None)
+        assert (newer.lines, older.lines) == ([Line(83.33, 50, 100)], [Line(83.33, 0, 50)])
+
+    def test_a_line_passes_a_version_that_failed(self, session: Session) -> None:
+        first, failed = roll(session, 2)
+        Summary.objects.filter(pk=failed.pk).update(status="failed")
+        Summary.objects.create(session=session, user=session.user, start_sequence=4, end_sequence=13, base=first)
+        drawn = drawing(session)
+        assert drawn
+        assert [[(line.top, line.bottom) for line in window.lines] for window in drawn.windows] == [
+            [(50, 100)],
+            [(0, 100), (50, 100)],
+            [(0, 50), (0, 50)],
+        ]
+
+    def test_stuck_and_failed_ones_are_marked(self, root: Client, session: Session) -> None:
+        completed, stuck = roll(session, 2)
+        long_ago = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes + 1)
+        Summary.objects.filter(pk=stuck.pk).update(status="processing", created_at=long_ago)
+        shown = page(root, chain_url(session))
+        assert "rem-stage-stuck" in shown and "rem-stage-failed" not in shown
+        Summary.objects.filter(pk=stuck.pk).update(status="failed")
+        assert "rem-stage-failed" in page(root, chain_url(session))
+        assert change_url(completed) in shown
+
+    def test_pages_meet_every_version_once(self, root: Client, session: Session) -> None:
+        versions = roll(session, PAGE + 10)
+        first = drawing(session)
+        assert first and first.older
+        second = drawing(session, older_than=Summary.objects.get(pk=first.older))
+        assert second and second.older is None
+        met = [window.summary.pk for window in (*first.windows, *second.windows)]
+        assert met == [version.pk for version in reversed(versions)]
+        assert first.windows[-1].lines[-1].bottom == 100  # goes on on the next page
+        assert change_url(versions[0]) in page(root, chain_url(session), before=first.older)
+
+    def test_a_session_without_any_is_told_so(self, root: Client, session: Session) -> None:
+        assert "No summary yet." in page(root, chain_url(session))
+
+    def test_more_versions_ask_no_more_of_the_database(self, root: Client, session: Session) -> None:
+        versions = roll(session, 2)
+        few = [queries_of(root, url) for url in (chain_url(session), list_url(Summary), change_url(versions[0]))]
+        roll(session, 60)
+        many = [queries_of(root, url) for url in (chain_url(session), list_url(Summary), change_url(versions[0]))]
+        assert many == few and max(many) <= MAX_QUERIES
+
+
+class TestSummary:
+    """One version, and the list."""
+
+    def test_it_is_read_beside_its_sources_between_its_base_and_the_next(self, root: Client, session: Session) -> None:
+        base, summary, following = roll(session, 3, facts=[{"fact": "The rent is due.", "message_indexes": [4]}])
+        shown = page(root, change_url(summary))
+        assert f'rel="prev" href="{change_url(base)}"' in shown
+        assert f'rel="next" href="{change_url(following)}"' in shown
+        assert 'id="turn-2"' in shown and 'id="turn-11"' in shown and 'id="turn-12"' not in shown
+        assert "The rent is due." in shown and 'href="#turn-4"' in shown
+
+    @pytest.mark.parametrize("status", ["completed", "failed", "stuck"])
+    def test_the_list_is_narrowed_to_a_status(self, root: Client, session: Session, status: str) -> None:
+        completed, failed, stuck = roll(session, 3)
+        long_ago = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes + 1)
+        Summary.objects.filter(pk=failed.pk).update(status="failed")
+        Summary.objects.filter(pk=stuck.pk).update(status="processing", created_at=long_ago)
+        shown = page(root, list_url(Summary), status=status)
+        wanted = {"completed": completed, "failed": failed, "stuck": stuck}
+        # A version is also named by the one that carries it on.
+        assert [name for name, row in wanted.items() if f"{change_url(row)}?" in shown] == [status]
+
+
+class TestRetry:
+    """Another try where the job failed."""
+
+    def test_the_job_that_failed_is_queued_again(self, root: Client, session: Session) -> None:
+        job = failed_job(session)
+        assert retry_url(session) in page(root, chain_url(session))
+        assert root.get(retry_url(session)).status_code == 405
+        answer = root.post(retry_url(session), follow=True)
+        assert answer.redirect_chain[-1][0] == change_url(job)
+        job.refresh_from_db()
+        assert job.status == Job.Status.QUEUED
+        assert LogEntry.objects.filter(object_id=str(job.pk), change_message="Retried.").exists()
+
+    def test_where_none_failed_there_is_nothing_to_retry(self, root: Client, session: Session) -> None:
+        assert retry_url(session) not in page(root, chain_url(session))
+        assert "No job of this session" in root.post(retry_url(session), follow=True).content.decode()
+
+    def test_row_18_a_viewer_retries_nothing(self, session: Session) -> None:
+        failed_job(session)
+        viewer = operator("view_")
+        assert retry_url(session) not in page(viewer, chain_url(session))
+        assert viewer.post(retry_url(session)).status_code == 403
+        assert operator("view_moment").get(chain_url(session)).status_code == 403
