@@ -48,8 +48,10 @@ def client_of(tab: Page) -> Client:
 
 
 def urls(tab: Page) -> list[str]:
-    """Every page that this tab may open."""
-    return [address.url for address in every_page(client_of(tab))]
+    """Every page that this tab may open; of Django's histories one, since they are all alike."""
+    pages = every_page(client_of(tab))
+    first = next(page for page in pages if page.name.endswith("_history"))
+    return [page.url for page in pages if page == first or not page.name.endswith("_history")]
 
 
 def barriers(tab: Page) -> list[str]:
@@ -73,12 +75,10 @@ def barriers(tab: Page) -> list[str]:
 
 def test_on_every_page_the_policy_holds_and_everybody_can_read_it(tab: Page) -> None:
     furnish()
-    found, histories = [], 0
+    found = []
     for url in urls(tab):
         tab.goto(url)
-        is_history = url.endswith("/history/")
-        found += barriers(tab) if not is_history or not histories else []  # one is like another
-        histories += is_history
+        found += barriers(tab)
     assert not found, "\n".join(found)
 
 

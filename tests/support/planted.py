@@ -20,6 +20,7 @@ NOT_TEXT = {
     "auth.User": {"password"},
     "sessions.Session": {"session_data"},
     "django_q.OrmQ": {"payload"},
+    "moments_app.RetractedItem": {"model"},
     "sessions_app.UserProfile": {"timezone"},
 }
 
