@@ -51,6 +51,7 @@ class EngineCallAdmin(LogAdmin):
         ("engine", NewestValuesFilter),
     )
     ordering = ("-created_at", "-id")
+    when_empty = "Calls appear here once a language or embedding model is set and asked."
     list_select_related = ("job",)
     fieldsets = (
         (None, {"fields": (("called_at", "took"), ("purpose", "engine"), ("ok", "error_kind", "job_link"), "error")}),

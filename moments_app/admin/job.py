@@ -82,6 +82,7 @@ class JobAdmin(LogAdmin):
     ordering = ("-id",)
     actions = ("retry", "cancel")
     change_form_outer_before_template = "admin/job.html"
+    when_empty = "Work appears here when an append, a schedule or somebody asks for it."
     fieldsets = (("As it is stored", {"classes": ("collapse",), "fields": ("job_id", "status", "params", "result")}),)
 
     def get_search_results(

@@ -29,6 +29,7 @@ class QueueAdmin(ReadOnlyAdmin):
     """Entries that wait, or that a worker has taken. What matters of a job is in Jobs."""
 
     list_display = ("id", "task", "job", "state", "since")
+    when_empty = "Nothing waits."
     fields = readonly_fields = ("task", "job", "state", "since")
     ordering = ("id",)
 
@@ -58,6 +59,7 @@ class FailureAdmin(ReadOnlyAdmin):
     """Tasks that ended in an error of their own; a failed job is no such error."""
 
     list_display = ("task", "ended_at", "last_line")
+    when_empty = "No task of the queue has ended in an error."
     fields = readonly_fields = ("task", "arguments", "ended_at", "traceback")
     ordering = ("-stopped",)
 

@@ -57,6 +57,7 @@ class ApiKeyAdmin(PageAdmin):
     radio_fields = {"scope": admin.VERTICAL}
     actions = ("revoke",)
     change_form_outer_before_template = "admin/api_key.html"
+    when_empty = "Without a key no application gets in: add one."
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         if obj is None:

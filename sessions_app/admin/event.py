@@ -26,6 +26,7 @@ class EventAdmin(LogAdmin):
     search_fields = ("user_pk",)
     search_help_text = "The beginning of a user_id"
     ordering = ("-created_at", "-id")
+    when_empty = "What processes and people do is noted here."
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
