@@ -70,7 +70,7 @@ class EngineCallAdmin(LogAdmin):
     @admin.display(description="Tokens in, out")
     def tokens(self, call: EngineCall) -> str:
         told = [f"{tokens:,}" if tokens is not None else "–" for tokens in (call.input_tokens, call.output_tokens)]
-        return format_html('<span class="rem-time">{}</span>', ", ".join(told))
+        return format_html('<span class="rem-op-time">{}</span>', ", ".join(told))
 
     @admin.display(description="Took")
     def took(self, call: EngineCall) -> str:

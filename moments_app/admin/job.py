@@ -182,7 +182,7 @@ class JobAdmin(LogAdmin):
     @admin.display(description="About")
     def about(self, job: Job) -> str:
         named = [(part,) for part in (job.user, job.session, job.stream) if part]
-        return format_html_join("", '<span class="rem-cell rem-narrow">{}</span>', named) or "–"
+        return format_html_join("", '<span class="rem-op-cell rem-op-narrow">{}</span>', named) or "–"
 
     @admin.display(description="Asked for")
     def asked_at(self, job: Job) -> str:
@@ -190,7 +190,7 @@ class JobAdmin(LogAdmin):
 
     @admin.display(description="By")
     def asked_by(self, job: Job) -> str:
-        return format_html('<span class="rem-cell rem-narrow">{}</span>', job.requested_by)
+        return format_html('<span class="rem-op-cell rem-op-narrow">{}</span>', job.requested_by)
 
     @admin.display(description="Took")
     def took(self, job: Job) -> str:
@@ -201,7 +201,7 @@ class JobAdmin(LogAdmin):
     @admin.display(description="Why")
     def why(self, job: Job) -> str:
         told = job.error or job.result.get("reason", "")
-        return format_html('<span class="rem-cell">{}</span>', Truncator(told).chars(120))
+        return format_html('<span class="rem-op-cell">{}</span>', Truncator(told).chars(120))
 
 
 def state_of(job: Job) -> str:

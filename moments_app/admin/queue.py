@@ -74,7 +74,7 @@ class FailureAdmin(ReadOnlyAdmin):
     @admin.display(description="Error")
     def last_line(self, task: Failure) -> str:
         lines = str(task.result or "").strip().splitlines()
-        return format_html('<span class="rem-cell">{}</span>', lines[-1] if lines else "–")
+        return format_html('<span class="rem-op-cell">{}</span>', lines[-1] if lines else "–")
 
     @admin.display(description="Arguments")
     def arguments(self, task: Failure) -> str:
@@ -82,7 +82,7 @@ class FailureAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Error in full")
     def traceback(self, task: Failure) -> str:
-        return format_html('<pre class="rem-error" tabindex="0">{}</pre>', task.result or "–")
+        return format_html('<pre class="rem-op-error" tabindex="0">{}</pre>', task.result or "–")
 
 
 @admin.register(Schedule)

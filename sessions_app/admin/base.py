@@ -111,7 +111,7 @@ class NewestValuesFilter(admin.AllValuesFieldListFilter):
 
 def one_line(at: datetime | None) -> str:
     """A time for a column of a list, in one line."""
-    return format_html('<span class="rem-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
+    return format_html('<span class="rem-op-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
 
 
 class DaysFilter(RangeDateFilter):  # type: ignore[misc]

@@ -54,7 +54,8 @@ class EventAdmin(LogAdmin):
 
     @admin.display(description="In short")
     def told(self, event: Event) -> str:
-        return format_html('<span class="rem-cell rem-broad">{}</span>', Truncator(in_short(event.payload)).chars(160))
+        line = Truncator(in_short(event.payload)).chars(160)
+        return format_html('<span class="rem-op-cell rem-op-broad">{}</span>', line)
 
     @admin.display(description="Who")
     def who(self, event: Event) -> str:
@@ -62,7 +63,7 @@ class EventAdmin(LogAdmin):
         if kind != "job":
             return event.actor
         url = reverse("admin:moments_app_job_changelist")
-        return format_html('<a class="rem-link rem-time" href="{}?q={}">job {}</a>', url, job_id, job_id[:8])
+        return format_html('<a class="rem-link rem-op-time" href="{}?q={}">job {}</a>', url, job_id, job_id[:8])
 
     @admin.display(description="Person")
     def person(self, event: Any) -> str:
@@ -75,7 +76,7 @@ class EventAdmin(LogAdmin):
     @admin.display(description="In full")
     def payload_text(self, event: Event) -> str:
         text = json.dumps(event.payload, ensure_ascii=False, indent=2)
-        return format_html('<pre class="rem-mono">{}</pre>', text)
+        return format_html('<pre class="rem-op-mono">{}</pre>', text)
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
@@ -93,4 +94,4 @@ def _link(page: str, pk: int | None, name: str | None) -> str:
     if name is None:
         return "–"
     url = reverse(f"admin:{page}_change", args=[pk])
-    return format_html('<a class="rem-link rem-cell rem-narrow" href="{}">{}</a>', url, name)
+    return format_html('<a class="rem-link rem-op-cell rem-op-narrow" href="{}">{}</a>', url, name)
