@@ -8,7 +8,20 @@ from benchmarks import seed
 from benchmarks.figures import describe_machine, print_table
 from benchmarks.site import Site
 
-NAMES = ("append", "load", "build", "context", "recall", "chat", "settle", "retention", "imports", "erase", "mcp")
+NAMES = (
+    "append",
+    "load",
+    "build",
+    "context",
+    "recall",
+    "chat",
+    "settle",
+    "retention",
+    "imports",
+    "erase",
+    "mcp",
+    "admin",
+)
 
 
 def main(names: list[str]) -> int:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import psycopg
+
 from benchmarks.clients import timed
 
 Times = dict[tuple[str, str], list[list[float]]]  # of a case and a way, seconds, a list each round
@@ -14,6 +16,14 @@ class Case:
 
     what: str
     ways: dict[str, Callable[[], object]]
+
+
+def replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[str]) -> None:
+    """Asks the database what was asked before, and reads the answers."""
+    for statement in statements:
+        cursor.execute(statement.encode())
+        if cursor.description:
+            cursor.fetchall()
 
 
 def measured(cases: Sequence[Case], *, rounds: int, repeats: int) -> Times:

@@ -101,12 +101,19 @@ class Stream:
 
 
 class Http:
-    """A connection that is kept alive. Reads just enough of an answer to know where it ends."""
+    """A connection that is kept alive. Reads just enough of an answer to know where it ends.
 
-    def __init__(self, port: int, key: str) -> None:
+    Args:
+        port: of the site.
+        key: of the API; blank where a cookie is sent.
+        cookie: of a login.
+    """
+
+    def __init__(self, port: int, key: str, *, cookie: str = "") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._headers = f"Host: localhost\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+        who = f"Cookie: {cookie}" if cookie else f"Authorization: Bearer {key}"
+        self._headers = f"Host: localhost\r\n{who}\r\nContent-Type: application/json\r\n"
 
     def request(self, method: str, path: str, body: Any = None) -> bytes:
         """The answer's body.

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.build import SEED_MOMENTS
-from benchmarks.cases import Case, Times, measured
+from benchmarks.cases import Case, Times, measured, replay
 from benchmarks.clients import WORDS, Http
 from benchmarks.figures import Figure
 from benchmarks.load import seeded
@@ -85,9 +85,9 @@ def _case(site: Site, what: str, session: Session) -> Case:
         what,
         {
             "cold": lambda: http.request("GET", f"{path}&refresh=true"),
-            "cold raw": lambda: _replay(raw, statements[True]),
+            "cold raw": lambda: replay(raw, statements[True]),
             "cached": lambda: http.request("GET", path),
-            "cached raw": lambda: _replay(raw, statements[False]),
+            "cached raw": lambda: replay(raw, statements[False]),
         },
     )
 
@@ -99,13 +99,6 @@ def _statements(site: Site, session: Session, refresh: bool) -> list[str]:
         wanted = Wanted(query=QUERY, refresh=refresh)
         serve_context(session.user.user_id, session.session_id, wanted, retrieval="query")
     return [str(query["sql"]) for query in captured]
-
-
-def _replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[str]) -> None:
-    for statement in statements:
-        cursor.execute(statement.encode())
-        if cursor.description:
-            cursor.fetchall()
 
 
 def _compared(cases: Sequence[Case], way: str, times: Times) -> Iterator[Figure]:

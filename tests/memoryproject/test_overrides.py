@@ -17,7 +17,12 @@ OURS = {"templates": settings.BASE_DIR / "templates", "static": settings.BASE_DI
 ORIGINALS = {
     "templates/admin/actions.html": "b5332aace8e6919204a65b842e626bd8",
     "templates/admin/change_list.html": "5885c39760f6085d55b2db8e740d4fdc",
+    "templates/admin/delete_confirmation.html": "d2f1e1adb500396f025df904076d09a0",
+    "templates/admin/delete_selected_confirmation.html": "a984df47ec4909b34cb49a904fb5260f",
+    "templates/admin/index.html": "9fdb849b7da18ccde0e5dda192346583",
     "templates/admin/search_form.html": "32c57965802858bd0013cf9fad08ca44",
+    "templates/unfold/helpers/app_list_badge.html": "bc002ff5a001fd04a8384e750c9fa981",
+    "templates/unfold/helpers/empty_results.html": "5f4727a37a99da76e245048c8c7d7307",
     "templates/unfold/helpers/command.html": "ae6ce324d85366131fc82945b3c35c1b",
     "templates/unfold/helpers/field_readonly_value.html": "a1d46fa2a26e344130fb2675e1395a60",
     "templates/unfold/helpers/navigation_header.html": "35139b9d94580be975de34bc44253c52",
