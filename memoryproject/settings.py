@@ -325,10 +325,10 @@ UNFOLD = {
         lambda request: static("moments_app/streams.css"),
         lambda request: static("moments_app/prompts.css"),
         lambda request: static("moments_app/recall.css"),
-        lambda request: static("moments_app/frame.css"),
         lambda request: static("moments_app/operation.css"),
         lambda request: static("moments_app/session.css"),
         lambda request: static("moments_app/moments.css"),
+        lambda request: static("moments_app/frame.css"),  # last: what makes all of them legible
     ],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",

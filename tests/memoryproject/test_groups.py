@@ -137,7 +137,7 @@ class TestEditors:
     def test_an_editor_writes_a_prompt(self, editor: Client) -> None:
         prompt = PromptResource.objects.earliest("pk")
         url = reverse("admin:moments_app_promptresource_add_version", args=[prompt.pk])
-        assert editor.post(url, {"content": "A new text."}).status_code == 302
+        assert editor.post(url, {"content": "A new text.", "after": 1}).status_code == 302
         assert prompt.versions.count() == 2
 
     def test_row_18_an_editor_makes_no_key_no_login_and_erases_nobody(self, editor: Client, ada: UserProfile) -> None:

@@ -67,13 +67,13 @@ class TestList:
         assert (history(queued), history(failed)) == (["Cancelled."], [])
 
     def test_how_many_failed_stands_in_the_sidebar_of_every_page(self, root: Client, ada: UserProfile) -> None:
-        assert "rem-count" not in page(root, list_url(Job))
+        assert "rem-badge-count" not in page(root, list_url(Job))
         job = build(talk(ada, 10))
         Job.objects.filter(pk=job.pk).update(status=Job.Status.FAILED)
-        assert '<span class="rem-count">1</span>' in page(root, list_url(UserProfile))
+        assert '<span class="rem-badge-count">1</span>' in page(root, list_url(UserProfile))
         again = [Job(process="embed", status=Job.Status.FAILED, requested_by="test") for _ in range(120)]
         Job.objects.bulk_create(again)
-        assert '<span class="rem-count">99+</span>' in page(root, list_url(UserProfile))
+        assert '<span class="rem-badge-count">99+</span>' in page(root, list_url(UserProfile))
 
     def test_it_is_found_by_its_id_and_by_whom_it_is_about(self, root: Client, failed: Job, queued: Job) -> None:
         found = {term: page(root, list_url(Job), q=term) for term in (str(failed.job_id), "ad", "s1", "12")}
