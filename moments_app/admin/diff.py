@@ -1,6 +1,7 @@
-"""What changed from one text to another, word by word, for pages to mark."""
+"""What changed from one text or list to another, for pages to mark: word by word, item by item, line by line."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -27,10 +28,52 @@ def word_diff(before: str, after: str) -> list[Part]:
     """The stretches in order; without those added it is the text before, without those removed the text after."""
     old, new = (re.findall(r"\s*\S+|\s+", text) for text in (before, after))
     parts: list[Part] = []
-    for tag, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             parts.append(Part("same", "".join(old[i:j])))
             continue
         changed = Part("removed", "".join(old[i:j])), Part("added", "".join(new[k:m]))
         parts += [part for part in changed if part.text]
     return parts
+
+
+def list_diff(before: Iterable[str], after: Iterable[str]) -> list[Part]:
+    """The items of both lists, a part each: those that went, then those that are there."""
+    before, after = list(before), list(after)
+    went = [Part("removed", item) for item in before if item not in after]
+    return went + [Part("same" if item in before else "added", item) for item in after]
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of one text or both.
+
+    Args:
+        kind: `same`, `removed` or `added`.
+        old, new: its number in each text, from 1; None where it isn't in it.
+        text: of the line.
+    """
+
+    kind: str
+    old: int | None
+    new: int | None
+    text: str
+
+
+def line_diff(old: str, new: str) -> list[list[DiffLine]]:
+    """The stretches where two texts differ, each with three lines around; empty where they are the same."""
+    before, after = old.splitlines(), new.splitlines()
+    groups = SequenceMatcher(None, before, after).get_grouped_opcodes()
+    return [[line for code in group for line in _lines(code, before, after)] for group in groups]
+
+
+def _lines(code: tuple[str, int, int, int, int], before: list[str], after: list[str]) -> Iterator[DiffLine]:
+    tag, first, end, new_first, new_end = code
+    if tag == "equal":
+        for shift, text in enumerate(before[first:end]):
+            yield DiffLine("same", first + shift + 1, new_first + shift + 1, text)
+        return
+    for number, text in enumerate(before[first:end], start=first + 1):
+        yield DiffLine("removed", number, None, text)
+    for number, text in enumerate(after[new_first:new_end], start=new_first + 1):
+        yield DiffLine("added", None, number, text)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from moments_app.admin.diff import Part, list_diff, word_diff
 from moments_app.admin.links import change_url
-from moments_app.admin.word_diff import Piece, diff_of_lists, diff_of_texts
 from moments_app.models import Job
 from sessions_app.models import ProfileVersion, UserProfile
 
@@ -49,16 +49,16 @@ class Comparison:
     after: State
 
     @property
-    def summary(self) -> list[Piece]:
-        return diff_of_texts(self.before.profile.summary, self.after.profile.summary)
+    def summary(self) -> list[Part]:
+        return word_diff(self.before.profile.summary, self.after.profile.summary)
 
     @property
-    def lists(self) -> dict[str, list[Piece]]:
+    def lists(self) -> dict[str, list[Part]]:
         """Interests and topics, by their labels."""
         old, new = self.before.profile, self.after.profile
         return {
-            "Interests": diff_of_lists(old.interests, new.interests),
-            "Preferred topics": diff_of_lists(old.preferred_topics, new.preferred_topics),
+            "Interests": list_diff(old.interests, new.interests),
+            "Preferred topics": list_diff(old.preferred_topics, new.preferred_topics),
         }
 
 

@@ -17,7 +17,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST, require_safe
 
 from moments_app.admin import prompt_trial
-from moments_app.admin.line_diff import DiffLine, hunks
+from moments_app.admin.diff import DiffLine, line_diff
 from moments_app.admin.prompt_help import help_for
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
@@ -151,7 +151,7 @@ class PromptResourceAdmin(PageAdmin):
         if not form.is_valid():
             return self._back(resource)
         old, new = (get_object_or_404(resource.versions, number=form.cleaned_data[name]) for name in ("old", "new"))
-        shown = {"old": old, "new": new, "compared": (old, new), "hunks": hunks(old.content, new.content)}
+        shown = {"old": old, "new": new, "compared": (old, new), "hunks": line_diff(old.content, new.content)}
         context = self._about(request, resource) | _versions(resource) | shown
         return render(request, "admin/prompt_compare.html", context)
 
@@ -304,4 +304,4 @@ def _version_of(resource: PromptResource, content: str) -> PromptVersion:
 def _missed(resource: PromptResource, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
     """What changed since the version the editor was opened on."""
     before = resource.versions.filter(number=opened).first()
-    return hunks(before.content if before else "", newest.content)
+    return line_diff(before.content if before else "", newest.content)

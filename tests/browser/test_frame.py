@@ -77,7 +77,7 @@ def test_an_action_is_chosen_and_run(tab: Page, ada: UserProfile) -> None:
     tab.locator(f"input[name=_selected_action][value='{key.pk}']").check()
     tab.locator("select[name=action]").select_option("revoke")
     tab.get_by_role("button", name="Run").click()
-    expect(tab.locator("#content, #main")).to_contain_text(["1 keys revoked."])
+    expect(tab.locator("#main")).to_contain_text("is revoked; it opens nothing any more.")
 
 
 def test_everything_is_found_by_its_name(tab: Page) -> None:
@@ -93,7 +93,7 @@ def test_everything_is_found_by_its_name(tab: Page) -> None:
 def test_one_turns_the_pages_of_a_list(tab: Page) -> None:
     Event.objects.bulk_create(Event(type="x", actor="test") for _ in range(120))
     tab.goto(list_url(Event))
-    tab.get_by_role("link", name="2", exact=True).click()
+    tab.get_by_role("link", name="Next").click()
     tab.wait_for_url("**p=2*")
 
 

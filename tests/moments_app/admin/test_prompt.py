@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from moments_app.admin.line_diff import hunks
+from moments_app.admin.diff import line_diff
 from moments_app.models import EngineCall, MemoryStream, PromptResource
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from sessions_app.models import Event, Session, UserProfile
@@ -128,14 +128,14 @@ class TestComparing:
 
     def test_a_hunk_has_three_lines_around_each_change(self) -> None:
         old = "\n".join(map(str, range(30)))
-        [first, second] = hunks(old, old.replace("\n5\n", "\nfive\n").replace("\n25\n", "\n"))
+        [first, second] = line_diff(old, old.replace("\n5\n", "\nfive\n").replace("\n25\n", "\n"))
         assert [(line.kind, line.old, line.new) for line in first][2:5] == [
             ("same", 5, 5),
             ("removed", 6, None),
             ("added", None, 6),
         ]
         assert len(first) == 8 and [line.kind for line in second].count("removed") == 1
-        assert hunks(old, old) == []
+        assert line_diff(old, old) == []
 
     def test_numbers_that_are_none_lead_back(self, root: Client, prompt: PromptResource) -> None:
         assert root.get(url("compare", prompt), {"old": "x"}).status_code == 302
