@@ -25,6 +25,7 @@ ORIGINALS = {
     "templates/unfold/helpers/empty_results.html": "5f4727a37a99da76e245048c8c7d7307",
     "templates/unfold/helpers/command.html": "ae6ce324d85366131fc82945b3c35c1b",
     "templates/unfold/helpers/field_readonly_value.html": "a1d46fa2a26e344130fb2675e1395a60",
+    "templates/unfold/helpers/header_title.html": "b126ed2ab9ca16802d6763f49a74ba37",
     "templates/unfold/helpers/navigation_header.html": "35139b9d94580be975de34bc44253c52",
     "templates/unfold/helpers/navigation_user.html": "4c9ba58b3f215326703c699fff40b582",
     "templates/unfold/helpers/theme_switch.html": "c8e659df65f5aa78f136b862365f1dec",
