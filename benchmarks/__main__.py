@@ -20,7 +20,7 @@ NAMES = (
     "imports",
     "erase",
     "mcp",
-    "admin",
+    "admin",  # last: it begins with an empty database
 )
 
 
@@ -33,7 +33,7 @@ def main(names: list[str]) -> int:
     with Site() as site:
         seed.populate()
         print(describe_machine(site.conninfo))
-        for name in names or NAMES:
+        for name in sorted(names, key=NAMES.index) or NAMES:
             # Only now: these modules need Django to be set up.
             topic = importlib.import_module(f"benchmarks.{name}")
             print_table(topic.TITLE, topic.figures(site), topic.NOTE)

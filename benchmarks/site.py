@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,7 @@ class Site:
             os.environ.update(SETTINGS, DATA_DIR=folder)
             stack.callback(_stop_database, Path(folder))
             _prepare_database()
+            self.fresh = FreshDatabase()
             self.key = _issue_key()
             self.conninfo = _conninfo()
             self._stack = stack.pop_all()
