@@ -24,7 +24,7 @@ SESSIONS = 5
 TURNS_EACH = 100  # of a session; a moment for each 20 of them
 OWN_TURNS = 10_000  # of the session whose page is opened
 ROUNDS, REPEATS = 5, 2
-MOST = 1_000  # pages
+PAGES = 1_000  # at most
 TITLE = f"Pages of the admin, with {OTHERS * SESSIONS:,} sessions of {TURNS_EACH} turns"
 NOTE = (
     "Each page as an administrator's browser gets it, without its static files: lists, searches, and the pages about "
@@ -143,7 +143,7 @@ def figures(site: Site) -> list[Figure]:
     cookie = f"sessionid={client.cookies['sessionid'].value}"
     http = Http(site.port, "", cookie=cookie)
     raw = psycopg.connect(site.conninfo, autocommit=True, prepare_threshold=None).cursor()
-    pages = _pages(client)[-MOST:]
+    pages = _pages(client)[-PAGES:]
     statements = {page.name: _statements(client, page) for page in pages}
     cases = [_case(page, http, raw, statements[page.name]) for page in pages]
     times = measured(cases, rounds=ROUNDS, repeats=REPEATS)
