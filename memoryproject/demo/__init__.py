@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 CONVERSATION = Path(__file__).parent / "conversation.jsonl"
 BATCH = 100
@@ -88,7 +88,7 @@ class Demonstration:
             self.write(f"  … and {len(messages) - 3} more turns, up to {messages[-1]['sequence']}.")
 
     def _call(self, method: str, path: str, **fields: Any) -> Any:
-        url, body = f"{self.base_url}/api/v1/{path}", None
+        url, body = f"{self.base_url}/api/v1/{quote(path)}", None
         if method == "GET":
             url += f"?{urlencode(fields)}" if fields and not path.startswith("users/") else ""
         else:

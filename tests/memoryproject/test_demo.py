@@ -1,0 +1,33 @@
+"""The demonstration, on a site where its conversation is remembered already."""
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from memoryproject.demo import Demonstration
+from moments_app.models import Moment
+from sessions_app.models import ApiKey, Session, UserProfile
+from tests.support.live import live_site
+from tests.support.transcript import START
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_it_shows_moments_whose_keys_have_letters_of_any_language(settings: Settings) -> None:
+    settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"enabled": False})
+    nora = UserProfile.objects.ensure("demo-nora")
+    Moment.objects.create(
+        user=nora,
+        source_session=Session.objects.create(user=nora, session_id="demo-conversation"),
+        key="hallands-ömsesidiga-20260318",
+        name="hallands-ömsesidiga",
+        summary="An offer for the shop.",
+        starts_at=START,
+        ends_at=START,
+        first_sequence=0,
+        last_sequence=1,
+        engine="test",
+    )
+    printed: list[str] = []
+    with live_site() as url:
+        Demonstration(url, ApiKey.objects.issue("demonstration", scope="write")[1], printed.append).run()
+    assert any("hallands-ömsesidiga-20260318" in line for line in printed)
