@@ -6,6 +6,7 @@ This module is all that such a process imports besides `raw.py`: no Django.
 import itertools
 import json
 import multiprocessing
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -52,10 +53,16 @@ class HttpAppend:
 
 @dataclass(frozen=True)
 class FirstByte:
-    """Asks a chat model, up to the first byte of its streamed answer; each client has a person and a session."""
+    """Asks a chat model, up to the first byte of its streamed answer; each client has a person and a session.
+
+    Args:
+        port, key: of the model or the platform.
+        pause: seconds at most that pass, before it asks, and are not counted: people don't ask all at once.
+    """
 
     port: int
     key: str
+    pause: float = 0
 
     def connected(self, client: int) -> Step:
         numbers = itertools.count()
@@ -64,6 +71,7 @@ class FirstByte:
         def ask() -> float:
             if streams:
                 streams.pop().close()
+            time.sleep(random.uniform(0, self.pause))
             started = time.perf_counter()
             streams.append(Stream(self.port, self.key, f"chat-{client}", f"{WORDS} {next(numbers)}"))
             return time.perf_counter() - started

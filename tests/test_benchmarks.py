@@ -21,7 +21,7 @@ few = {
     "ROUNDS": 2, "REPEATS": 2, "WARM_UP": 0.1, "HTTP_SECONDS": 0.3, "RAW_SECONDS": 0.2, "TURNS": 200,
     "TURNS_EACH": 10, "LENGTHS": (200, 1_000), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
     "SESSIONS": 20, "SETTLED": 3, "FILE_MB": 1, "AMONG": 1_000, "MOMENTS": 20, "FACTS": 20,
-    "IDLE": 5, "STREAMS": (1, 2), "SECONDS": 0.3, "PAUSES": 2, "OTHERS": 30, "OWN_TURNS": 100, "PAGES": 9,
+    "IDLE": 5, "STREAMS": (1, 2), "SECONDS": 0.3, "PAUSES": 2, "PAUSE": 0.1, "OTHERS": 30, "OWN_TURNS": 100, "PAGES": 9,
 }
 
 def small(name):
