@@ -143,7 +143,7 @@ def _read_back(name: str, content: Packed) -> None:
 
 def _sync(name: str) -> None:
     """Has a file or folder written to disk, where the storage is one."""
-    with suppress(NotImplementedError):
+    with suppress(NotImplementedError):  # from `path`: a storage elsewhere has none
         descriptor = os.open(storages["archive"].path(name), os.O_RDONLY)
         try:
             os.fsync(descriptor)

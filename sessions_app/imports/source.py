@@ -140,6 +140,7 @@ def _elements(stream: IO[bytes], what: str) -> Iterator[Found | Rejected]:
         reason = "It is nested too deeply."
     except ValueError:
         reason = "It is not valid JSON in UTF-8."
+    # The last is how `zipfile` says that a member is compressed in a way it does not know.
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError):
         reason = "The file is damaged there."
     yield Rejected(f"{what} {number + 1}", f"{reason} Nothing after it was read.")
