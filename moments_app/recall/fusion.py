@@ -1,11 +1,11 @@
 """Making one order out of several: pure functions over scores."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import TypeVar
 
-MEANING_WEIGHT = 0.75  # of a turn's similarity beside its words, both in standard deviations
+MEANING_WEIGHT = 1.0  # of similarity beside words, both in standard deviations
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,22 +18,8 @@ FROM_BEFORE = (0.5, 0.3, 0.15, 0.08)
 FROM_AFTER = (0.4, 0.2, 0.1, 0.05)
 
 
-def reciprocal_ranks(rankings: Sequence[Sequence[K]], k: int) -> dict[K, float]:
-    """Reciprocal rank fusion: Σ 1 / (k + rank), ranks from 1 (Cormack, Clarke and Büttcher, SIGIR 2009).
-
-    Args:
-        rankings: each best first.
-        k: the larger, the less the first places count.
-    """
-    scores: dict[K, float] = defaultdict(float)
-    for ranking in rankings:
-        for rank, found in enumerate(ranking, start=1):
-            scores[found] += 1 / (k + rank)
-    return dict(scores)
-
-
 def shared_with_neighbours(scores: Mapping[Place, float], *, base: float = 0.0) -> dict[Place, float]:
-    """Each turn's score with its share of those of the turns around it, and the turns around that were not found.
+    """Return each turn's score with its share of those of the turns around it, and the turns around that were not found.
 
     Args:
         scores: of the turns that were found; what is below 0 is not shared.
@@ -44,39 +30,43 @@ def shared_with_neighbours(scores: Mapping[Place, float], *, base: float = 0.0) 
     """
     shared: dict[Place, float] = defaultdict(lambda: base, scores)
     for (session, sequence), score in scores.items():
+        if score <= 0:
+            continue
         for distance, (to_later, to_earlier) in enumerate(zip(FROM_BEFORE, FROM_AFTER, strict=True), start=1):
-            shared[session, sequence + distance] += to_later * max(score, 0)
+            shared[session, sequence + distance] += to_later * score
             if distance <= sequence:
-                shared[session, sequence - distance] += to_earlier * max(score, 0)
+                shared[session, sequence - distance] += to_earlier * score
     return dict(shared)
 
 
-def fused_turns(text: Mapping[Place, float], similarity: Mapping[Place, float]) -> dict[Place, float]:
-    """The order of turns: both searches in standard deviations, added up, and shared with the turns around.
+def fused(
+    text: Mapping[K, float], similarity: Mapping[K, float], *, unembedded: Collection[K] = ()
+) -> tuple[dict[K, float], float]:
+    """Add up what both searches say, each in standard deviations, so that scores of all kinds of memory compare.
 
     Args:
-        text: scores of those found by words.
+        text: scores of those found by words, as shares of what the query's words are worth.
         similarity: cosines of those found by meaning.
+        unembedded: those without a vector so far: of their meaning nothing is known, so it counts as average.
 
     Returns:
-        As `shared_with_neighbours`; higher is better.
+        The score of each, higher is better, and the score of one that neither search found.
     """
     if not similarity:
-        return shared_with_neighbours(text)
-    places = text.keys() | similarity.keys()
+        return dict(text), 0.0
+    keys = text.keys() | similarity.keys()
     least = min(similarity.values())
-    said = _in_deviations([text.get(place, 0.0) for place in places])
-    near = _in_deviations([similarity.get(place, least) for place in places])
+    said = _in_deviations([text.get(key, 0.0) for key in keys])
+    near = _in_deviations([similarity.get(key, least) for key in keys if key not in unembedded])
 
-    def fused(place: Place | None) -> float:
-        """Of a place; None is one that neither search found."""
-        by_words, by_meaning = (0.0, least) if place is None else (text.get(place, 0.0), similarity.get(place, least))
-        return said(by_words) + MEANING_WEIGHT * near(by_meaning)
+    def score(key: K) -> float:
+        meant = 0.0 if key in unembedded else near(similarity.get(key, least))
+        return said(text.get(key, 0.0)) + MEANING_WEIGHT * meant
 
-    return shared_with_neighbours({place: fused(place) for place in places}, base=fused(None))
+    return {key: score(key) for key in keys}, said(0.0) + MEANING_WEIGHT * near(least)
 
 
 def _in_deviations(values: Sequence[float]) -> Callable[[float], float]:
-    """A value's distance from the mean of all, in standard deviations; 0 where all are equal."""
+    """Return what tells a value's distance from the mean of all, in standard deviations; 0 where all are equal."""
     mean, deviation = fmean(values), pstdev(values)
     return lambda value: (value - mean) / deviation if deviation > 1e-9 else 0.0

@@ -93,9 +93,9 @@ def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> N
         with seen.timed(f"search by {alone.mode}"):
             found += searched(user, seen.words, alone, most)
     with seen.timed("fusion"):
-        orders = in_order(question, found)
+        order = in_order(found)
     with seen.timed("reading"):
-        seen.results = told(user, question, found, orders, most)
+        seen.results = told(user, question, found, order, most)
 
 
 def _plans(user: UserProfile, question: Question) -> list[Plan]:

@@ -1,11 +1,13 @@
 """`recall`: what of a person's memory answers a query: facts, moments and turns.
 
-Each kind is searched by words and by meaning; what is found is put in order within its kind, and the kinds are merged
-by their places. Filters hold within the searches, so that a small person among millions of rows gets as many results as
-a large one.
+Each kind is searched by words and by meaning, and both scores are fused over all that was found, whatever its kind: so a
+fact stands before a turn only where it is worth more. What has nothing to do with the query is left out, and what says the
+same is told once. Filters hold within the searches, so that a small person among millions of rows gets as many results as a
+large one.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -14,7 +16,7 @@ from django.conf import settings
 from django.db import connection
 
 from moments_app.own_text import is_own
-from moments_app.recall.fusion import Place, fused_turns, reciprocal_ranks
+from moments_app.recall.fusion import Place, fused, shared_with_neighbours
 from moments_app.recall.words import QueryWords, query_words
 from sessions_app.models import UserProfile
 
@@ -22,6 +24,9 @@ KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
 CONTENT_CHARS = 2_000  # of a result that are told; its address leads to the whole
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
+READ_AHEAD = 3  # times as many are read as are wanted: who speaks and what says the same is known only then
+NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
+SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
 _VECTORS = {
@@ -37,11 +42,14 @@ _BY_MEANING_SQL = """
 SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, %s)
     WITH ORDINALITY AS result (found, score, place)
 """
-# What was found, by primary keys; of turns the place too, which decides on their neighbours.
+# What was found, by primary keys; of turns the place too, which decides on their neighbours, and whether it has its
+# vector already.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED ({searches})
-SELECT found.search, found.kind, found.found, found.score, message.session_id, message.sequence
+SELECT found.search, found.kind, found.found, found.score, message.session_id, message.sequence,
+    message.sequence > session.embedded_sequence
 FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND message.id = found.found
+LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
 """
 # By primary keys and by the unique index of a turn's place; the person's own, and facts that are everybody's.
@@ -128,11 +136,9 @@ class Result:
         sequence: of a turn; of a moment the first it covers; None for a fact.
         time: when it was said.
         role: whose turn it is; blank for what is no turn.
-        score: 1 / (`RECALL__RRF_K` + place within its kind); results are in its order.
+        score: what it is worth beside all others that were found, of whatever kind; results are in its order.
         ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
         scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
-        place: within its kind, from 1.
-        fused: what that place is by, made of the scores of both searches.
         pk: primary key; of a turn that of its session.
     """
 
@@ -146,9 +152,15 @@ class Result:
     score: float = 0.0
     ranks: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
-    place: int = 0
-    fused: float = 0.0
     pk: int = 0
+
+    def is_relevant(self, least: float) -> bool:
+        """Whether it has to do with the query: a word in common, a meaning near enough, or a neighbour of which that holds.
+
+        Args:
+            least: cosine of what is near enough.
+        """
+        return "text" in self.ranks or self.scores.get("semantic", least) >= least
 
 
 class Key(NamedTuple):
@@ -159,11 +171,21 @@ class Key(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What one search found, with its score there."""
+    """What one search found.
+
+    Args:
+        search: `text` or `semantic`.
+        key: what it is.
+        score: that the search gave it.
+        share: of words: the same as a share of what all words of the query are worth; of meaning: the score.
+        is_unembedded: a turn that is to get its vector yet.
+    """
 
     search: str
     key: Key
     score: float
+    share: float
+    is_unembedded: bool
 
 
 def recall(user: UserProfile, agent_id: str, question: Question, *, most: int | None = None) -> list[Result]:
@@ -178,7 +200,7 @@ def recall(user: UserProfile, agent_id: str, question: Question, *, most: int | 
     most = most or settings.RECALL.match_count
     words = query_words(user.pk, agent_id, question.text)
     found = searched(user, words, question, most)
-    return told(user, question, found, in_order(question, found), most)
+    return told(user, question, found, in_order(found), most)
 
 
 def searched(user: UserProfile, words: QueryWords, question: Question, most: int) -> list[Found]:
@@ -187,9 +209,11 @@ def searched(user: UserProfile, words: QueryWords, question: Question, most: int
     scopes = [f"u{user.pk}", *(f"s{shard}" for shard in words.shards)]
     searches: list[str] = []
     parameters: list[Any] = []
+    worth: dict[str, float] = {}
     for kind in question.kinds:
         if question.used_mode != "semantic":
             asked = words.lookup(kind)
+            worth[kind] = sum(asked.weights)
             searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind]))
             parameters += [kind, user.pk, scopes, asked.rare, asked.joint, asked.with_newest, asked.queries]
             parameters += [asked.weights, asked.average, question.since, depth]
@@ -200,70 +224,103 @@ def searched(user: UserProfile, words: QueryWords, question: Question, most: int
     with connection.cursor() as cursor:
         cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         return [
-            Found(search, Key(kind, (session, sequence) if kind == "turn" else (found, 0)), score)
-            for search, kind, found, score, session, sequence in cursor
+            Found(
+                search,
+                Key(kind, (session, sequence) if kind == "turn" else (found, 0)),
+                score,
+                score / (worth[kind] or 1.0) if search == "text" else score,
+                bool(is_unembedded),
+            )
+            for search, kind, found, score, session, sequence, is_unembedded in cursor
             if kind != "turn" or session is not None
         ]
 
 
-def in_order(question: Question, found: Sequence[Found]) -> dict[str, dict[Key, float]]:
-    """For each kind all that was found of it with its score, best first."""
-    return {kind: _order([one for one in found if one.key.kind == kind], kind) for kind in question.kinds}
-
-
-def _order(found: Sequence[Found], kind: str) -> dict[Key, float]:
-    by_search = {search: [one for one in found if one.search == search] for search in ("text", "semantic")}
-    if kind == "turn":
-        text, similarity = ({one.key.place: one.score for one in ones} for ones in by_search.values())
-        scores = {Key(kind, place): score for place, score in fused_turns(text, similarity).items()}
-    else:
-        rankings = [[one.key for one in ones] for ones in by_search.values()]
-        scores = reciprocal_ranks(rankings, settings.RECALL.rrf_k)
+def in_order(found: Sequence[Found]) -> dict[Key, float]:
+    """All that was found of all kinds, and the turns around, with their scores, best first."""
+    text, similarity = ({one.key: one.share for one in found if one.search == name} for name in ("text", "semantic"))
+    unembedded = {one.key for one in found if one.is_unembedded and one.key not in similarity}
+    scores, base = fused(text, similarity, unembedded=unembedded)
+    turns = {key.place: score for key, score in scores.items() if key.kind == "turn"}
+    scores |= {Key("turn", place): score for place, score in shared_with_neighbours(turns, base=base).items()}
     best_first = sorted(scores, key=lambda key: (-scores[key], -key.place[0], -key.place[1]))  # of equal ones the newer
     return {key: scores[key] for key in best_first}
 
 
 def told(
-    user: UserProfile,
-    question: Question,
-    found: Sequence[Found],
-    orders: Mapping[str, Mapping[Key, float]],
-    most: int,
+    user: UserProfile, question: Question, found: Sequence[Found], order: Mapping[Key, float], most: int
 ) -> list[Result]:
-    """The best `most` of all kinds, read from their tables; one statement."""
-    read = _read(user, question, [key for order in orders.values() for key in list(order)[: most + SPARE]])
+    """The best `most` of what was found, read from their tables; one statement."""
+    read = _read(user, question, list(order)[: READ_AHEAD * most + SPARE])
     ranks, scores = _ranks(found), _scores(found)
+    named = words_of(question.text)
     results = [
         replace(
-            read[key],
-            score=1 / (settings.RECALL.rrf_k + place),
-            ranks=ranks.get(key, {}),
-            scores=scores.get(key, {}),
-            place=place,
-            fused=order[key],
+            one, score=_with_speaker(order[key], one, named), ranks=ranks.get(key, {}), scores=scores.get(key, {})
         )
-        for order in orders.values()
-        for place, key in enumerate((key for key in order if key in read), start=1)
+        for key in order
+        if (one := read.get(key))
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
-    return results[:most]
+    least = NEAR_ENOUGH * max((one.score for one in found if one.search == "semantic"), default=0.0)
+    return _said_once(result for result in results if result.is_relevant(least))[:most]
+
+
+_WORD = re.compile(r"\w+")
+_SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words in a text, whatever their case."""
+    return frozenset(_WORD.findall(text.casefold()))
+
+
+def speaker_of(content: str) -> str:
+    """Who speaks in a turn that begins with a name and a colon; blank in any other."""
+    match = _SPEAKER.match(content)
+    return match[1] if match and len(match[1].split()) <= 3 else ""
+
+
+def _with_speaker(score: float, result: Result, named: Collection[str]) -> float:
+    """The score of a result: what somebody said answers best what is asked about them."""
+    if score <= 0 or result.kind != "turn" or not words_of(speaker_of(result.content)).intersection(named):
+        return score
+    return score * SPEAKER_FACTOR
+
+
+def _said_once(results: Iterable[Result]) -> list[Result]:
+    """Results without those that only say what another one says; a turn stands in for what was taken from it."""
+    kept: list[Result] = []
+    words: list[frozenset[str]] = []
+    for result in results:
+        own = words_of(result.content)
+        is_turn = result.kind == "turn"
+        if not is_turn and any(own <= others for others in words):
+            continue
+        derived = [n for n, others in enumerate(words) if is_turn and kept[n].kind != "turn" and others <= own]
+        if derived:
+            kept[derived[0]], words[derived[0]] = replace(result, score=kept[derived[0]].score), own
+        else:
+            kept.append(result)
+            words.append(own)
+    return kept
 
 
 def _ranks(found: Sequence[Found]) -> dict[Key, dict[str, int]]:
     """The place of each in each search, within its kind."""
     places: dict[tuple[str, str], int] = {}
     ranks: dict[Key, dict[str, int]] = {}
-    for search, key, _score in found:
-        places[search, key.kind] = places.get((search, key.kind), 0) + 1
-        ranks.setdefault(key, {})[search] = places[search, key.kind]
+    for one in found:
+        places[one.search, one.key.kind] = places.get((one.search, one.key.kind), 0) + 1
+        ranks.setdefault(one.key, {})[one.search] = places[one.search, one.key.kind]
     return ranks
 
 
 def _scores(found: Sequence[Found]) -> dict[Key, dict[str, float]]:
     """What each search gave each."""
     scores: dict[Key, dict[str, float]] = {}
-    for search, key, score in found:
-        scores.setdefault(key, {})[search] = score
+    for one in found:
+        scores.setdefault(one.key, {})[one.search] = one.score
     return scores
 
 

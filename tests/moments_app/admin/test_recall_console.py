@@ -46,8 +46,8 @@ class TestInspection:
         seen = inspect(ada, "", Question("harpsichord"))
         assert seen.results == recall(ada, "", Question("harpsichord"))
         [fact] = [result for result in seen.results if result.kind == "fact"]
-        assert (fact.ranks, fact.place, fact.pk) == ({"text": 1}, 1, MemoryAtom.objects.get().pk)
-        assert fact.scores["text"] > 0 and fact.fused > 0
+        assert (fact.ranks, fact.pk) == ({"text": 1}, MemoryAtom.objects.get().pk)
+        assert fact.scores["text"] > 0 and fact.score > 0
         assert list(seen.steps) == ["embedding", "words", "search by text", "fusion", "reading"]
         assert seen.question.degraded and seen.plans == []
 

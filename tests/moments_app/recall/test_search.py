@@ -179,13 +179,31 @@ class TestOrder:
             cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'sessions_app_message'")
             assert cursor.fetchone() == (0,)
 
-    def test_kinds_are_merged_by_their_places(self, ada: UserProfile) -> None:
-        say(ada, "A harpsichord came.", "So it did.")
-        moment(ada, "harpsichord", "The harpsichord was bought.")
-        note(own_stream(ada), "Plays the harpsichord.", "fact")
-        results = found(ada, "harpsichord")
-        assert {result.kind for result in results[:3]} == {"fact", "moment", "turn"}
-        assert [round(result.score, 6) for result in results] == [round(1 / 61, 6)] * 3 + [round(1 / 62, 6)]
+    def test_kinds_are_merged_by_what_they_are_worth(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came from Lyon in March.", "How lovely.")
+        note(own_stream(ada), "Likes March.", "fact")
+        moment(ada, "spring", "Much was planted in March.")
+        count(ada)
+        best, *others = found(ada, "harpsichord from Lyon in March")
+        assert best.content == "The harpsichord came from Lyon in March."
+        assert [one.score for one in others] == sorted((one.score for one in others), reverse=True)
+        assert all(one.score < best.score for one in others)
+
+    def test_what_says_the_same_is_told_once_and_by_the_turn_itself(self, ada: UserProfile) -> None:
+        say(ada, "ada: My harpsichord came from Lyon, and it sounds well.")
+        stream = own_stream(ada)
+        note(stream, "My harpsichord came from Lyon.", "fact")
+        note(stream, "Tunes a harpsichord weekly.", "fact")
+        results = found(ada, "harpsichord from Lyon")
+        assert [(one.kind, one.content) for one in results] == [
+            ("turn", "ada: My harpsichord came from Lyon, and it sounds well."),
+            ("fact", "Tunes a harpsichord weekly."),
+        ]
+
+    def test_what_somebody_said_answers_best_what_is_asked_about_them(self, ada: UserProfile) -> None:
+        say(ada, "Nora: I tuned the harpsichord.", "Mats: I tuned the harpsichord, too.")
+        assert found(ada, "Did Mats tune a harpsichord?")[0].content.startswith("Mats:")
+        assert found(ada, "Did nora tune a harpsichord?")[0].content.startswith("Nora:")
 
     def test_of_equal_ones_the_newer_comes_first(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
@@ -325,7 +343,9 @@ class TestEndpoint:
         say(ada, "The harpsichord came.")
         answer = service.post("memory/search", user_id="ada", query="harpsichord", kinds=["turn"], match_count=1)
         assert answer.status_code == 200
-        assert answer.json() == {
+        told = answer.json()
+        assert told["results"][0].pop("score") > 0
+        assert told == {
             "results": [
                 {
                     "kind": "turn",
@@ -335,7 +355,6 @@ class TestEndpoint:
                     "sequence": 0,
                     "role": "user",
                     "time": START.isoformat().replace("+00:00", "Z"),
-                    "score": 1 / 61,
                     "ranks": {"semantic": None, "text": 1},
                 }
             ],
