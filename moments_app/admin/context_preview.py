@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from moments_app.admin.addresses import Pages
 from moments_app.admin.session_tabs import number
 from moments_app.api.serializers import QUERY_MAX_CHARS, context_data
-from moments_app.processes.assemble import BudgetTooSmall, Envelope, Wanted, preview
+from moments_app.processes.assemble import PLANS, BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.recall.asking import question_for
 from moments_app.recall.budget import Line, Trimmed
 from moments_app.recall.layers import ALWAYS
@@ -28,6 +28,7 @@ class PreviewForm(forms.Form):
     query = forms.CharField(max_length=QUERY_MAX_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 2}))
     max_tokens = forms.IntegerField(min_value=1, required=False)
     format = forms.ChoiceField(choices=[(name, name) for name in FORMATS], required=False)
+    plan = forms.ChoiceField(choices=[(name, name) for name in PLANS], required=False)
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,14 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     if not form.is_valid():
         return shown
     asked = form.cleaned_data
+    plan = asked["plan"] or "query"
+    retrieval = "query" if plan == "query" else "off"
     wanted = Wanted(
         query=asked["query"],
         max_tokens=asked["max_tokens"],
         format=asked["format"] or "xml",
-        question=question_for(session.user.user_id, session.session_id, asked["query"], retrieval="query"),
+        question=question_for(session.user.user_id, session.session_id, asked["query"], retrieval=retrieval),
+        plan=plan,
     )
     try:
         envelope = preview(session.user, session.session_id, wanted)
@@ -84,6 +88,7 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     return shown | {
         "envelope": envelope,
         "layers": _layers(envelope),
+        "following": envelope.fitted.next,
         "bar": BAR,
         "overhead": envelope.fitted.overhead,
         "free": free,

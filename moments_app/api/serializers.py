@@ -6,7 +6,7 @@ from typing import Any
 from rest_framework import serializers
 
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
-from moments_app.processes.assemble import Envelope, Wanted
+from moments_app.processes.assemble import PLANS, Envelope, Wanted
 from moments_app.processes.retract import MOST_TURNS
 from moments_app.recall.asking import RETRIEVAL
 from moments_app.recall.budget import Line
@@ -599,6 +599,12 @@ class ContextInput(PersonQuery):
         default="query",
         help_text="`query`: memory is searched for the query; `auto`: for what an engine makes of it; `off`: it isn't.",
     )
+    plan = serializers.ChoiceField(
+        choices=PLANS,
+        default="query",
+        help_text="`query`: what answers the query has at least half of the budget; `stable`: nothing is searched, and "
+        "the text stays the same until memory changes, for providers' prompt caches.",
+    )
 
     def to_internal_value(self, data: Any) -> Any:
         """In a query string layers are one value, by comma."""
@@ -622,6 +628,7 @@ def wanted(asked: dict[str, Any]) -> Wanted:
         format=asked["format"],
         layers=asked["layers"],
         refresh=asked["refresh"],
+        plan=asked["plan"],
     )
 
 

@@ -51,19 +51,34 @@ class Conversation:
         """The caller keeps the conversation itself: earlier turns are in the call."""
         return any(turn.role != Message.Role.USER for turn in self.turns)
 
-    def with_memory(self, memory: dict[str, Any], earlier: Sequence[dict[str, Any]], *, without: int) -> bytes:
-        """The body with a system message of memory first, and earlier turns behind the caller's instructions.
+    def with_memory(
+        self,
+        memory: dict[str, Any],
+        earlier: Sequence[dict[str, Any]],
+        recalled: Sequence[dict[str, Any]],
+        *,
+        without: int,
+    ) -> bytes:
+        """The body with memory in it: what lasts first, what was looked up for the person's message right before that.
+
+        So a provider's prompt cache knows all that stands before it from the round before.
 
         Args:
-            memory: the system message.
-            earlier: turns that the caller did not send.
+            memory: a system message.
+            earlier: turns that the caller did not send; they come behind the caller's instructions.
+            recalled: system messages for the newest message of the person.
             without: so many of the caller's turns, the oldest, are left out; instructions never.
         """
         said = [number for number, message in enumerate(self.messages) if message["role"] not in INSTRUCTIONS]
         place = said[0] if said else len(self.messages)
-        left_out = set(said[:without])
-        sent = [message for number, message in enumerate(self.messages) if number not in left_out]
-        messages = [memory, *sent[:place], *earlier, *sent[place:]]
+        asked = [number for number in said if self.messages[number]["role"] == Message.Role.USER]
+        newest = asked[-1] if asked else len(self.messages)
+        kept = [number for number in range(len(self.messages)) if number not in said[:without]]
+        instructions, before, after = (
+            [self.messages[number] for number in kept if number in part]
+            for part in (range(place), range(place, newest), range(newest, len(self.messages)))
+        )
+        messages = [memory, *instructions, *earlier, *before, *recalled, *after]
         return json.dumps(self.body | {"messages": messages}, ensure_ascii=False).encode()
 
 

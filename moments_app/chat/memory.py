@@ -14,7 +14,8 @@ from sessions_app.processes.append_round import INCOMPLETE, append_round, live_f
 from sessions_app.row_security import acting_for
 
 SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
-WITHOUT_TURNS = tuple(name for name in DEFAULT if name != "hot_turns")
+# For a caller who sends the conversation along: neither its turns nor a summary of them is told again.
+WITHOUT_TURNS = tuple(name for name in DEFAULT if name not in ("hot_turns", "summary"))
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def remember(caller: Caller, conversation: Conversation) -> Memory:
         Exception: whatever fails in memory.
     """
     layers = WITHOUT_TURNS if conversation.has_history else DEFAULT
-    wanted = Wanted(query=conversation.query, format="messages", layers=layers)
+    sent = [turn.content for turn in conversation.turns]
+    wanted = Wanted(query=conversation.query, format="messages", layers=layers, sent=sent)
     envelope = serve_context(caller.user_id, caller.session_id, wanted, retrieval="query")
     while envelope is None:
         _begin(caller)
@@ -62,11 +64,13 @@ def _with_memory(envelope: Envelope, conversation: Conversation) -> Memory:
     memory, *earlier = context
     if conversation.query:
         earlier.pop()  # the caller's own message stands there already
+    recalled = [earlier.pop()] if earlier and earlier[-1]["role"] == Message.Role.SYSTEM else []
     said = {turn.content for turn in conversation.turns}
     while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in said:
         earlier.pop()  # sent before, and not answered
     replaced = _remembered(envelope, conversation)
-    return Memory(envelope.context_id, conversation.with_memory(memory, earlier, without=replaced), replaced)
+    body = conversation.with_memory(memory, earlier, recalled, without=replaced)
+    return Memory(envelope.context_id, body, replaced)
 
 
 def _remembered(envelope: Envelope, conversation: Conversation) -> int:

@@ -7,7 +7,7 @@ a few minutes and made anew as soon as the scene's stamp says that something did
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
@@ -23,7 +23,9 @@ from moments_app.recall.scene import Scene, read_scene
 from moments_app.recall.search import Question
 from sessions_app.models import UserProfile
 
-__all__ = ["BudgetTooSmall", "Envelope", "Wanted", "assemble", "preview", "serve"]
+__all__ = ["PLANS", "BudgetTooSmall", "Envelope", "Wanted", "assemble", "preview", "serve"]
+
+PLANS = ("query", "stable")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,9 @@ class Wanted:
         layers: names of those wanted, any order; policy and query are always there.
         refresh: make everything anew.
         question: what is looked for in memory; None: nothing.
+        plan: one of `PLANS`: `query`: what answers the query has at least half of the budget; `stable`: the same text
+            until memory changes, whatever is asked, so that providers' prompt caches serve nearly all of it.
+        sent: texts that the caller gives the model anyway: they are not told again.
     """
 
     query: str = ""
@@ -45,6 +50,8 @@ class Wanted:
     layers: Sequence[str] = DEFAULT
     refresh: bool = False
     question: Question | None = None
+    plan: str = "query"
+    sent: Sequence[str] = ()
 
     @property
     def applied(self) -> int:
@@ -110,28 +117,26 @@ def serve(envelope: Envelope) -> None:
 
 def preview(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
     """The same, to be looked at; see `assemble`."""
-    scene = read_scene(user, session_id, wanted.query)
+    scene = read_scene(user, session_id, wanted.query, wanted.applied, wanted.question)
     if scene is None:
         return None
-    scene = replace(scene, question=wanted.question)
     static, cached = _static_layers(scene, wanted.refresh)
     names = [name for name in ORDER if name in {*wanted.layers, *ALWAYS}]
     if "summary" in names and static["summary"] and static["summary"][0].source_sequences:
         scene = replace(scene, covered_to=static["summary"][0].source_sequences[1])
-    layers = {name: static[name] if name in static else LAYERS[name].items(scene) for name in names}
-    if "retrieved" in layers:
-        layers["retrieved"] = _said_nowhere_else(layers)
+    layers = {name: static[name] if name in static else _dynamic(name, scene, wanted) for name in names}
     form = FORMATS[wanted.format]
-    fitted = fit(layers, form, wanted.applied)
+    recalls = wanted.plan != "stable"
+    fitted = fit(layers, form, wanted.applied, is_whole=scene.is_whole, recalls=recalls, sent=wanted.sent)
     context = form.render({name: [line.item for line in lines] for name, lines in fitted.layers.items()})
     return Envelope(uuid.uuid4(), scene, wanted, fitted, context, scene.session.live_from_sequence > 0, cached)
 
 
-def _said_nowhere_else(layers: Mapping[str, Sequence[Item]]) -> list[Item]:
-    """The best of what was retrieved that no other layer has."""
-    said = {item.ref for name, items in layers.items() if name != "retrieved" for item in items}
-    unsaid = [item for item in layers["retrieved"] if item.ref not in said]
-    return unsaid[: settings.MEMORY_CONTEXT.retrieved_limit]
+def _dynamic(name: str, scene: Scene, wanted: Wanted) -> Sequence[Item]:
+    """A layer that is made each time; by the stable plan it knows nothing of the query."""
+    if wanted.plan == "stable" and name == "entities":
+        scene = replace(scene, query="")
+    return LAYERS[name].items(scene)
 
 
 def cache_key(session_pk: int) -> str:

@@ -38,7 +38,7 @@ def serve_context(user_id: str | None, session_id: str, wanted: Wanted, *, retri
 
 
 def _made(user_id: str | None, session_id: str, wanted: Wanted, retrieval: str) -> Envelope | None:
-    searched = retrieval if "retrieved" in wanted.layers else "off"
+    searched = retrieval if "retrieved" in wanted.layers and wanted.plan != "stable" else "off"
     question = question_for(user_id, session_id, wanted.query, retrieval=searched)
     with acting_for(user_id) as user:
         return preview(user, session_id, replace(wanted, question=question)) if user else None

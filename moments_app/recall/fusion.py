@@ -6,6 +6,7 @@ from statistics import fmean, pstdev
 from typing import TypeVar
 
 MEANING_WEIGHT = 1.0  # of similarity beside words, both in standard deviations
+SEVERAL_WORDS = 1.5  # exponent: half of a query's words in one text say more than a quarter of them in each of two
 
 K = TypeVar("K", bound=Hashable)
 
@@ -19,7 +20,7 @@ FROM_AFTER = (0.4, 0.2, 0.1, 0.05)
 
 
 def shared_with_neighbours(scores: Mapping[Place, float], *, base: float = 0.0) -> dict[Place, float]:
-    """Return each turn's score with its share of those of the turns around it, and the turns around that were not found.
+    """Return each turn's score with its share of those of the turns around it, and the turns around, found or not.
 
     Args:
         scores: of the turns that were found; what is below 0 is not shared.
@@ -52,8 +53,9 @@ def fused(
     Returns:
         The score of each, higher is better, and the score of one that neither search found.
     """
+    text = {key: share**SEVERAL_WORDS for key, share in text.items()}
     if not similarity:
-        return dict(text), 0.0
+        return text, 0.0
     keys = text.keys() | similarity.keys()
     least = min(similarity.values())
     said = _in_deviations([text.get(key, 0.0) for key in keys])

@@ -19,6 +19,10 @@ class Item:
         calls: the tool calls of an assistant turn, in the OpenAI shape.
         call_id: the call that a tool turn answers.
         joined: belongs with the item before it and goes when that goes.
+        why: it is there, to be read by an operator; blank where the layer says it all.
+        worth: of what recall found, its score; of a turn 0 where it is one of the older live ones.
+        is_certain: it is there whatever else is, as far as the budget reaches.
+        is_neighbour: no search found it; it stands beside what one did.
     """
 
     text: str
@@ -31,3 +35,7 @@ class Item:
     calls: tuple[dict[str, object], ...] = ()
     call_id: str = ""
     joined: bool = False
+    why: str = ""
+    worth: float = 1.0
+    is_certain: bool = False
+    is_neighbour: bool = False

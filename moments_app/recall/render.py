@@ -5,14 +5,18 @@ Stored text is data in all of them: it is escaped so that it can't close a tag, 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 from moments_app.recall.item import Item
+from moments_app.recall.speakers import speaker_of
 from sessions_app.tokens import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's own marks around each message
+# What changes with the query stands last: providers' prompt caches know what stands before it.
+CHANGING = ("retrieved", "entities", "now")
 _ROLES_SAID = ("user", "assistant", "tool")
 
 # Two layers may share an element: then one follows the other.
@@ -60,11 +64,24 @@ class Format(Protocol):
     def wrapping_tokens(self, layer: str) -> int:
         """Of what stands around a layer's items."""
 
+    def day_tokens(self, item: Item) -> int:
+        """Of the day over what was recalled of it."""
+
     def overhead_tokens(self) -> int:
         """Of what stands around everything."""
 
     def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
         """The whole."""
+
+
+def day_of(layer: str, item: Item) -> date | None:
+    """The day that an item stands under: what was recalled is told by days, since it can be of any."""
+    return item.time.date() if layer == "retrieved" and item.time else None
+
+
+def _speaking(layer: str, item: Item) -> str:
+    """Who says a recalled turn, before it; blank where the turn itself names its speaker."""
+    return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
 
 
 class Lines(ABC):
@@ -86,6 +103,9 @@ class Lines(ABC):
     def wrapping_tokens(self, layer: str) -> int:
         return sum(estimate_tokens(f"{part}\n") for part in self.around(layer) if part)
 
+    def day_tokens(self, item: Item) -> int:
+        return estimate_tokens(f"{_day(item)}\n")
+
     def overhead_tokens(self) -> int:
         return sum(estimate_tokens(f"{part}\n") for part in (self.head, self.tail) if part)
 
@@ -94,8 +114,22 @@ class Lines(ABC):
         for layer, items in layers.items():
             if items:
                 head, tail = self.around(layer)
-                lines += [head, *(self.line(layer, item) for item in items), tail]
+                lines += [head, *self._lines(layer, items), tail]
         return "\n".join(line for line in [*lines, self.tail] if line)
+
+    def _lines(self, layer: str, items: Sequence[Item]) -> Iterator[str]:
+        """Items as they are written, each day before the first of it."""
+        day = None
+        for item in items:
+            if (of_item := day_of(layer, item)) and of_item != day:
+                yield _day(item)
+                day = of_item
+            yield self.line(layer, item)
+
+
+def _day(item: Item) -> str:
+    assert item.time is not None
+    return f"{item.time.day} {item.time:%B %Y}:"
 
 
 class Xml(Lines):
@@ -110,8 +144,11 @@ class Xml(Lines):
         text = escape(_in_xml(item.text))
         if layer == "collective":
             return f"<MemoryShard name={quoteattr(_in_xml(item.name))}>{text}</MemoryShard>"
+        if layer in ("policy", "query", "now", "summary"):
+            return text
         if layer != "hot_turns":
-            return text if layer in ("policy", "query", "now", "summary") else f"- {text}"
+            # Indented, so that no text can begin a line like the ones around it.
+            return f"- {_speaking(layer, item)}" + _LINE_BREAK.sub("\n  ", text)
         tool = f" tool={quoteattr(_in_xml(item.tool))}" if item.tool else ""
         return f"<Turn role={quoteattr(item.role)}{tool}{_dated(item)}>{text}</Turn>"
 
@@ -137,7 +174,7 @@ class Markdown(Lines):
         text = _LINE_START.sub(r"\1\\\2", text).replace("\n", "\n  ")
         if layer != "hot_turns":
             name = _on_one_line(item.name)
-            return f"- **{name}**: {text}" if name else f"- {text}"
+            return f"- **{name}**: {text}" if name else f"- {_speaking(layer, item)}{text}"
         tool = f" {_on_one_line(item.tool)}" if item.tool else ""
         return f"- **{item.role}{tool}** ({item.time:%Y-%m-%d %H:%M}): {text}"
 
@@ -147,7 +184,8 @@ def _on_one_line(text: str) -> str:
 
 
 class Messages:
-    """What `chat.completions` takes: memory as one system message, then the turns with their roles, then the query.
+    """What `chat.completions` takes: memory as a system message, the turns with their roles, what memory has for the
+    query as another system message, and the query.
 
     A tool's result stands there only with the call it answers, for chat models refuse it otherwise; the layers have it
     all the same.
@@ -165,13 +203,21 @@ class Messages:
     def wrapping_tokens(self, layer: str) -> int:
         return 0 if layer in ("hot_turns", "query") else self._memory.wrapping_tokens(layer)
 
+    def day_tokens(self, item: Item) -> int:
+        return self._memory.day_tokens(item)
+
     def overhead_tokens(self) -> int:
-        return MESSAGE_TOKENS + self._memory.overhead_tokens()
+        return 2 * (MESSAGE_TOKENS + self._memory.overhead_tokens())
 
     def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
-        memory = {name: items for name, items in layers.items() if name not in ("hot_turns", "query")}
-        said = [_message(item) for name in ("hot_turns", "query") for item in layers.get(name, ())]
-        return [{"role": "system", "content": self._memory.render(memory)}, *(message for message in said if message)]
+        said = {name: filter(None, map(_message, layers.get(name, ()))) for name in ("hot_turns", "query")}
+        lasting = {name: items for name, items in layers.items() if name not in (*CHANGING, *said)}
+        changing = {name: items for name, items in layers.items() if name in CHANGING}
+        memory = [self._system(lasting), *said["hot_turns"]]
+        return [*memory, *([self._system(changing)] if any(changing.values()) else []), *said["query"]]
+
+    def _system(self, layers: Mapping[str, Sequence[Item]]) -> dict[str, Any]:
+        return {"role": "system", "content": self._memory.render(layers)}
 
 
 def _message(item: Item) -> dict[str, Any] | None:
@@ -192,6 +238,9 @@ class Json:
         return estimate_tokens(item.text)
 
     def wrapping_tokens(self, layer: str) -> int:
+        return 0
+
+    def day_tokens(self, item: Item) -> int:
         return 0
 
     def overhead_tokens(self) -> int:

@@ -22,6 +22,8 @@ from sessions_app.models import Message, Session, UserProfile
 M = TypeVar("M", bound=Model)
 
 POLICY_URI = "rem://prompts/memory-policy"
+MOST_TURNS = 400  # of a live window that are read
+SHORT_TURN = 12  # tokens
 # By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
 # each, however long the session and however many moments. Materialised, or the stamp would be read for each turn.
 _OPENING_SQL = f"""
@@ -50,7 +52,7 @@ SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
     SELECT {Message.columns("message")} FROM sessions_app_message message
     WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
       AND retracted_at IS NULL AND sequence >= opened.live_from_sequence
-    ORDER BY sequence DESC LIMIT %(turns)s
+    ORDER BY sequence DESC LIMIT CASE WHEN opened.live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END
 ) t ON true
 """  # noqa: S608 (columns of our own)
 
@@ -63,7 +65,9 @@ class Scene:
         user: whose memory it is.
         session: of that user.
         query: the current message; may be blank.
+        applied: tokens that the context may have.
         turns: the newest of the live window, oldest first.
+        is_whole: they are all of it.
         stamp: of memory as it is now.
         question: what is looked for in memory; None: nothing.
         covered_to: last sequence that the summary in the same context covers; -1 for none.
@@ -72,7 +76,9 @@ class Scene:
     user: UserProfile
     session: Session
     query: str
+    applied: int
     turns: list[Message]
+    is_whole: bool
     stamp: str
     question: Question | None = None
     covered_to: int = -1
@@ -87,14 +93,21 @@ class Scene:
         return [(stream, stream.kept) for stream in found]  # type: ignore[attr-defined]
 
 
-def read_scene(user: UserProfile, session_id: str, query: str) -> Scene | None:
-    """The scene, or None when the user has no such session."""
+def read_scene(user: UserProfile, session_id: str, query: str, applied: int, question: Question | None) -> Scene | None:
+    """The scene, or None when the user has no such session.
+
+    Of a live window that the budget can't hold whole, only the hot turns are read; more where nothing is looked for, as
+    they are what fills it then.
+    """
+    few = settings.MEMORY_CONTEXT.hot_turns_limit
     parameters: dict[str, int | str] = {
         "user": user.pk,
         "policy": POLICY_URI,
         "session_id": session_id,
         "moments": settings.MOMENT_BUILDER.recent_moment_count,
-        "turns": settings.MEMORY_CONTEXT.hot_turns_limit,
+        "applied": applied,
+        "most": MOST_TURNS,
+        "turns": few if question else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
     }
     with connection.cursor() as cursor:
         cursor.execute(_OPENING_SQL, parameters)
@@ -106,7 +119,9 @@ def read_scene(user: UserProfile, session_id: str, query: str) -> Scene | None:
     session = _instance(Session, names[:cut], rows[0][:cut])
     session.user = user
     turns = [_instance(Message, names[cut + 1 :], row[cut + 1 :]) for row in rows if row[cut + 1] is not None]
-    return Scene(user, session, query, turns[::-1], f"{user.updated_at.isoformat()} {rows[0][cut]}")
+    stamp = f"{user.updated_at.isoformat()} {rows[0][cut]}"
+    is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
+    return Scene(user, session, query, applied, turns[::-1], is_whole, stamp, question)
 
 
 def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:

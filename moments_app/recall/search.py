@@ -1,12 +1,11 @@
 """`recall`: what of a person's memory answers a query: facts, moments and turns.
 
-Each kind is searched by words and by meaning, and both scores are fused over all that was found, whatever its kind: so a
-fact stands before a turn only where it is worth more. What has nothing to do with the query is left out, and what says the
-same is told once. Filters hold within the searches, so that a small person among millions of rows gets as many results as a
-large one.
+Each kind is searched by words and by meaning, and both scores are fused over all that was found, whatever its kind: so
+a fact stands before a turn only where it is worth more. What has nothing to do with the query is left out, and what
+says the same is told once. Filters hold within the searches, so that a small person among millions of rows gets as many
+results as a large one.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,6 +16,7 @@ from django.db import connection
 
 from moments_app.own_text import is_own
 from moments_app.recall.fusion import Place, fused, shared_with_neighbours
+from moments_app.recall.speakers import is_named, words_of
 from moments_app.recall.words import QueryWords, query_words
 from sessions_app.models import UserProfile
 
@@ -24,7 +24,7 @@ KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
 CONTENT_CHARS = 2_000  # of a result that are told; its address leads to the whole
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
-READ_AHEAD = 3  # times as many are read as are wanted: who speaks and what says the same is known only then
+READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
 
@@ -155,7 +155,7 @@ class Result:
     pk: int = 0
 
     def is_relevant(self, least: float) -> bool:
-        """Whether it has to do with the query: a word in common, a meaning near enough, or a neighbour of which that holds.
+        """Whether it has to do with the query: a word in common, a meaning near enough, or a neighbour like that.
 
         Args:
             least: cosine of what is near enough.
@@ -251,13 +251,11 @@ def told(
     user: UserProfile, question: Question, found: Sequence[Found], order: Mapping[Key, float], most: int
 ) -> list[Result]:
     """The best `most` of what was found, read from their tables; one statement."""
-    read = _read(user, question, list(order)[: READ_AHEAD * most + SPARE])
+    read = _read(user, question, list(order)[: max(most + SPARE, READ_AHEAD)])
     ranks, scores = _ranks(found), _scores(found)
     named = words_of(question.text)
     results = [
-        replace(
-            one, score=_with_speaker(order[key], one, named), ranks=ranks.get(key, {}), scores=scores.get(key, {})
-        )
+        replace(one, score=_with_speaker(order[key], one, named), ranks=ranks.get(key, {}), scores=scores.get(key, {}))
         for key in order
         if (one := read.get(key))
     ]
@@ -266,26 +264,10 @@ def told(
     return _said_once(result for result in results if result.is_relevant(least))[:most]
 
 
-_WORD = re.compile(r"\w+")
-_SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
-
-
-def words_of(text: str) -> frozenset[str]:
-    """The words in a text, whatever their case."""
-    return frozenset(_WORD.findall(text.casefold()))
-
-
-def speaker_of(content: str) -> str:
-    """Who speaks in a turn that begins with a name and a colon; blank in any other."""
-    match = _SPEAKER.match(content)
-    return match[1] if match and len(match[1].split()) <= 3 else ""
-
-
 def _with_speaker(score: float, result: Result, named: Collection[str]) -> float:
     """The score of a result: what somebody said answers best what is asked about them."""
-    if score <= 0 or result.kind != "turn" or not words_of(speaker_of(result.content)).intersection(named):
-        return score
-    return score * SPEAKER_FACTOR
+    counts_more = score > 0 and result.kind == "turn" and is_named(result.content, named)
+    return score * SPEAKER_FACTOR if counts_more else score
 
 
 def _said_once(results: Iterable[Result]) -> list[Result]:

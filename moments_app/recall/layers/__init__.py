@@ -1,5 +1,7 @@
 """The layers of a context, in the order in which they stand. A new one is a module here and a line in `LAYERS`.
 
+What stands long comes first and what changes with the query last, so that providers' prompt caches know the beginning.
+
 A module has `items(scene)`, and says by `STATIC` whether what it returns is the same until the scene's stamp changes.
 """
 
@@ -39,9 +41,9 @@ ORDER = (
     "moments",
     "summary",
     "conversation",
+    "hot_turns",
     "retrieved",
     "entities",
-    "hot_turns",
     "now",
     "query",
 )

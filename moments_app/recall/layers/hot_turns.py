@@ -1,4 +1,4 @@
-"""`hot_turns`: the newest turns of the live window, verbatim, as far as no summary covers them.
+"""`hot_turns`: the turns of the live window, verbatim: all of it where it fits, else the newest that no summary covers.
 
 The newest round is always there. What an engine or a model must never get apart, a call of tools and its results, comes
 whole or not at all.
@@ -7,6 +7,8 @@ whole or not at all.
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
+
+from django.conf import settings
 
 from moments_app.processes.window import tool_calls
 from moments_app.recall.item import Item
@@ -17,12 +19,22 @@ STATIC = False
 
 
 def items(scene: Scene) -> Sequence[Item]:
-    """The turns, oldest first."""
+    """Return the live turns that were read, oldest first; the older ones are worth nothing beside all else."""
     turns = [turn for turn in scene.turns if turn.role != Message.Role.SYSTEM]
     if turns and turns[-1].role == Message.Role.USER and turns[-1].content == scene.query != "":
         turns = turns[:-1]  # the current message was appended already
-    first_hot = min(_newest_round(turns), scene.covered_to + 1)
-    return _paired([_item(scene, turn) for turn in turns if turn.sequence >= first_hot])
+    newest = _newest_round(turns)
+    hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
+    first_hot = min([turn.sequence for turn in hot if turn.sequence > scene.covered_to] or [newest])
+    return _paired([_weighed(_item(scene, turn), newest, first_hot) for turn in turns])
+
+
+def _weighed(item: Item, newest: int, first_hot: int) -> Item:
+    """The turn with what it is worth."""
+    sequence = item.source_sequences[0] if item.source_sequences else 0
+    if sequence >= newest:
+        return replace(item, is_certain=True, why="the newest round")
+    return replace(item, why="among the newest turns") if sequence >= first_hot else replace(item, worth=0.0)
 
 
 def _newest_round(turns: Sequence[Message]) -> int:

@@ -20,4 +20,4 @@ def items(scene: Scene) -> Sequence[Item]:
         zone = ZoneInfo("UTC")
     local = timezone.now().astimezone(zone)
     part = next(name for end, name in PARTS if local.hour < end)
-    return [Item(f"{local:%A, %Y-%m-%d, %H:%M} ({zone.key}), {part}")]
+    return [Item(f"{local:%A, %Y-%m-%d, %H:%M} ({zone.key}), {part}", is_certain=True)]

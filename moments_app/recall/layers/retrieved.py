@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from django.conf import settings
-
 from moments_app.recall.item import Item
 from moments_app.recall.scene import Scene
 from moments_app.recall.search import Result, recall
@@ -11,21 +9,35 @@ from sessions_app.shorten import shorten_middle
 
 STATIC = False
 MAX_CHARS = 600  # of a result that stand in a context
-SEEN = 15  # results that other layers may have as well
+LINE_TOKENS = 6  # of a short one: so many are asked for as could stand in the budget
+MOST = 250
 
 
 def items(scene: Scene) -> Sequence[Item]:
-    """The best first, more than are wanted: `assemble` leaves out what stands in another layer."""
-    limit = settings.MEMORY_CONTEXT.retrieved_limit
-    if scene.question is None or not limit:
+    """Return the best first, more than fit: other layers may have some."""
+    if scene.question is None:
         return []
-    found = recall(scene.user, scene.session.agent_id, scene.question, most=limit + SEEN)
+    most = min(max(scene.applied // LINE_TOKENS, 1), MOST)
+    found = recall(scene.user, scene.session.agent_id, scene.question, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
     return [_item(result) for result in found if not scene.query.startswith(result.content)]
 
 
 def _item(result: Result) -> Item:
-    said = f"{result.role}: {result.content}" if result.role else result.content
-    text = shorten_middle(said, MAX_CHARS, hint=result.ref)
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
-    return Item(f"{text} ({result.time:%Y-%m-%d})", ref=result.ref, source_sequences=sequences, time=result.time)
+    return Item(
+        shorten_middle(result.content, MAX_CHARS, hint=result.ref),
+        ref=result.ref,
+        source_sequences=sequences,
+        time=result.time,
+        role=result.role,
+        why=_why(result),
+        worth=result.score,
+        is_neighbour=not result.ranks,
+    )
+
+
+def _why(result: Result) -> str:
+    names = {"text": "words", "semantic": "meaning"}
+    found = ", ".join(f"{names[search]} no. {rank}" for search, rank in sorted(result.ranks.items(), reverse=True))
+    return f"{found or 'beside what was found'}; worth {result.score:.2f}"

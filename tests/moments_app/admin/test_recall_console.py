@@ -84,7 +84,8 @@ class TestThePage:
         assert "which may have meant this" in shown and "BM25" in shown and "cosine" in shown
         assert change_url(MemoryAtom.objects.get()) in shown
         assert f"{change_url(session)}?at=60#turn-60" in shown
-        assert any(change_url(moment) in shown for moment in Moment.objects.all())
+        moments = page(root, url(), user_id="ada", query="harpsicord", kinds="moment")
+        assert any(change_url(moment) in moments for moment in Moment.objects.all())
         assert "read, exact" in shown and "embedding the query" in shown and "Degraded" not in shown
 
     def test_mode_kinds_time_and_number_are_those_of_a_search(self, root: Client, session: Session) -> None:

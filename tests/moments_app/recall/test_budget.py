@@ -1,14 +1,15 @@
-"""The budget: what is answered never exceeds it, and what has to go goes in a fixed order."""
+"""The budget: what is answered never exceeds it, and it is filled in a fixed order."""
 
 import json
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moments_app.recall.budget import BudgetTooSmall, Fitted, fit
+from moments_app.recall.budget import CEILINGS, STEP, BudgetTooSmall, Fitted, Line, fit
 from moments_app.recall.item import Item
 from moments_app.recall.layers import ORDER
 from moments_app.recall.render import FORMATS
@@ -32,9 +33,9 @@ def whole() -> dict[str, list[Item]]:
         "moments": [Item("checkpoint. " + WORDS), Item("moment one: " + WORDS)],
         "summary": [Item(WORDS * 6)],
         "conversation": [Item("fact one"), Item("fact two")],
-        "retrieved": [Item("best hit"), Item("worst hit")],
-        "entities": [Item("[task] best"), Item("[task] worst")],
         "hot_turns": [turn("oldest"), turn("middle", "assistant"), turn("newest")],
+        "retrieved": [Item("earlier", time=AT), Item("later", time=AT + timedelta(days=1))],
+        "entities": [Item("[task] best"), Item("[task] worst")],
         "query": [Item("And now?", role="user")],
     }
     return layers
@@ -88,35 +89,149 @@ def test_row_14_what_is_answered_never_exceeds_the_budget(
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_a_budget_that_is_large_enough_trims_nothing(name: str) -> None:
+def test_a_budget_that_is_large_enough_leaves_nothing_out(name: str) -> None:
     fitted = fit(whole(), FORMATS[name], 10_000)
     assert left(fitted) == {layer: [item.text for item in items] for layer, items in whole().items()}
-    assert fitted.trimmed == []
+    assert fitted.trimmed == fitted.next == []
 
 
-def test_what_goes_first_is_always_the_same() -> None:
-    form = FORMATS["xml"]
-    full = fit(whole(), form, 10_000).tokens
-    gone: list[str] = []
-    for applied in range(full - 1, 40, -1):
-        try:
-            trimmed = fit(whole(), form, applied).trimmed
-        except BudgetTooSmall:
-            break
-        gone += [part.layer for part in trimmed if part.layer not in gone]
-    assert gone == ["hot_turns", "entities", "retrieved", "conversation", "collective", "summary", "moments", "user"]
+def recalled(number: int, text: str = WORDS, **fields: object) -> Item:
+    day = AT + timedelta(days=number)
+    ref = f"rem://sessions/old/messages/{number} {text}"
+    return Item(f"{number} {text}", ref=ref, time=day, role="user", **fields)  # type: ignore[arg-type]
 
 
-def test_the_oldest_turn_goes_before_newer_ones_and_the_worst_entity_before_the_best() -> None:
-    form = FORMATS["xml"]
-    full = fit(whole(), form, 10_000).tokens
-    assert left(fit(whole(), form, full - 1))["hot_turns"] == ["middle", "newest"]
-    layers = whole() | {"hot_turns": []}
-    full = fit(layers, form, 10_000).tokens
-    assert left(fit(layers, form, full - 1))["entities"] == ["[task] best"]
+def only(**layers: list[Item]) -> dict[str, list[Item]]:
+    """Policy, query, and these layers."""
+    always = {"policy": [Item("Memory is data.")], "query": [Item("And now?", role="user")]}
+    return {name: [] for name in ORDER} | always | layers
 
 
-def test_a_call_goes_with_its_results() -> None:
+@pytest.mark.parametrize("applied", [300, 1_000, 3_000])
+def test_recall_has_at_least_half_of_what_is_left_whatever_else_there_is(applied: int) -> None:
+    standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(200)] for name in CEILINGS}
+    window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(200)]
+    layers = only(retrieved=[recalled(n) for n in range(200)], hot_turns=window, **standing)
+    fitted = fit(layers, FORMATS["xml"], applied)
+    fixed = fitted.overhead + fitted.tokens_of("policy") + fitted.tokens_of("query")
+    usual_line = 40
+    assert fitted.tokens_of("retrieved") >= (applied - fixed) / 2 - usual_line
+
+
+@pytest.mark.parametrize("applied", [500, 1_000, 2_000, 3_000])
+@pytest.mark.parametrize("recalls", [True, False])
+def test_standing_text_never_exceeds_its_ceiling_and_is_cut_at_a_line(applied: int, recalls: bool) -> None:
+    for name, share in CEILINGS.items():
+        layers = only(**{name: [Item(f"{name} {n} came on Monday.") for n in range(200)]})
+        fitted = fit(layers, FORMATS["xml"], applied, recalls=recalls)
+        assert 0 < fitted.tokens_of(name) <= share * applied
+        assert left(fitted)[name] == [item.text for item in layers[name][: len(fitted.layers[name])]]
+        [part] = fitted.trimmed
+        assert (part.layer, part.count) == (name, 200 - len(fitted.layers[name]))
+
+
+def test_a_first_line_over_the_ceiling_is_cut_at_a_sentence() -> None:
+    fitted = fit(only(user=[Item(WORDS * 9)]), FORMATS["xml"], 500)
+    [line] = fitted.layers["user"]
+    assert line.item.text.endswith(".") and (WORDS * 9).startswith(line.item.text)
+    assert line.why == "cut at a sentence" and fitted.tokens_of("user") <= 0.15 * 500
+
+
+@pytest.mark.parametrize("applied", [500, 1_000, 3_000])
+def test_the_budget_is_filled_as_long_as_there_is_something_to_fill_it_with(applied: int) -> None:
+    fitted = fit(only(retrieved=[recalled(n) for n in range(300)]), FORMATS["markdown"], applied)
+    assert applied - 40 < fitted.tokens <= applied
+
+
+def test_the_live_window_stands_whole_where_it_fits_into_half() -> None:
+    window = [turn(f"Turn {n}.", worth=0.0, source_sequences=(n, n)) for n in range(20)]
+    layers = only(hot_turns=window, retrieved=[recalled(n) for n in range(100)])
+    assert len(fit(layers, FORMATS["xml"], 1_500, is_whole=True).layers["hot_turns"]) == 20
+    assert len(fit(layers, FORMATS["xml"], 300, is_whole=True).layers["hot_turns"]) == 0
+
+
+def test_a_summary_of_turns_that_stand_there_is_not_told_beside_them() -> None:
+    window = [turn(f"Turn {n}.", source_sequences=(n, n)) for n in range(6)]
+    summary = Item("They said six things.", source_sequences=(2, 5))
+    fitted = fit(only(hot_turns=window, summary=[summary]), FORMATS["xml"], 2_000, is_whole=True)
+    assert left(fitted)["summary"] == [] and fitted.trimmed == []
+    fitted = fit(only(hot_turns=window[4:], summary=[summary]), FORMATS["xml"], 2_000)
+    assert left(fitted)["summary"] == ["They said six things."]
+
+
+def test_nothing_is_said_twice() -> None:
+    said = turn("I bake bread.", source_sequences=(1, 1))
+    again = Item("I bake bread.", ref=said.ref, time=AT, role="user")
+    layers = only(
+        user=[Item("Ada bakes."), Item("ada BAKES!")],
+        hot_turns=[said],
+        retrieved=[again, recalled(3, "Ada swims."), recalled(4, "Sent along.")],
+    )
+    fitted = fit(layers, FORMATS["xml"], 2_000, sent=["4 sent along"])
+    assert left(fitted)["user"] == ["Ada bakes."]
+    assert left(fitted)["retrieved"] == ["3 Ada swims."]
+
+
+def test_a_turn_beside_what_was_found_stands_there_only_if_it_adds_something() -> None:
+    found = recalled(1, "The kiln has a new element.")
+    empty, telling = (replace(recalled(1, text), is_neighbour=True) for text in ("The kiln!", "Mats fitted it."))
+    fitted = fit(only(retrieved=[found, empty, telling]), FORMATS["xml"], 2_000)
+    assert left(fitted)["retrieved"] == [found.text, telling.text]
+
+
+def test_what_was_recalled_stands_in_the_order_of_time_under_its_days() -> None:
+    layers = only(retrieved=[recalled(n, "Something was said.") for n in (5, 0, 2)] + [recalled(2, "And answered.")])
+    context = FORMATS["markdown"].render({"retrieved": [line.item for line in _fitted(layers)["retrieved"]]})
+    assert isinstance(context, str) and context.splitlines() == [
+        "## Retrieved memories",
+        "2 March 2026:",
+        "- user: 0 Something was said.",
+        "4 March 2026:",
+        "- user: 2 Something was said.",
+        "- user: 2 And answered.",
+        "7 March 2026:",
+        "- user: 5 Something was said.",
+    ]
+
+
+def _fitted(layers: dict[str, list[Item]]) -> dict[str, list[Line]]:
+    return fit(layers, FORMATS["markdown"], 2_000).layers
+
+
+def test_a_turn_that_names_its_speaker_needs_no_role() -> None:
+    line = recalled(0, "").__class__("Nora: I bake bread.", time=AT, role="user")
+    assert "- Nora: I bake bread." in str(FORMATS["xml"].render({"retrieved": [line]}))
+
+
+def test_standing_text_is_the_same_whatever_is_asked() -> None:
+    standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(5)] for name in CEILINGS if name != "entities"}
+    texts = []
+    for query, found in (("short", 100), ("a question " * 20, 200)):
+        layers = only(**standing, retrieved=[recalled(n) for n in range(found)]) | {"query": [Item(query)]}
+        fitted = left(fit(layers, FORMATS["xml"], 3_000))
+        texts.append([fitted[name] for name in standing])
+    assert texts[0] == texts[1] != [[]] * len(standing)
+
+
+def test_the_window_of_the_stable_plan_begins_at_a_step() -> None:
+    window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(300)]
+    begins = set()
+    for last in range(200, 216):
+        fitted = fit(only(hot_turns=window[:last]), FORMATS["xml"], 3_000, recalls=False)
+        begins.add(fitted.layers["hot_turns"][0].item.source_sequences[0])  # type: ignore[index]
+        assert fitted.layers["hot_turns"][-1].item == window[last - 1]
+    assert len(begins) <= 2 and all(first % STEP == 0 for first in begins)
+
+
+def test_what_would_come_next_and_why_each_line_is_there_are_told() -> None:
+    layers = only(retrieved=[recalled(n, why=f"words no. {n + 1}") for n in range(100)])
+    fitted = fit(layers, FORMATS["xml"], 300)
+    shown = len(fitted.layers["retrieved"])
+    assert [line.why for line in fitted.layers["retrieved"]] == [f"words no. {n + 1}" for n in range(shown)]
+    assert [line.item for line in fitted.next] == layers["retrieved"][shown : shown + 5]
+
+
+def test_a_call_stands_with_its_results_or_not_at_all() -> None:
     call = {"id": "a", "function": {"name": "weather", "arguments": "{}"}}
     layers = {name: list[Item]() for name in ORDER} | {
         "hot_turns": [
@@ -127,18 +242,8 @@ def test_a_call_goes_with_its_results() -> None:
     }
     form = FORMATS["messages"]
     full = fit(layers, form, 10_000).tokens
+    assert len(left(fit(layers, form, full))["hot_turns"]) == 3
     assert left(fit(layers, form, full - 1))["hot_turns"] == ["It is sunny."]
-
-
-def test_a_summary_is_cut_at_a_sentence() -> None:
-    layers = {name: list[Item]() for name in ORDER} | {"summary": [Item("One is here. Two is there. Three is gone.")]}
-    form = FORMATS["xml"]
-    full = fit(layers, form, 10_000).tokens
-    fitted = fit(layers, form, full - 1)
-    assert left(fitted)["summary"] == ["One is here. Two is there."]
-    [part] = fitted.trimmed
-    assert (part.layer, part.reason) == ("summary", "cut at a sentence")
-    assert part.tokens == full - fitted.tokens > 0
 
 
 def test_too_small_for_policy_and_query_says_what_would_do() -> None:
@@ -150,7 +255,7 @@ def test_too_small_for_policy_and_query_says_what_would_do() -> None:
         fit(whole(), form, raised.value.needed - 1)
 
 
-def test_trimming_is_linear_in_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filling_is_linear_in_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not timed: how often an estimate is made."""
     counts = []
     for size in (200, 2_000):
@@ -162,11 +267,8 @@ def test_trimming_is_linear_in_the_items(monkeypatch: pytest.MonkeyPatch) -> Non
             return estimate_tokens(text, payload)
 
         monkeypatch.setattr("moments_app.recall.render.estimate_tokens", counted)
-        layers = {name: list[Item]() for name in ORDER} | {
-            "hot_turns": [turn(WORDS) for _ in range(size)],
-            "user": [Item(WORDS * 20)],
-        }
-        fit(layers, FORMATS["xml"], 60)
+        layers = only(hot_turns=[turn(WORDS) for _ in range(size)], user=[Item(WORDS * 20)])
+        fit(layers, FORMATS["xml"], 300)
         counts.append(calls)
     assert counts[1] < 11 * counts[0]
 
@@ -183,13 +285,13 @@ HOSTILE = [
 ]
 
 
-TAGS = ["UserMemory", "Moments", "CurrentConversation", "OpenItems", "RecentTurns", "Query"]
+TAGS = ["UserMemory", "Moments", "CurrentConversation", "RecentTurns", "OpenItems", "Query"]
 TITLES = [
     "## The user",
     "## Moments",
     "## This conversation so far",
-    "## Open tasks, goals and problems",
     "## Recent turns",
+    "## Open tasks, goals and problems",
     "## Current message",
 ]
 
@@ -200,8 +302,8 @@ def test_row_10_stored_text_stays_text_in_every_format(text: str) -> None:
         "user": [Item(text)],
         "summary": [Item(text)],
         "moments": [Item(text)],
-        "entities": [Item(text)],
         "hot_turns": [turn(text, "user"), turn(text, "tool", tool=text)],
+        "entities": [Item(text)],
         "query": [Item(text, role="user")],
     }
     xml = FORMATS["xml"].render(layers)
@@ -217,7 +319,8 @@ def test_row_10_stored_text_stays_text_in_every_format(text: str) -> None:
     assert all(line.startswith(("## ", "- ", "  ")) or not line.strip() for line in markdown.split("\n"))
     said = FORMATS["messages"].render(layers)
     assert isinstance(said, list)
-    assert [message["role"] for message in said] == ["system", "user", "user"]
-    assert [message["content"] for message in said[1:]] == [text, text]
-    ElementTree.fromstring(said[0]["content"])
+    assert [message["role"] for message in said] == ["system", "user", "system", "user"]
+    assert [message["content"] for message in said[1::2]] == [text, text]
+    for memory in said[::2]:
+        ElementTree.fromstring(memory["content"])
     json.dumps(said)

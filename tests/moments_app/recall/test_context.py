@@ -18,6 +18,7 @@ from moments_app.processes.assemble import Wanted, assemble
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall import receipts, write_behind
 from moments_app.recall.layers import DEFAULT
+from moments_app.recall.search import Question, recall
 from moments_app.recall.workflow import get_context_for_workflow
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.processes.append import NewMessage, append
@@ -70,8 +71,13 @@ class TestLayers:
     def test_they_stand_in_their_order_and_say_where_they_come_from(self, service: Api, remembered: None) -> None:
         found = context(service, query="How is the kiln?")
         assert [one["name"] for one in found["layers"]] == list(DEFAULT)
-        counts = {"hot_turns": 2, "summaries": 1, "entities": 1, "moments": 5, "streams": 0, "retrieved": 10}
-        assert found["sources"] == counts
+        lines = {one["name"]: len(one["items"]) for one in found["layers"]}
+        names = {"hot_turns": "hot_turns", "summaries": "summary", "entities": "entities", "moments": "moments"}
+        assert found["sources"] == {name: lines[layer] for name, layer in names.items()} | {
+            "streams": 0,
+            "retrieved": lines["retrieved"],
+        }
+        assert lines["hot_turns"] == 38 and lines["retrieved"] > 10 and lines["entities"] == 1
         for one in found["layers"]:
             for item in one["items"]:
                 assert item["ref"].startswith("rem://") or one["name"] in ("policy", "query")
@@ -79,12 +85,16 @@ class TestLayers:
         assert layer(found, "query") == ["How is the kiln?"]
 
     def test_turns_that_the_summary_covers_are_not_repeated_but_the_newest_round(
-        self, service: Api, remembered: None
+        self, service: Api, ada: UserProfile, remembered: None
     ) -> None:
         latest = Summary.objects.completed().newest_first()[0]
         assert latest.end_sequence == 121
-        assert sequences(context(service), "hot_turns") == [120, 121]
-        assert sequences(context(service, layers="hot_turns"), "hot_turns") == list(range(114, 122))
+        assert sequences(context(service), "hot_turns") == list(range(84, 122))  # the live window fits whole
+        assert layer(context(service), "summary") == []
+        large = " ".join(f"word{n}" for n in range(1_500))
+        append(ada, "s1", [NewMessage("user", large), NewMessage("assistant", "Noted.")])
+        found = context(service, query="kiln", max_tokens=2_500)
+        assert sequences(found, "hot_turns") == [123] and layer(found, "summary") != []
 
     def test_without_a_boundary_hints_say_where_to_look(
         self, service: Api, ada: UserProfile, settings: Settings
@@ -161,7 +171,7 @@ class TestBudget:
         assert found["budget"]["requested"] == budget
         assert found["budget"]["applied"] == min(budget, 3_000)
         assert found["budget"]["estimated_used"] <= found["budget"]["applied"]
-        assert bool(found["trimmed"]) == (budget < 1_000)
+        assert bool(found["trimmed"]) or budget >= 1_000
 
     def test_one_too_small_for_policy_and_query_is_422_and_says_how_many_it_takes(
         self, service: Api, ada: UserProfile
@@ -488,7 +498,8 @@ class TestRetrieved:
         append(ada, "old", [NewMessage("user", "The harpsichord came from Lyon.", created_at=START)])
         talk(ada, 4)
         found = context(service, query="Where is my harpsichord from?")
-        assert layer(found, "retrieved") == ["user: The harpsichord came from Lyon. (2026-03-02)"]
+        assert layer(found, "retrieved") == ["The harpsichord came from Lyon."]
+        assert "2 March 2026:\n- user: The harpsichord came from Lyon.\n" in found["context"]
         [one] = [one for one in found["layers"] if one["name"] == "retrieved"]
         assert one["items"][0]["ref"] == "rem://sessions/old/messages/0"
         assert found["sources"]["retrieved"] == 1
@@ -536,7 +547,8 @@ class TestRetrieved:
         most = whole["budget"]["estimated_used"] - 150
         less = context(service, query="harpsichord", layers="retrieved", max_tokens=most)
         kept = layer(less, "retrieved")
-        assert kept == layer(whole, "retrieved")[: len(kept)] and len(kept) < 5
+        best = [one.content for one in recall(ada, "default", Question("harpsichord"), most=5)][: len(kept)]
+        assert {text.strip() for text in kept} == {text.strip() for text in best} and 0 < len(kept) < 5
 
 
 class TestAutomaticRetrieval:
@@ -550,7 +562,7 @@ class TestAutomaticRetrieval:
 
     def test_the_query_is_made_of_the_conversation(self, service: Api, model_server: OpenAIServer) -> None:
         found = context(service, query="Where is it from?", retrieval="auto")
-        assert layer(found, "retrieved")[0].startswith("user: The harpsichord came from Lyon.")
+        assert layer(found, "retrieved")[0].startswith("The harpsichord came from Lyon.")
         assert layer(found, "query") == ["Where is it from?"]
         [call] = EngineCall.objects.all()
         assert (call.purpose, call.ok) == ("recall-query", True)
