@@ -14,7 +14,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
-from moments_app.models.moment import PREDECESSORS, MomentQuerySet, moment_key
+from moments_app.models.moment import MomentQuerySet, moment_key
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
@@ -286,6 +286,7 @@ def commit(job: Job, work: Work, built: Built) -> None:
     if profile_of(user) != work.profile:
         raise Moved("The profile changed while the engine was thinking.")
     moments = store_moments(job, work, built)
+    Moment.objects.relink(user.pk, moments)
     user.merge(
         summary=built.profile.summary,
         interests=built.profile.interests,
@@ -307,23 +308,18 @@ def commit(job: Job, work: Work, built: Built) -> None:
 
 
 def store_moments(job: Job, work: Work, built: Built) -> list[Moment]:
-    """Writes the moments of a build at the end of the person's chain, and says of each turn which one holds it."""
-    session = work.session
-    previous = list(
-        Moment.objects.filter(user_id=session.user_id).newest_first().values_list("key", flat=True)[:PREDECESSORS]
-    )
+    """Writes the moments of a build, and says of each turn which one holds it; the caller links them into the chain."""
     moments = []
     for segment in built.segments:
-        moment = _moment(segment, session, previous)
+        moment = _moment(segment, work.session)
         moment.job, moment.engine, moment.prompt_version = job, built.engine, work.prompt_version
         moment.save()
-        _held(session, segment).update(moment=moment)
-        previous = [moment.key, *previous][:PREDECESSORS]
+        _held(work.session, segment).update(moment=moment)
         moments.append(moment)
     return moments
 
 
-def _moment(segment: Segment, session: Session, previous: list[str]) -> Moment:
+def _moment(segment: Segment, session: Session) -> Moment:
     draft = segment.draft
     times = sorted(_held(session, segment).values_list("created_at", flat=True))
     name = draft.name.strip()
@@ -342,7 +338,6 @@ def _moment(segment: Segment, session: Session, previous: list[str]) -> Moment:
         ends_at=times[-1],
         first_sequence=segment.first_sequence,
         last_sequence=segment.last_sequence,
-        previous_moment_keys=previous,
     )
 
 

@@ -130,15 +130,14 @@ def commit(job: Job, work: Work, built: build_moments.Built) -> None:
         Moved: one of the moments was changed or deleted, or turns were retracted, while the engine was thinking.
     """
     session = locked_session(job)
-    user = UserProfile.objects.locked().get(pk=session.user_id)  # whoever adds to the chain holds it
-    replaced = session.moments.filter(pk__in=work.replaced)
-    if dict(replaced.values_list("pk", "updated_at")) != work.replaced:
+    user = UserProfile.objects.locked().get(pk=session.user_id)  # whoever changes the chain holds it
+    replaced = list(session.moments.filter(pk__in=work.replaced).defer("search_vector"))
+    if {moment.pk: moment.updated_at for moment in replaced} != work.replaced:
         raise Moved("The session's moments changed while the engine was thinking.")
-    old = set(replaced.values_list("key", flat=True))
-    replaced.delete()
+    Moment.objects.filter(pk__in=work.replaced).delete()
     moments = build_moments.store_moments(job, work.build, built)
-    Moment.objects.relink(user.pk, after=min(work.replaced))
-    _tell_anew(session, old, moments, built.journey)
+    Moment.objects.relink(user.pk, [*replaced, *moments])
+    _tell_anew(session, {moment.key for moment in replaced}, moments, built.journey)
     user.save(update_fields=["updated_at"])  # contexts that were kept are made anew
     result = {
         "moment_keys": [moment.key for moment in moments],

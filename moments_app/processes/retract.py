@@ -241,9 +241,8 @@ def _withdraw_from_streams(retraction: Retraction, found: Derived) -> None:
 
 def _withdraw_moments(retraction: Retraction, found: Derived) -> None:
     retraction.items.keep(retraction, found.moments)
-    if found.moments:
-        Moment.objects.filter(pk__in=_pks(found.moments)).delete()
-        Moment.objects.relink(retraction.user_id, after=found.moments[0].pk)
+    Moment.objects.filter(pk__in=_pks(found.moments)).delete()
+    Moment.objects.relink(retraction.user_id, found.moments)
 
 
 def _rewrite_mentions(retraction: Retraction, found: Derived) -> None:

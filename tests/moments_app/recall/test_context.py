@@ -335,7 +335,7 @@ class TestCost:
             plans = [explained(query["sql"]) for query in captured if "moments_app_moment" in query["sql"]]
         assert len(plans) >= 2
         for plan in plans:
-            assert "moment_user_newest" in plan
+            assert "moment_user_in_time" in plan
             assert "moments_app_moment_pkey" not in plan and "Seq Scan on moments_app_moment" not in plan
 
 
