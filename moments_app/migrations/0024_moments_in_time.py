@@ -1,4 +1,4 @@
-"""A person's moments by when they happened, in one order everywhere; the orders that were read before are not any more."""
+"""A person's moments by when they happened, in one order everywhere; the orders that were read before are gone."""
 
 from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
 from django.db import migrations, models

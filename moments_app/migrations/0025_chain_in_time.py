@@ -13,8 +13,9 @@ PEOPLE, MOMENTS = 500, 500  # at a time
 PEOPLE_SQL = "SELECT id FROM sessions_app_userprofile WHERE id > %s ORDER BY id LIMIT %s"
 WRONG_SQL = """
 SELECT id, user_id FROM (
-    SELECT id, user_id, previous_moment_keys AS links,
-        array_remove(ARRAY[lag(key, 1) OVER chain, lag(key, 2) OVER chain, lag(key, 3) OVER chain]::text[], NULL) AS wanted
+    SELECT id, user_id, previous_moment_keys AS links, array_remove(
+        ARRAY[lag(key, 1) OVER chain, lag(key, 2) OVER chain, lag(key, 3) OVER chain]::text[], NULL
+    ) AS wanted
     FROM moments_app_moment WHERE user_id = ANY(%s)
     WINDOW chain AS (PARTITION BY user_id ORDER BY ends_at, first_sequence, id)
 ) linked WHERE links IS DISTINCT FROM wanted

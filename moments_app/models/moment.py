@@ -75,14 +75,18 @@ class MomentQuerySet(models.QuerySet["Moment"]):
 
     def earlier_than(self, moment: "Moment") -> Self:
         """Of the same person, before it in the chain, nearest first."""
-        at_once = Q(first_sequence__lt=moment.first_sequence) | Q(first_sequence=moment.first_sequence, pk__lt=moment.pk)
+        at_once = Q(first_sequence__lt=moment.first_sequence) | Q(
+            first_sequence=moment.first_sequence, pk__lt=moment.pk
+        )
         before = Q(ends_at__lt=moment.ends_at) | Q(at_once, ends_at=moment.ends_at)
         # The last is what the index is read by.
         return self.filter(before, user_id=moment.user_id, ends_at__lte=moment.ends_at).newest_first()
 
     def later_than(self, moment: "Moment") -> Self:
         """Of the same person, after it in the chain, nearest first."""
-        at_once = Q(first_sequence__gt=moment.first_sequence) | Q(first_sequence=moment.first_sequence, pk__gt=moment.pk)
+        at_once = Q(first_sequence__gt=moment.first_sequence) | Q(
+            first_sequence=moment.first_sequence, pk__gt=moment.pk
+        )
         after = Q(ends_at__gt=moment.ends_at) | Q(at_once, ends_at=moment.ends_at)
         return self.filter(after, user_id=moment.user_id, ends_at__gte=moment.ends_at).newest_first().reverse()
 
@@ -95,6 +99,10 @@ class MomentQuerySet(models.QuerySet["Moment"]):
 
     def with_emotion(self, emotion: str) -> Self:
         return self.filter(emotion_tags__contains=[emotion])
+
+    def telling_of(self, user_id: int, since: datetime) -> Self:
+        """Those of a person whose journey may tell of what happened from a time on."""
+        return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")
 
     def relink(self, user_id: int, places: "Iterable[Moment]") -> None:
         """Makes the chain of a person's moments whole again; whoever calls it holds the lock on the person's row.

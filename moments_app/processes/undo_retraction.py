@@ -136,7 +136,7 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
     """Removes the moments that stand where others are put back, and those that were built without the turns."""
     built_to = _built_to(session)
     firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
-    firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment)]
+    firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment).filter(is_rewritten=False)]
     if not firsts:
         return Remade(built_to, [])
     removed = list(session.moments.filter(first_sequence__gte=min(firsts)).select_related("job"))
@@ -151,7 +151,7 @@ def _built_to(session: Session) -> int:
 
 
 def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) -> None:
-    kept = retraction.items.of(Moment)
+    kept = retraction.items.of(Moment).filter(is_rewritten=False)
     there = Moment.objects.for_user(session.user)
     for item in kept.filter(data__key__in=list(there.values_list("key", flat=True))):  # another session's took it since
         starts_at = parse_datetime(item.data["starts_at"])
@@ -165,6 +165,8 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.last_moment_message_idx = max(_built_to(session), moment.last_sequence)
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
+    for item in retraction.items.of(Moment).filter(is_rewritten=True):
+        Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
