@@ -133,10 +133,11 @@ class MessagesView(APIView):
 
 
 def _live(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
-    messages, has_partition_event = load_session_messages(session, asked["limit"])
+    loaded = load_session_messages(session, asked["limit"])
     return {
-        "messages": _present(session, messages, asked),
-        "has_partition_event": has_partition_event,
+        "messages": _present(session, loaded.messages, asked),
+        "has_partition_event": loaded.has_partition_event,
+        "omitted": loaded.omitted._asdict() if loaded.omitted else None,
         "live_from_sequence": session.live_from_sequence,
         "message_count": session.message_count,
     }

@@ -217,7 +217,7 @@ class TestRetract:
         assert with_marker() == {}
         left = (Moment.objects.filter(source_session=session), MemoryAtom.objects.filter(source_session=session))
         assert not any(rows.exists() for rows in left) and not session.summaries.exists()
-        assert load_session_messages(session, 50) == ([], False)
+        assert load_session_messages(session, 50) == ([], False, None)
         assert_chain_is_whole(session.user)
         undo_retraction(retraction, requested_by="test")
         work_off()

@@ -434,7 +434,24 @@ class TestWorkflow:
         work_off()
         settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
         session = append(ada, "s1", turns(200, first=6)).session
-        assert len(get_context_for_workflow(session).messages) == settings.MOMENT_BUILDER.load_max_messages
+        read = get_context_for_workflow(session)
+        assert [message.sequence for message in read.messages] == list(range(131, 206))
+        assert read.omitted == (125, 6, 130)
+
+    def test_what_it_leaves_out_is_named(self, ada: UserProfile, rolling: None, settings: Settings) -> None:
+        settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(
+            update={"load_max_messages": 2, "lag_messages": 2, "message_threshold": 2}
+        )
+        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
+        session = append(ada, "s1", turns(5)).session
+        assert get_context_for_workflow(session).omitted == (3, 0, 2)
+        Summary.objects.create(
+            session=session, user=ada, status="completed", start_sequence=0, end_sequence=1, text="x"
+        )
+        assert get_context_for_workflow(session).omitted is None  # the newest is an open question
+        session = append(ada, "s1", turns(2, first=5)).session
+        read = get_context_for_workflow(session)
+        assert ([message.sequence for message in read.messages], read.omitted) == ([4, 5], (2, 2, 3))
 
 
 class TestStreams:
