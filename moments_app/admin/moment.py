@@ -75,7 +75,7 @@ class MomentAdmin(PageAdmin):
 
     def get_ordering(self, request: HttpRequest) -> Sequence[str]:
         """By time; one person's as their chain goes, which an index of their own serves, and no other may."""
-        is_of_one = any(name in request.GET for name in (UserFilter.parameter_name, "user__id__exact"))
+        is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
         return CHAIN_ORDER if is_of_one else self.ordering
 
     def get_search_results(

@@ -19,7 +19,6 @@ from moments_app.processes import rebuild_moments
 from moments_app.processes.retract import retract
 from moments_app.processes.undo_retraction import undo_retraction
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
 from sessions_app.processes.erase import erase_user
 from sessions_app.row_security import acting_for
 from tests.moments_app.admin.test_moment_chain import chain_url, rows_of
@@ -30,21 +29,16 @@ from tests.support.moments import remember
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.pages import list_url, page
-from tests.support.transcript import turns
+from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 DAYS = {"first": 0, "second": 100, "third": 200}
 
 
-def converse(user: UserProfile, name: str, count: int = 45) -> Session:
-    """A session of its own day, all of it said long ago."""
-    said = [
-        NewMessage(turn.role, f"{turn.content} In the {name}.", created_at=at + timedelta(days=DAYS[name]))
-        for turn in turns(count)
-        if (at := turn.created_at)
-    ]
-    return append(user, name, said).session
+def converse(user: UserProfile, name: str) -> Session:
+    """A session of its own day."""
+    return talk(user, 45, session_id=name, days=DAYS[name])
 
 
 def in_time(user: UserProfile) -> list[str]:

@@ -134,12 +134,6 @@ def session(engine: str, ada: UserProfile, bo: UserProfile, shared: MemoryStream
     return session
 
 
-def later(turn: NewMessage, *, days: float) -> NewMessage:
-    """The same said some days later."""
-    assert turn.created_at
-    return NewMessage(turn.role, turn.content, created_at=turn.created_at + timedelta(days=days))
-
-
 def tell_on(handler: Any, body: dict[str, Any]) -> None:
     """Carries the marker on in the journey, when it is in the turns or in what is told of the way there."""
     answer = behave.right_answer(body)
@@ -348,9 +342,9 @@ class TestMeanwhile:
         planted = poisoned(ada, 5)
         build(planted, lag=0)
         for number in range(8):  # the planted moments are among the latest no more
-            build(append(ada, f"later-{number}", [later(turn, days=number + 1) for turn in turns(25)]).session, lag=0)
+            build(talk(ada, 25, session_id=f"later-{number}", days=number + 1), lag=0)
             digest = Session.objects.get(session_id=f"later-{number}")
-            append(ada, digest.session_id, [later(turn, days=number + 1.5) for turn in turns(8)])
+            talk(ada, 8, session_id=digest.session_id, days=number + 1.5)
             Job.objects.request("digest_session", digest, requested_by="test", force=True)
             work_off()
         told = [event.payload or {} for event in Message.objects.partitions().order_by("pk")]
@@ -367,7 +361,7 @@ class TestMeanwhile:
         model_server.always(tell_on)
         planted = poisoned(ada, 5)
         build(planted, lag=0)
-        other = append(ada, "later", [later(turn, days=1) for turn in turns(25)]).session
+        other = talk(ada, 25, session_id="later", days=1)
 
         def meanwhile(handler: Any, body: dict[str, Any]) -> None:
             retract(planted, [5], reason="planted", requested_by="test")
