@@ -1,5 +1,6 @@
 """Sessions, messages and profiles over REST. A view parses, calls one thing, presents."""
 
+from dataclasses import asdict
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -137,7 +138,7 @@ def _live(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
     return {
         "messages": _present(session, loaded.messages, asked),
         "has_partition_event": loaded.has_partition_event,
-        "omitted": loaded.omitted._asdict() if loaded.omitted else None,
+        "omitted": asdict(loaded.omitted) if loaded.omitted else None,
         "live_from_sequence": session.live_from_sequence,
         "message_count": session.message_count,
     }

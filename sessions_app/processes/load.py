@@ -3,6 +3,7 @@
 No turn after the boundary goes missing unsaid: those that are too many are named, and can be had as a page.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.conf import settings
@@ -31,7 +32,8 @@ ORDER BY sequence, kind
 """  # noqa: S608 (columns of our own)
 
 
-class Omitted(NamedTuple):
+@dataclass(frozen=True)
+class Omitted:
     """Turns that would stand before those returned: how many, and the sequences of the first and the last."""
 
     count: int

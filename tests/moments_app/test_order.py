@@ -4,6 +4,7 @@ import importlib
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.apps import apps
@@ -167,7 +168,7 @@ def test_row_37_linking_costs_the_same_however_many_moments_come_later(ada: User
 
 
 def _rows_read(user: UserProfile, moment: Moment) -> float:
-    parameters = {
+    parameters: dict[str, Any] = {
         "user": user.pk,
         "ends": [moment.ends_at],
         "sequences": [moment.first_sequence],
@@ -177,12 +178,12 @@ def _rows_read(user: UserProfile, moment: Moment) -> float:
         cursor.execute("ANALYZE moments_app_moment")
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {RELINK_SQL}", parameters)
         [[plan]] = cursor.fetchall()
+    return _read_by(plan[0]["Plan"])
 
-    def read(node: dict) -> float:  # type: ignore[type-arg]
-        own = node["Actual Rows"] * node["Actual Loops"] if "Scan" in node["Node Type"] else 0
-        return own + node.get("Rows Removed by Filter", 0) + sum(read(part) for part in node.get("Plans", ()))
 
-    return read(plan[0]["Plan"])
+def _read_by(node: dict[str, Any]) -> float:
+    own: float = node["Actual Rows"] * node["Actual Loops"] if "Scan" in node["Node Type"] else 0
+    return own + node.get("Rows Removed by Filter", 0) + sum(map(_read_by, node.get("Plans", ())))
 
 
 @pytest.mark.parametrize("as_request", [False, True])

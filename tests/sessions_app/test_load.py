@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memoryproject.conf import MomentBuilderSettings
 from moments_app.processes.window import lag
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.load import load_session_messages, page_of_messages
+from sessions_app.processes.load import Omitted, load_session_messages, page_of_messages
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.jobs import build
@@ -82,10 +82,10 @@ class TestOmitted:
     def test_what_a_limit_leaves_out_after_the_boundary_is_named(self, ada: UserProfile) -> None:
         session = talk(ada, 9)
         assert load_session_messages(session, 9).omitted is None
-        assert load_session_messages(session, 8).omitted == (1, 0, 0)
+        assert load_session_messages(session, 8).omitted == Omitted(1, 0, 0)
         leave_partition(session, 2)
         assert load_session_messages(session, 6).omitted is None
-        assert load_session_messages(session, 2).omitted == (4, 3, 6)
+        assert load_session_messages(session, 2).omitted == Omitted(4, 3, 6)
 
     def test_retracted_turns_are_not_counted(self, ada: UserProfile) -> None:
         session = talk(ada, 12)
@@ -95,14 +95,14 @@ class TestOmitted:
         session.refresh_from_db()
         loaded = load_session_messages(session, 2)
         assert shown(loaded.messages) == [(2, "partition"), (10, "turn"), (11, "turn")]
-        assert loaded.omitted == (4, 4, 8)
+        assert loaded.omitted == Omitted(4, 4, 8)
         assert load_session_messages(session, 6).omitted is None
 
     def test_archived_turns_are_not_counted(self, ada: UserProfile) -> None:
         session = talk(ada, 9)
         session.messages.filter(sequence__lt=4).delete()
         session.kept_from_sequence = 4
-        assert load_session_messages(session, 3).omitted == (2, 4, 5)
+        assert load_session_messages(session, 3).omitted == Omitted(2, 4, 5)
 
     def test_after_a_build_a_reload_replays_all_that_no_moment_holds(self, service: Api, ada: UserProfile) -> None:
         """The worked example: of 250 turns 175 are compacted."""
