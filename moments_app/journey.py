@@ -37,8 +37,9 @@ def known_before(session: Session, sequence: int, until: datetime) -> Known:
         sequence: of the first of them; moments from there on are made of them, or came after.
         until: when the last of them was said.
     """
-    others = Moment.objects.for_user(session.user).filter(ends_at__lte=until)
-    before = others.exclude(source_session=session, first_sequence__gte=sequence)
+    until_then = Moment.objects.for_user(session.user).filter(ends_at__lte=until)
+    of_these = {"source_session": session, "first_sequence__gte": sequence}
+    before = until_then.exclude(**of_these)
     latest = list(before.newest_first().defer("search_vector", "detail")[:LOOK_BACK])
     told = next((moment for moment in latest if moment.journey), None)
     shown = latest[:RECENT_MOMENTS]
@@ -46,7 +47,7 @@ def known_before(session: Session, sequence: int, until: datetime) -> Known:
     journey = Journey(
         text=told.journey if told else "",
         moments=[KnownMoment(one.name, one.summary, one.starts_at, one.ends_at) for one in shown],
-        count=before.count(),
+        count=until_then.count() - until_then.filter(**of_these).count(),  # of which an index alone tells the first
         since=first,
     )
     return Known(journey, frozenset(moment.pk for moment in [*shown, *([told] if told else [])]))

@@ -183,7 +183,8 @@ def _rows_read(user: UserProfile, moment: Moment) -> float:
 
 def _read_by(node: dict[str, Any]) -> float:
     own: float = node["Actual Rows"] * node["Actual Loops"] if "Scan" in node["Node Type"] else 0
-    return own + node.get("Rows Removed by Filter", 0) + sum(map(_read_by, node.get("Plans", ())))
+    passed_over: float = node.get("Rows Removed by Filter", 0)
+    return own + passed_over + sum(map(_read_by, node.get("Plans", ())))
 
 
 @pytest.mark.parametrize("as_request", [False, True])
