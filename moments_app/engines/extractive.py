@@ -44,8 +44,8 @@ ROLLING_WORDS_PER_TURN = 16  # of a rolling summary: of 14 turns about 220
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
 PROFILE_MAX = 2_000  # characters
 PROFILE_LINE_WORDS = (4, 40)
-JOURNEY_MAX = 900  # characters
-JOURNEY_STEP_MAX = 110  # of what is said of one moment
+JOURNEY_MAX = 700  # characters
+JOURNEY_STEP_MAX = 80  # of what is said of one moment
 STATEMENT_START = 32  # characters
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 
@@ -89,6 +89,7 @@ _LESSON = re.compile(
 _PERSONAL = re.compile(
     r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their)\b|\d|@", re.I
 )
+_SENTENCE_END = re.compile(r"(?<=[.!?]) |(?<=[。！？])(?=.)")
 _DANGLING = frozenset(
     ("a an the to and or of in on at for with about it that this so but my your them you how when").split()
 )
@@ -475,8 +476,8 @@ def _known(turns: Sequence[Turn], moment: DraftMoment) -> KnownMoment:
 
 
 def _step(moment: KnownMoment) -> str:
-    """One moment in a line: its day, its name, and how its summary begins."""
-    said = " ".join(moment.summary.split())
+    """One moment in a line: its day, its name, and the first sentence of its summary, or its beginning."""
+    said = _SENTENCE_END.split(" ".join(moment.summary.split()), maxsplit=1)[0]
     if len(said) > JOURNEY_STEP_MAX:
         said = f"{said[:JOURNEY_STEP_MAX].rsplit(' ', 1)[0]} …"
-    return f"{moment.ends_at:%Y-%m-%d} {moment.name[:80].replace('-', ' ')}: {said}"
+    return f"{moment.ends_at:%Y-%m-%d} {moment.name[:60].replace('-', ' ')}: {said}"
