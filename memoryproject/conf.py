@@ -48,7 +48,9 @@ class MomentBuilderSettings(Group):
     enabled: bool = Field(True, description="Build moments by themselves; a forced build works regardless.")
     message_threshold: int = Field(250, ge=2, description="Turns since the last build that make a build due.")
     token_threshold: int = Field(100_000, ge=100, description="Tokens since the last build that make a build due.")
-    load_max_messages: int = Field(50, ge=1, le=1000, description="Most turns a reload returns after the boundary.")
+    load_max_messages: int = Field(
+        50, ge=1, le=1000, description="Most turns a reload returns after the boundary; more where a build leaves more."
+    )
     load_max_turn_tokens: int = Field(1000, ge=50, description="With `compress=true`, longer turns come shortened.")
     insert_partition_event: bool = Field(True, description="Leave a partition event behind each build.")
     lag_messages: int = Field(10, ge=0, le=10_000, description="Least turns kept live after a build.")
@@ -59,6 +61,24 @@ class MomentBuilderSettings(Group):
     )
     max_input_tokens: int = Field(24_000, ge=500, description="Most transcript tokens in one engine call.")
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that builds moments.")
+
+    def lag(self, message_count: int) -> int:
+        """Turns that a build leaves live.
+
+        Args:
+            message_count: turns in the session.
+
+        Returns:
+            `max(LAG_MESSAGES, ⌊LAG_PERCENTAGE × min(message_count, MESSAGE_THRESHOLD)⌋)`; the cap keeps the live window
+            bounded in a session of any length.
+        """
+        # Rounded first: 0.29 × 100 is 28.999… in binary.
+        return max(self.lag_messages, int(round(self.lag_percentage * min(message_count, self.message_threshold), 6)))
+
+    @property
+    def reload_limit(self) -> int:
+        """Most turns of a reload that doesn't say how many: all that a build may leave live, or more."""
+        return max(self.load_max_messages, self.lag(self.message_threshold))
 
 
 class RollingSummarySettings(Group):

@@ -25,6 +25,7 @@ class MomentRow(Row):
     first_sequence: int
     last_sequence: int
     previous_moment_keys: list[str]
+    journey: str = ""
     engine: str
     created_at: AwareDatetime
     updated_at: AwareDatetime

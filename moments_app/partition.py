@@ -8,6 +8,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.utils import timezone
 
+from moments_app.engines.base import RECENT_MOMENTS
 from moments_app.models import Moment
 from sessions_app.models import Message, Session
 from sessions_app.tokens import estimate_tokens
@@ -36,7 +37,7 @@ class PartitionEvent:
 
         Args:
             moments: made by it, oldest first, already stored.
-            journey: the engine's sentences over the recent moments.
+            journey: of the person up to here, as the engine told it.
             session: whose turns they hold.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
@@ -101,9 +102,20 @@ class PartitionEvent:
 
 
 def known_at(event: Message | None) -> str:
-    """What a partition event says of the turns before it, in words: a digest's context, else the journey so far."""
-    payload = event.payload if event and isinstance(event.payload, dict) else {}
-    return str(payload.get("context") or payload.get("recent_moments_summary") or "")
+    """What is known of the turns before a partition event, in words: a digest's context, else what the moments say.
+
+    Only of its own session: what a digest makes of it stays there, whatever is withdrawn elsewhere.
+    """
+    if event is None:
+        return ""
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    return str(payload.get("context") or _told_by_moments(event))
+
+
+def _told_by_moments(event: Message) -> str:
+    own = Moment.objects.filter(user_id=event.user_id, source_session_id=event.session_id)
+    latest = own.filter(last_sequence__lte=event.sequence).order_by("-first_sequence")[:RECENT_MOMENTS]
+    return "\n".join(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}" for moment in reversed(latest))
 
 
 def retell(event: Message, payload: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Moments: their list, the chain they form, and each beside the turns it came from."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -19,6 +20,7 @@ from moments_app.admin.filters import ExactFilter, TagFilter, UserFilter
 from moments_app.admin.links import CHIPS, link_to, list_url
 from moments_app.admin.transcript import entries
 from moments_app.models import EngineCall, Moment
+from moments_app.models.moment import CHAIN_ORDER, MomentQuerySet
 from moments_app.processes.delete_moment import delete_moment
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 from sessions_app.models import Message, UserProfile
@@ -56,7 +58,7 @@ class MomentAdmin(PageAdmin):
     paginator = InfinitePaginator
     search_fields = ("key",)
     search_help_text = "Words of name, summary or detail, or the beginning of a key or user_id"
-    ordering = ("-id",)
+    ordering = ("-starts_at", "-id")
     date_hierarchy = None
     change_form_outer_before_template = "admin/moment_chain.html"
     change_form_outer_after_template = "admin/moment_source.html"
@@ -66,10 +68,15 @@ class MomentAdmin(PageAdmin):
     class Media:
         js = ("moments_app/walk.js",)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Moment]:
-        queryset: QuerySet[Moment] = super().get_queryset(request)
+    def get_queryset(self, request: HttpRequest) -> MomentQuerySet:
+        queryset: MomentQuerySet = super().get_queryset(request)
         named = queryset.select_related("user", "source_session", "job", "prompt_version__resource")
         return named.defer("search_vector")
+
+    def get_ordering(self, request: HttpRequest) -> Sequence[str]:
+        """By time; one person's as their chain goes, which an index of their own serves, and no other may."""
+        is_of_one = any(request.GET.get(name) for name in (UserFilter.parameter_name, "user__id__exact"))
+        return CHAIN_ORDER if is_of_one else self.ordering
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Moment], search_term: str
@@ -119,7 +126,7 @@ class MomentAdmin(PageAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         person = get_object_or_404(UserProfile, pk=user_pk)
-        moments = self.get_queryset(request).filter(user=person).order_by("-created_at", "-id")
+        moments = self.get_queryset(request).for_user(person).newest_first()
         newest, oldest = moments.first(), moments.last()
         stretch = _asked_for(request, moments) or (moment_chain.around(newest) if newest else None)
         shown = {"title": f"Chain of {person}", "person": person}

@@ -8,6 +8,7 @@ from django.conf import settings
 from pydantic import BaseModel
 
 from moments_app.engines.base import (
+    RECENT_MOMENTS,
     ConsolidationAnswer,
     DigestAnswer,
     FormationShape,
@@ -17,7 +18,7 @@ from moments_app.engines.base import (
 )
 from moments_app.engines.transcript import RULES
 from moments_app.models import PromptResource
-from moments_app.processes import build_moments, consolidate, digest_session, form_memories
+from moments_app.processes import consolidate, digest_session, form_memories
 
 Purpose = PromptResource.Purpose
 
@@ -62,7 +63,8 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         [
             "The turns, numbered from 0, at most about {tokens} tokens a call",
             "The profile so far",
-            f"Names of the person's latest moments, at most {build_moments.RECENT_NAMES}",
+            "The person's journey up to the turns: as it was told last, since when it is and how many moments it has",
+            f"The latest moments before the turns, at most {RECENT_MOMENTS}",
         ],
         MomentAnswer,
     ),

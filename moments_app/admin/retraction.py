@@ -99,7 +99,8 @@ def _groups(found: Derived) -> list[Group]:
         _group("Versions of streams' texts", found.versions, _version_row),
         _group("Versions of the profile", versions, lambda version: Row(f"before {_time(version)}", person)),
         _group("Partition events", found.events, _event_row),
-        _group("Rewritten: they name one of the moments", found.mentions, _mention_row),
+        _group("Rewritten: they name one of the moments, or tell of it", found.mentions, _mention_row),
+        _group("Journeys that may have led through one of the moments", found.journeys, _moment_row),
     ]
     return [group for group in groups if group.count]
 

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+RECENT_MOMENTS = 8  # the latest of a person's moments, of which an engine is told
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -46,19 +48,52 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class KnownMoment:
+    """A moment that there is already."""
+
+    name: str
+    summary: str
+    starts_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True)
+class Journey:
+    """The person's way up to the turns that an engine is shown, whatever conversation it was in.
+
+    Args:
+        text: as it was told last; blank where it never was.
+        moments: the latest, newest first.
+        count: how many moments there were in all.
+        since: when the first of them began; None when there was none.
+    """
+
+    text: str = ""
+    moments: Sequence[KnownMoment] = ()
+    count: int = 0
+    since: datetime | None = None
+
+    def then(self, text: str, moments: Sequence[KnownMoment]) -> "Journey":
+        """The journey with more moments; told anew unless the text is blank."""
+        latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
+        since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
+        return Journey(text or self.text, latest[:RECENT_MOMENTS], self.count + len(moments), since)
+
+
+@dataclass(frozen=True)
 class MomentRequest:
     """Everything an engine gets to build moments from.
 
     Args:
         turns: the window, oldest first, indexes 0..n-1.
         profile: of the session's user.
-        recent_moment_names: names of the user's latest moments, newest first.
+        journey: of the user, up to the window.
         prompt: the text of the prompt version in force.
     """
 
     turns: Sequence[Turn]
     profile: Profile
-    recent_moment_names: Sequence[str]
+    journey: Journey
     prompt: str
 
 
@@ -93,7 +128,7 @@ class MomentAnswer(BaseModel):
     new_interests: list[str] = Field(default_factory=list, max_length=50)
     new_preferred_topics: list[str] = Field(default_factory=list, max_length=50)
     recent_journey: str = Field(
-        default="", max_length=4_000, description="One or two dated sentences over the recent moments."
+        default="", max_length=4_000, description="The journey so far with these moments in it, dated."
     )
 
 

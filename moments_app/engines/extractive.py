@@ -22,6 +22,7 @@ from moments_app.engines.base import (
     Fact,
     FormationAnswer,
     FormationRequest,
+    KnownMoment,
     Limits,
     MomentAnswer,
     MomentRequest,
@@ -43,6 +44,8 @@ ROLLING_WORDS_PER_TURN = 16  # of a rolling summary: of 14 turns about 220
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
 PROFILE_MAX = 2_000  # characters
 PROFILE_LINE_WORDS = (4, 40)
+JOURNEY_MAX = 700  # characters
+JOURNEY_STEP_MAX = 80  # of what is said of one moment
 STATEMENT_START = 32  # characters
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 
@@ -86,6 +89,7 @@ _LESSON = re.compile(
 _PERSONAL = re.compile(
     r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their)\b|\d|@", re.I
 )
+_SENTENCE_END = re.compile(r"(?<=[.!?]) |(?<=[。！？])(?=.)")
 _DANGLING = frozenset(
     ("a an the to and or of in on at for with about it that this so but my your them you how when").split()
 )
@@ -125,7 +129,7 @@ class ExtractiveEngine:
         weights = _weights(vocabulary)
         found = [_sentences(turn, *texts[n], language) for n, turn in enumerate(request.turns)]
         moments: list[DraftMoment] = []
-        names: set[str] = set(request.recent_moment_names)
+        names = {moment.name for moment in request.journey.moments}
         for part in segment(request.turns, vocabulary):
             moment = _moment(request.turns, part, found, weights, language, names)
             names.add(moment.name)
@@ -136,7 +140,7 @@ class ExtractiveEngine:
             user_summary_update=_profile_text(request.profile, everything),
             new_interests=_interests(request.profile, everything),
             new_preferred_topics=_topics(request.profile, moments),
-            recent_journey=_journey(request.turns, moments),
+            recent_journey=_journey(request, moments),
         )
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
@@ -453,8 +457,27 @@ def _topics(profile: Profile, moments: Sequence[DraftMoment]) -> list[str]:
     return [tag for tag, _ in counts.most_common() if tag not in known][:5]
 
 
-def _journey(turns: Sequence[Turn], moments: Sequence[DraftMoment]) -> str:
-    first, last = (f"{time:%Y-%m-%d}" for time in (turns[0].created_at, turns[-1].created_at))
-    topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:1]))[-8:]
+def _journey(request: MomentRequest, moments: Sequence[DraftMoment]) -> str:
+    """Since when, how many moments, and a dated line of each of the latest; of too many the oldest drop out."""
+    way = request.journey.then("", [_known(request.turns, moment) for moment in moments])
+    first, last = (f"{time:%Y-%m-%d}" for time in (way.since or request.turns[0].created_at, way.moments[0].ends_at))
     when = first if first == last else f"{first} to {last}"
-    return f"{when}: {', '.join(topics) or 'conversation'}."
+    text = ""
+    for step in map(_step, way.moments):  # the latest first
+        if len(step) + len(text) > JOURNEY_MAX:
+            break
+        text = f"{step} {text}".strip()
+    return f"{when}, {way.count} moment{'s' * (way.count != 1)}: {text}"
+
+
+def _known(turns: Sequence[Turn], moment: DraftMoment) -> KnownMoment:
+    times = [turn.created_at for turn in turns[moment.starts_at_message_idx : moment.ends_at_message_idx + 1]]
+    return KnownMoment(moment.name, moment.summary, min(times), max(times))
+
+
+def _step(moment: KnownMoment) -> str:
+    """One moment in a line: its day, its name, and the first sentence of its summary, or its beginning."""
+    said = _SENTENCE_END.split(" ".join(moment.summary.split()), maxsplit=1)[0]
+    if len(said) > JOURNEY_STEP_MAX:
+        said = f"{said[:JOURNEY_STEP_MAX].rsplit(' ', 1)[0]} …"
+    return f"{moment.ends_at:%Y-%m-%d} {moment.name[:60].replace('-', ' ')}: {said}"

@@ -86,7 +86,7 @@ class ModelEngine:
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
         """Asks for the moments of a window; see `base.Engine`."""
         given = sum(len(turn.content) for turn in request.turns)
-        allowance = max(ANSWER_MIN_ALLOWANCE, given) + len(request.profile.summary)
+        allowance = max(ANSWER_MIN_ALLOWANCE, given) + len(request.profile.summary) + len(request.journey.text)
         return self._answer(MOMENTS, request.prompt, transcript.moments_request(request), allowance)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:

@@ -1,13 +1,19 @@
-"""One remembered episode, linked back to the ones before it."""
+"""One remembered episode, linked back to the ones before it.
 
-from collections.abc import Collection
+Moments of a person stand in one order everywhere, that of time: by when they ended, then by their turns, then by id. So
+it doesn't matter which of them was built, imported or made anew first.
+"""
+
+from collections.abc import Collection, Iterable
+from copy import copy
 from datetime import datetime
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex, GinIndex
 from django.contrib.postgres.search import SearchQuery, SearchVector, SearchVectorField
-from django.db import models
+from django.db import connection, models, transaction
+from django.db.models import Q
 from django.utils.text import slugify
 
 from moments_app.models.job import Job
@@ -16,6 +22,7 @@ from sessions_app.models import Session, UserProfile
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
+CHAIN_ORDER = ("-ends_at", "-first_sequence", "-id")
 
 # One recursive statement over (user, key): a page of the chain costs its length, whatever the number of moments.
 CHAIN_SQL = """
@@ -29,6 +36,28 @@ WITH RECURSIVE chain AS (
 )
 SELECT m.* FROM chain JOIN moments_app_moment m ON m.id = chain.id WHERE chain.distance > 0 ORDER BY chain.distance
 """
+# Of each place where a moment came or went, what stands there and the next three: nothing else names it. Both walks are
+# bounded reads of `moment_user_in_time`, so that n places cost n such reads, however many moments there are.
+RELINK_SQL = f"""
+WITH touched AS (
+    SELECT DISTINCT near.id
+    FROM unnest(%(ends)s::timestamptz[], %(sequences)s::bigint[], %(ids)s::bigint[]) AS place (ends_at, sequence, id)
+    CROSS JOIN LATERAL (
+        SELECT m.id FROM moments_app_moment m WHERE m.user_id = %(user)s
+          AND (m.ends_at, m.first_sequence, m.id) >= (place.ends_at, place.sequence, place.id)
+        ORDER BY m.ends_at, m.first_sequence, m.id LIMIT {PREDECESSORS + 1}
+    ) near
+), linked AS (
+    SELECT m.id, ARRAY(
+        SELECT before.key FROM moments_app_moment before WHERE before.user_id = %(user)s
+          AND (before.ends_at, before.first_sequence, before.id) < (m.ends_at, m.first_sequence, m.id)
+        ORDER BY before.ends_at DESC, before.first_sequence DESC, before.id DESC LIMIT {PREDECESSORS}
+    )::text[] AS previous
+    FROM touched JOIN moments_app_moment m ON m.id = touched.id
+)
+UPDATE moments_app_moment m SET previous_moment_keys = linked.previous FROM linked
+WHERE m.id = linked.id AND m.previous_moment_keys IS DISTINCT FROM linked.previous
+"""  # noqa: S608 (a constant)
 
 
 class MomentQuerySet(models.QuerySet["Moment"]):
@@ -37,22 +66,29 @@ class MomentQuerySet(models.QuerySet["Moment"]):
         return self.filter(user=user)
 
     def newest_first(self) -> Self:
-        """By time of creation: the order of the chain.
+        """By when they happened, the latest first: the order of the chain.
 
         Not by id alone: the planner would walk the primary key backwards for a person whose moments it takes to be
         spread evenly, over everything that others made since (docs/decisions/0005).
         """
-        return self.order_by("-created_at", "-id")
+        return self.order_by(*CHAIN_ORDER)
 
     def earlier_than(self, moment: "Moment") -> Self:
         """Of the same person, before it in the chain, nearest first."""
-        own = self.filter(user_id=moment.user_id, created_at__lte=moment.created_at)
-        return own.exclude(created_at=moment.created_at, pk__gte=moment.pk).newest_first()
+        at_once = Q(first_sequence__lt=moment.first_sequence) | Q(
+            first_sequence=moment.first_sequence, pk__lt=moment.pk
+        )
+        before = Q(ends_at__lt=moment.ends_at) | Q(at_once, ends_at=moment.ends_at)
+        # The last is what the index is read by.
+        return self.filter(before, user_id=moment.user_id, ends_at__lte=moment.ends_at).newest_first()
 
     def later_than(self, moment: "Moment") -> Self:
         """Of the same person, after it in the chain, nearest first."""
-        own = self.filter(user_id=moment.user_id, created_at__gte=moment.created_at)
-        return own.exclude(created_at=moment.created_at, pk__lte=moment.pk).newest_first().reverse()
+        at_once = Q(first_sequence__gt=moment.first_sequence) | Q(
+            first_sequence=moment.first_sequence, pk__gt=moment.pk
+        )
+        after = Q(ends_at__gt=moment.ends_at) | Q(at_once, ends_at=moment.ends_at)
+        return self.filter(after, user_id=moment.user_id, ends_at__gte=moment.ends_at).newest_first().reverse()
 
     def matching(self, text: str) -> Self:
         """Moments whose name, summary or detail contain the words of `text`."""
@@ -64,22 +100,22 @@ class MomentQuerySet(models.QuerySet["Moment"]):
     def with_emotion(self, emotion: str) -> Self:
         return self.filter(emotion_tags__contains=[emotion])
 
-    def relink(self, user_id: int, *, after: int) -> None:
-        """Makes the chain of a person's moments whole again.
+    def telling_of(self, user_id: int, since: datetime) -> Self:
+        """Those of a person whose journey may tell of what happened from a time on."""
+        return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")
+
+    def relink(self, user_id: int, places: "Iterable[Moment]") -> None:
+        """Makes the chain of a person's moments whole again; whoever calls it holds the lock on the person's row.
 
         Args:
             user_id: primary key of the person.
-            after: primary key of the first that came or went; the ones before it are linked as they were.
+            places: moments that came, or that went.
         """
-        earlier = self.filter(user_id=user_id, pk__lt=after).order_by("-pk").values_list("key", flat=True)
-        previous = list(earlier[:PREDECESSORS])
-        changed = []
-        for moment in self.filter(user_id=user_id, pk__gte=after).only("key", "previous_moment_keys").order_by("pk"):
-            if moment.previous_moment_keys != previous:
-                moment.previous_moment_keys = previous
-                changed.append(moment)
-            previous = [moment.key, *previous][:PREDECESSORS]
-        self.bulk_update(changed, ["previous_moment_keys"], batch_size=500)
+        rows = [(place.ends_at, place.first_sequence, place.pk) for place in places]
+        if rows:
+            ends, sequences, ids = (list(column) for column in zip(*rows, strict=True))
+            with connection.cursor() as cursor:
+                cursor.execute(RELINK_SQL, {"user": user_id, "ends": ends, "sequences": sequences, "ids": ids})
 
     def chain_from(self, moment: "Moment", depth: int) -> "list[Moment]":
         """The moments of the same user before `moment`, nearest first, at most `depth` of them."""
@@ -106,6 +142,12 @@ class Moment(models.Model):
     first_sequence = models.BigIntegerField()
     last_sequence = models.BigIntegerField()
     previous_moment_keys = ArrayField(models.TextField(), default=list, blank=True, size=PREDECESSORS)
+    journey = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The person's way up to here, as it was told when the build was made that this moment ends.",
+    )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(max_length=255)
@@ -127,8 +169,7 @@ class Moment(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["user", "-created_at", "-id"], name="moment_user_newest"),
-            models.Index(fields=["user", "-ends_at", "-id"], name="moment_user_latest"),
+            models.Index(fields=["user", "-ends_at", "-first_sequence", "-id"], name="moment_user_in_time"),
             BrinIndex(fields=["created_at"], autosummarize=True, name="moment_created"),
             models.Index(fields=["category", "-id"], name="moment_category_newest"),
             models.Index(fields=["starts_at"], name="moment_starts_at"),
@@ -163,9 +204,11 @@ class Moment(models.Model):
 
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
         """Deletes the moment and closes the chain over the gap."""
-        user_id, pk = self.user_id, self.pk
-        deleted = super().delete()
-        Moment.objects.relink(user_id, after=pk)
+        with transaction.atomic():
+            UserProfile.objects.locked().get(pk=self.user_id)  # whoever changes the chain holds it
+            place = copy(self)
+            deleted = super().delete()
+            Moment.objects.relink(self.user_id, [place])
         return deleted
 
 

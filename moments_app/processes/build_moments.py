@@ -11,10 +11,20 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import DraftMoment, Engine, EngineError, MomentAnswer, MomentRequest, Profile, Turn
+from moments_app.engines.base import (
+    DraftMoment,
+    Engine,
+    EngineError,
+    KnownMoment,
+    MomentAnswer,
+    MomentRequest,
+    Profile,
+    Turn,
+)
+from moments_app.journey import Known, keep_journey, known_before
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
-from moments_app.models.moment import PREDECESSORS, MomentQuerySet, moment_key
+from moments_app.models.moment import moment_key
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
@@ -24,7 +34,6 @@ from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 
 NAME = "build_moments"
-RECENT_NAMES = 5  # of the user's latest moments, shown to the engine
 # Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
 MAX_TURNS = 2_000
 MAX_CALLS = 10  # about: by tokens
@@ -46,6 +55,7 @@ class Work:
 
     Args:
         session: with its counters at that time.
+        known: of the time before the turns.
         first_sequence, last_sequence: of the turns to compact, inclusive.
         chunks: those of them an engine is shown, in window order.
         is_cut: more lies beyond the lag than one run takes.
@@ -54,7 +64,7 @@ class Work:
 
     session: Session
     profile: Profile
-    recent_names: list[str]
+    known: Known
     prompt_version: PromptVersion
     first_sequence: int
     last_sequence: int
@@ -141,7 +151,7 @@ def claim(job: Job) -> Work | Skipped:
     return Work(
         session=session,
         profile=profile_of(session.user),
-        recent_names=recent_names(Moment.objects.for_user(session.user)),
+        known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),
         prompt_version=prompt(),
         first_sequence=_first_waiting(session),
         last_sequence=turns[-1].sequence,
@@ -214,32 +224,26 @@ def profile_of(user: UserProfile | ProfileVersion) -> Profile:
     return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
 
 
-def recent_names(moments: MomentQuerySet) -> list[str]:
-    """Names of the newest of some moments, as an engine is told them."""
-    return list(moments.newest_first().values_list("name", flat=True)[:RECENT_NAMES])
-
-
 # --- think ---
 
 
 def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> Built:
-    """Calls the engine for each chunk, carrying the profile from call to call.
+    """Calls the engine for each chunk, carrying profile and journey from call to call.
 
     Raises:
         EngineError: when one of the calls gave no valid answer; nothing is kept of the others.
     """
     segments: list[Segment] = []
-    profile, journey = work.profile, ""
-    names = list(work.recent_names)
+    profile, journey = work.profile, work.known.journey
     for number, chunk in enumerate(work.chunks):
         progress(number, len(work.chunks))
-        request = MomentRequest(chunk.turns, profile, names[:RECENT_NAMES], work.prompt_version.content)
+        request = MomentRequest(chunk.turns, profile, journey, work.prompt_version.content)
         answer = engine.build_moments(request)
         found = _segments(answer.moments, chunk.sequences)
         segments += found
-        names = [segment.draft.name for segment in reversed(found)] + names
-        profile, journey = merged(profile, answer), answer.recent_journey or journey
-    return Built(_covering(segments, work), profile, journey, engine.name)
+        profile = merged(profile, answer)
+        journey = journey.then(answer.recent_journey.strip(), [_known(segment, chunk) for segment in found])
+    return Built(_covering(segments, work), profile, journey.text, engine.name)
 
 
 def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:
@@ -248,6 +252,13 @@ def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[S
     if not ranges:
         raise EngineError("invalid_answer", "The answer has no moment with a range of turns.")
     return [Segment(drafts[n], sequences[start], sequences[end]) for n, (start, end) in ranges.items()]
+
+
+def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
+    """A moment that is about to be, as the next call is told of it."""
+    held = range(segment.first_sequence, segment.last_sequence + 1)
+    times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
+    return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))
 
 
 def _covering(segments: Sequence[Segment], work: Work) -> list[Segment]:
@@ -276,8 +287,8 @@ def commit(job: Job, work: Work, built: Built) -> None:
 
     Raises:
         ClaimLost: the job was taken over, or the session is gone.
-        Moved: the session's boundary or the profile changed while the engine was thinking: what was told of it then
-            may have been withdrawn.
+        Moved: the session's boundary, the profile or an earlier moment changed while the engine was thinking: what was
+            told of it then may have been withdrawn.
     """
     session = locked_session(job)
     user = UserProfile.objects.locked().get(pk=session.user_id)
@@ -285,7 +296,10 @@ def commit(job: Job, work: Work, built: Built) -> None:
         raise Moved("The session's moments changed while the engine was thinking.")
     if profile_of(user) != work.profile:
         raise Moved("The profile changed while the engine was thinking.")
+    if not work.known.holds():
+        raise Moved("Moments that the engine was told of are gone.")
     moments = store_moments(job, work, built)
+    Moment.objects.relink(user.pk, moments)
     user.merge(
         summary=built.profile.summary,
         interests=built.profile.interests,
@@ -307,23 +321,19 @@ def commit(job: Job, work: Work, built: Built) -> None:
 
 
 def store_moments(job: Job, work: Work, built: Built) -> list[Moment]:
-    """Writes the moments of a build at the end of the person's chain, and says of each turn which one holds it."""
-    session = work.session
-    previous = list(
-        Moment.objects.filter(user_id=session.user_id).newest_first().values_list("key", flat=True)[:PREDECESSORS]
-    )
+    """Writes the moments of a build, and says of each turn which one holds it; the caller links them into the chain."""
     moments = []
     for segment in built.segments:
-        moment = _moment(segment, session, previous)
+        moment = _moment(segment, work.session)
         moment.job, moment.engine, moment.prompt_version = job, built.engine, work.prompt_version
         moment.save()
-        _held(session, segment).update(moment=moment)
-        previous = [moment.key, *previous][:PREDECESSORS]
+        _held(work.session, segment).update(moment=moment)
         moments.append(moment)
+    keep_journey(moments, built.journey)
     return moments
 
 
-def _moment(segment: Segment, session: Session, previous: list[str]) -> Moment:
+def _moment(segment: Segment, session: Session) -> Moment:
     draft = segment.draft
     times = sorted(_held(session, segment).values_list("created_at", flat=True))
     name = draft.name.strip()
@@ -342,7 +352,6 @@ def _moment(segment: Segment, session: Session, previous: list[str]) -> Moment:
         ends_at=times[-1],
         first_sequence=segment.first_sequence,
         last_sequence=segment.last_sequence,
-        previous_moment_keys=previous,
     )
 
 

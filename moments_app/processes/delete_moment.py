@@ -9,7 +9,7 @@ from sessions_app.models.event import MOMENT_DELETED
 
 @transaction.atomic
 def delete_moment(moment: Moment, *, actor: str) -> None:
-    """Deletes a moment; the chain closes over the gap.
+    """Deletes a moment; the chain closes over the gap, and no journey that led through it is carried on.
 
     Args:
         moment: of the acting user.
@@ -26,4 +26,6 @@ def delete_moment(moment: Moment, *, actor: str) -> None:
             "last_sequence": moment.last_sequence,
         },
     )
+    user_id, since = moment.user_id, moment.starts_at
     moment.delete()
+    Moment.objects.telling_of(user_id, since).update(journey="")

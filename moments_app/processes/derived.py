@@ -47,7 +47,8 @@ class Derived:
         moments, summaries, atoms: in the order of their tables.
         versions: of streams' texts, from the first on that absorbed one of the atoms.
         events: the session's partition events after the first of the turns.
-        mentions: rows of elsewhere that name one of the moments.
+        mentions: rows of elsewhere that name one of the moments, or tell a journey that may have led through it.
+        journeys: other moments with such a journey.
         stretches: that were formed with one of the turns among them.
         profile: None when no build that is withdrawn has changed it.
     """
@@ -60,6 +61,7 @@ class Derived:
     versions: list[StreamVersion]
     events: list[Message]
     mentions: list[Message | Job | Event]
+    journeys: list[Moment]
     stretches: list[Stretch]
     profile: ProfileChange | None
 
@@ -83,6 +85,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     formations = _formations(session, sequences)
     atoms = _atoms(session, ids, formations, is_whole=is_whole)
     first = min(sequences, default=0)
+    journeys = _journeys(session, moments)
     return Derived(
         session=session,
         turns=turns,
@@ -91,7 +94,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         atoms=atoms,
         versions=_versions(atoms),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
-        mentions=mentions(session, [moment.key for moment in moments]),
+        mentions=mentions(session, [moment.key for moment in moments], _told(moments, journeys)),
+        journeys=journeys,
         stretches=[] if is_whole else united([job_stretch(job) for job in formations]),
         profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
     )
@@ -130,13 +134,37 @@ def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
     return list(own.filter(first_sequence__gte=start).order_by("pk"))
 
 
-def mentions(session: Session, keys: Sequence[str]) -> list[Message | Job | Event]:
-    """What names these moments: partition events of the person's other sessions, results of builds, the log."""
+def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
+    """The person's other moments whose journey was told when these were known."""
+    if not moments:
+        return []
+    since = min(moment.starts_at for moment in moments)  # what they are made of may have been in others before
+    telling = Moment.objects.telling_of(session.user_id, since).exclude(pk__in=[moment.pk for moment in moments])
+    return list(telling.order_by("pk"))
+
+
+def _told(moments: Sequence[Moment], journeys: Sequence[Moment]) -> Q | None:
+    """Which partition events tell these journeys, or told one that is gone since."""
+    if not moments:
+        return None
+    since = min(moment.starts_at for moment in moments)
+    later = Q(created_at__gte=since) | Q(payload__moment_keys__has_any_keys=[moment.key for moment in journeys])
+    return later & Q(payload__has_key="recent_moments_summary") & ~Q(payload__recent_moments_summary="")
+
+
+def mentions(session: Session, keys: Sequence[str], told: Q | None = None) -> list[Message | Job | Event]:
+    """What names these moments: partition events of the person's other sessions, results of builds, the log.
+
+    Args:
+        session: of the moments.
+        keys: of them.
+        told: which other partition events are meant.
+    """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
     jobs = Job.objects.filter(user_id=session.user_id, result__moment_keys__has_any_keys=keys)
     log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
-    return [*events.filter(named), *jobs, *log] if keys else []
+    return [*events.filter(named | told if told else named), *jobs, *log] if keys else []
 
 
 # --- summaries ---

@@ -71,7 +71,8 @@ class _Restoring:
         self._entities: dict[uuid.UUID, Entity] = {}
 
     def moments(self) -> int:
-        """Moments, and which turns they are made of."""
+        """Moments, and which turns they are made of; with what is there already they are one chain."""
+        UserProfile.objects.locked().get(pk=self._user.pk)  # whoever changes the chain holds it
         there = set(Moment.objects.for_user(self._user).values_list("key", flat=True))
         count = 0
         for rows in batched(self._export.rows("moments", MomentRow)):
@@ -81,6 +82,7 @@ class _Restoring:
                 if row.key not in there
             ]
             insert_as_they_are(moments)
+            Moment.objects.relink(self._user.pk, moments)
             count += len(moments)
             for moment in moments:
                 if moment.source_session:

@@ -13,6 +13,7 @@ from django.conf import settings
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine
+from moments_app.journey import known_before
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
 from moments_app.partition import PartitionEvent, retell
@@ -92,11 +93,11 @@ def _shown(session: Session, moments: list[Moment]) -> list[Message]:
 
 
 def _work(session: Session, moments: list[Moment], shown: list[Message]) -> Work:
-    before = Moment.objects.for_user(session.user).filter(pk__lt=min(moment.pk for moment in moments))
+    until = max(turn.created_at for turn in shown)
     build = build_moments.Work(
         session=session,
         profile=build_moments.profile_of(session.user),
-        recent_names=build_moments.recent_names(before),
+        known=known_before(session, moments[0].first_sequence, until),
         prompt_version=build_moments.prompt(),
         first_sequence=moments[0].first_sequence,
         last_sequence=moments[-1].last_sequence,
@@ -130,15 +131,16 @@ def commit(job: Job, work: Work, built: build_moments.Built) -> None:
         Moved: one of the moments was changed or deleted, or turns were retracted, while the engine was thinking.
     """
     session = locked_session(job)
-    user = UserProfile.objects.locked().get(pk=session.user_id)  # whoever adds to the chain holds it
-    replaced = session.moments.filter(pk__in=work.replaced)
-    if dict(replaced.values_list("pk", "updated_at")) != work.replaced:
+    user = UserProfile.objects.locked().get(pk=session.user_id)  # whoever changes the chain holds it
+    replaced = list(session.moments.filter(pk__in=work.replaced).defer("search_vector"))
+    if {moment.pk: moment.updated_at for moment in replaced} != work.replaced:
         raise Moved("The session's moments changed while the engine was thinking.")
-    old = set(replaced.values_list("key", flat=True))
-    replaced.delete()
+    if not work.build.known.holds():
+        raise Moved("Moments that the engine was told of are gone.")
+    Moment.objects.filter(pk__in=work.replaced).delete()
     moments = build_moments.store_moments(job, work.build, built)
-    Moment.objects.relink(user.pk, after=min(work.replaced))
-    _tell_anew(session, old, moments, built.journey)
+    Moment.objects.relink(user.pk, [*replaced, *moments])
+    _tell_anew(session, {moment.key for moment in replaced}, moments, built.journey)
     user.save(update_fields=["updated_at"])  # contexts that were kept are made anew
     result = {
         "moment_keys": [moment.key for moment in moments],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import Engine, MomentRequest, Profile
+from moments_app.engines.base import Engine, Journey, MomentRequest, Profile
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.processes.base import ClaimLost, Moved, Skipped, complete
 from moments_app.processes.build_moments import Chunk, chunks_of, merged, profile_of, prompt
@@ -84,7 +84,7 @@ def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> P
     profile = work.profile
     for number, chunk in enumerate(work.chunks):
         progress(number, len(work.chunks))
-        answer = engine.build_moments(MomentRequest(chunk.turns, profile, [], work.prompt_version.content))
+        answer = engine.build_moments(MomentRequest(chunk.turns, profile, Journey(), work.prompt_version.content))
         profile = merged(profile, answer)
     return profile
 

@@ -185,6 +185,7 @@ def _counts(found: Derived) -> dict[str, int]:
         "profile_versions": len(found.profile.versions) if found.profile else 0,
         "partition_events": len(found.events),
         "mentions": len(found.mentions),
+        "journeys": len(found.journeys),
     }
 
 
@@ -241,13 +242,14 @@ def _withdraw_from_streams(retraction: Retraction, found: Derived) -> None:
 
 def _withdraw_moments(retraction: Retraction, found: Derived) -> None:
     retraction.items.keep(retraction, found.moments)
-    if found.moments:
-        Moment.objects.filter(pk__in=_pks(found.moments)).delete()
-        Moment.objects.relink(retraction.user_id, after=found.moments[0].pk)
+    retraction.items.keep(retraction, found.journeys, is_rewritten=True)
+    Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
+    Moment.objects.filter(pk__in=_pks(found.moments)).delete()
+    Moment.objects.relink(retraction.user_id, found.moments)
 
 
 def _rewrite_mentions(retraction: Retraction, found: Derived) -> None:
-    """Takes the moments' keys, which are made of their names, out of what is told elsewhere."""
+    """Takes the moments' keys, which are made of their names, and the journey out of what is told elsewhere."""
     keys = {moment.key for moment in found.moments}
     retraction.items.keep(retraction, found.mentions, is_rewritten=True)
     for row in found.mentions:

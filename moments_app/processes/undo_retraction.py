@@ -84,7 +84,7 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     remade = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
     _put_streams_back(retraction, session)
-    _put_moments_back(retraction, session)
+    _put_moments_back(retraction, session, remade)
     replayed = _put_profile_back(retraction, session.user, remade)
     _put_events_back(retraction, session, sequences)
     rolled = _put_summaries_back(retraction, session)
@@ -120,33 +120,38 @@ class Remade:
 
     Args:
         built_to: sequence up to which there were moments; −1: none.
-        builds: ids of the jobs whose moments were removed.
+        moments: that were removed.
     """
 
     built_to: int
-    builds: set[str]
+    moments: list[Moment]
+
+    @property
+    def builds(self) -> set[str]:
+        """Ids of the jobs that had made them."""
+        return {str(moment.job.job_id) for moment in self.moments if moment.job}
 
 
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
     """Removes the moments that stand where others are put back, and those that were built without the turns."""
     built_to = _built_to(session)
     firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
-    firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment)]
+    firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment).filter(is_rewritten=False)]
     if not firsts:
-        return Remade(built_to, set())
+        return Remade(built_to, [])
     removed = list(session.moments.filter(first_sequence__gte=min(firsts)).select_related("job"))
     Moment.objects.filter(pk__in=[moment.pk for moment in removed]).delete()
     if built_to >= min(firsts):
         session.last_moment_message_idx = min(firsts) - 1 if min(firsts) else None
-    return Remade(built_to, {str(moment.job.job_id) for moment in removed if moment.job})
+    return Remade(built_to, removed)
 
 
 def _built_to(session: Session) -> int:
     return -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
 
 
-def _put_moments_back(retraction: Retraction, session: Session) -> None:
-    kept = retraction.items.of(Moment)
+def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) -> None:
+    kept = retraction.items.of(Moment).filter(is_rewritten=False)
     there = Moment.objects.for_user(session.user)
     for item in kept.filter(data__key__in=list(there.values_list("key", flat=True))):  # another session's took it since
         starts_at = parse_datetime(item.data["starts_at"])
@@ -159,7 +164,9 @@ def _put_moments_back(retraction: Retraction, session: Session) -> None:
         held = session.messages.turns().believed()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.last_moment_message_idx = max(_built_to(session), moment.last_sequence)
-    Moment.objects.relink(session.user_id, after=min((moment.pk for moment in moments), default=0))
+    Moment.objects.relink(session.user_id, [*remade.moments, *moments])
+    for item in retraction.items.of(Moment).filter(is_rewritten=True):
+        Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:

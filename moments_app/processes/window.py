@@ -26,14 +26,8 @@ def lag(conf: MomentBuilderSettings, *, message_count: int, few_but_large: bool 
         message_count: turns in the session.
         few_but_large: the build is due by tokens alone; then only the least number stays.
 
-    Returns:
-        `max(LAG_MESSAGES, ⌊LAG_PERCENTAGE × min(message_count, MESSAGE_THRESHOLD)⌋)`; the cap keeps the live window
-        bounded in a session of any length.
     """
-    if few_but_large:
-        return conf.lag_messages
-    # Rounded first: 0.29 × 100 is 28.999… in binary.
-    return max(conf.lag_messages, int(round(conf.lag_percentage * min(message_count, conf.message_threshold), 6)))
+    return conf.lag_messages if few_but_large else conf.lag(message_count)
 
 
 def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:

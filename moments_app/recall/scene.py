@@ -36,7 +36,7 @@ WITH opened AS MATERIALIZED (
         (SELECT active_version_id FROM moments_app_promptresource WHERE uri = %(policy)s),
         (SELECT jsonb_agg(latest) FROM (
             SELECT id, updated_at FROM moments_app_moment WHERE user_id = s.user_id
-            ORDER BY created_at DESC, id DESC LIMIT %(moments)s
+            ORDER BY ends_at DESC, first_sequence DESC, id DESC LIMIT %(moments)s
         ) latest),
         (SELECT jsonb_agg(stream ORDER BY stream.id) FROM (
             SELECT id, last_updated_at FROM moments_app_memorystream WHERE stream_type = 'session' AND session_id = s.id

@@ -112,7 +112,7 @@ class MessagesQuery(PersonQuery):
             raise serializers.ValidationError({"before": "Give after or before, not both."})
         if attrs["view"] == "all" and attrs.setdefault("limit", 50) > PAGE_MAX:
             raise serializers.ValidationError({"limit": f"A page has at most {PAGE_MAX} turns."})
-        attrs.setdefault("limit", settings.MOMENT_BUILDER.load_max_messages)
+        attrs.setdefault("limit", settings.MOMENT_BUILDER.reload_limit)
         return attrs
 
 
@@ -181,9 +181,18 @@ class MessageAnswer(serializers.Serializer[Any]):
     metadata = serializers.JSONField()
 
 
+class OmittedAnswer(serializers.Serializer[Any]):
+    """Live turns that came before those returned; a page of `view=all` has them."""
+
+    count = serializers.IntegerField()
+    from_sequence = serializers.IntegerField()
+    to_sequence = serializers.IntegerField()
+
+
 class LiveMessages(serializers.Serializer[Any]):
     messages = MessageAnswer(many=True)
     has_partition_event = serializers.BooleanField()
+    omitted = OmittedAnswer(allow_null=True, help_text="Null: every turn after the boundary is there.")
     live_from_sequence = serializers.IntegerField()
     message_count = serializers.IntegerField()
 

@@ -1,5 +1,6 @@
 """Sessions, messages and profiles over REST. A view parses, calls one thing, presents."""
 
+from dataclasses import asdict
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -133,10 +134,11 @@ class MessagesView(APIView):
 
 
 def _live(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
-    messages, has_partition_event = load_session_messages(session, asked["limit"])
+    loaded = load_session_messages(session, asked["limit"])
     return {
-        "messages": _present(session, messages, asked),
-        "has_partition_event": has_partition_event,
+        "messages": _present(session, loaded.messages, asked),
+        "has_partition_event": loaded.has_partition_event,
+        "omitted": asdict(loaded.omitted) if loaded.omitted else None,
         "live_from_sequence": session.live_from_sequence,
         "message_count": session.message_count,
     }

@@ -1,8 +1,13 @@
-"""`load`: what a client replays: the latest boundary and the turns after it, and pages over the whole transcript."""
+"""`load`: what a client replays: the latest boundary and the turns after it, and pages over the whole transcript.
 
+No turn after the boundary goes missing unsaid: those that are too many are named, and can be had as a page.
+"""
+
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import F
+from django.conf import settings
+from django.db.models import Count, F, Min
 
 from sessions_app.models import Message, Session
 
@@ -27,11 +32,21 @@ ORDER BY sequence, kind
 """  # noqa: S608 (columns of our own)
 
 
+@dataclass(frozen=True)
+class Omitted:
+    """Turns that would stand before those returned: how many, and the sequences of the first and the last."""
+
+    count: int
+    from_sequence: int
+    to_sequence: int
+
+
 class Loaded(NamedTuple):
-    """Messages in conversation order, and whether the first of them is a partition event."""
+    """Messages in conversation order, whether the first is a partition event, and what was left out behind it."""
 
     messages: list[Message]
     has_partition_event: bool
+    omitted: Omitted | None
 
 
 class Page(NamedTuple):
@@ -41,16 +56,36 @@ class Page(NamedTuple):
     has_more: bool
 
 
-def load_session_messages(session: Session, max_messages: int) -> Loaded:
+def load_session_messages(session: Session, max_messages: int | None = None) -> Loaded:
     """The latest partition event, if any, and the newest turns after it that are not retracted, in one statement.
 
     Args:
         session: of the acting user.
-        max_messages: most turns returned; the partition event comes on top.
+        max_messages: most turns returned; the partition event comes on top. None: as the settings say, never fewer than
+            a build leaves live.
     """
-    parameters = {"session": session.pk, "user": session.user_id, "limit": max_messages}
+    limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
+    parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
     messages = list(Message.objects.raw(LIVE_SQL, parameters))
-    return Loaded(messages, bool(messages) and messages[0].kind == Message.Kind.PARTITION)
+    boundary = messages[:1] if messages and messages[0].kind == Message.Kind.PARTITION else []
+    turns = messages[len(boundary) :]
+    if len(turns) <= limit:
+        return Loaded(messages, bool(boundary), None)
+    first = boundary[0].sequence + 1 if boundary else session.kept_from_sequence
+    return Loaded(boundary + turns[1:], bool(boundary), left_out(session, first, turns[0].sequence))
+
+
+def left_out(session: Session, first: int, last: int) -> Omitted:
+    """What is left out between two sequences, of which the second is a turn's.
+
+    Sequences have no gaps. Turns that were retracted are not left out: they would not be returned in any case. So where
+    there are some, the others are counted.
+    """
+    if not session.retraction_count:
+        return Omitted(last - first + 1, first, last)
+    turns = session.messages.turns().believed().filter(user_id=session.user_id, sequence__range=(first, last))
+    found = turns.aggregate(count=Count("pk"), first=Min("sequence"))
+    return Omitted(found["count"], found["first"], last)
 
 
 def page_of_messages(session: Session, limit: int, *, after: int | None = None, before: int | None = None) -> Page:

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def keys(ada: UserProfile, model_server: OpenAIServer) -> list[str]:
     """Keys of Ada's five moments, newest first."""
     build(talk(ada, 60, session_id="s1"), lag=0)
-    build(talk(ada, 40, session_id="s2"), lag=0)
+    build(talk(ada, 40, session_id="s2", days=1), lag=0)
     return list(Moment.objects.newest_first().values_list("key", flat=True))
 
 

@@ -240,6 +240,22 @@ def test_pages_are_25_newest_first(base_url: str, ada: UserProfile) -> None:
     assert keys == [f"planting-{number}" for number in reversed(range(67))]
 
 
+def test_row_37_pages_go_by_when_it_was_whatever_was_built_first(base_url: str, ada: UserProfile) -> None:
+    remember(ada, MARK, moments=30)
+    for number in (29, 3, 0):  # made anew
+        moment = Moment.objects.get(key=f"planting-{number}")
+        moment.delete()
+        moment.pk = None
+        moment.save(force_insert=True)
+
+    async def first(client: Client) -> Any:
+        return await read(client, "rem://moments/1"), await read(client, "rem://moments/2")
+
+    answers = over_http(base_url, first, key_of(ada))
+    keys = [moment["key"] for answer in answers for moment in answer["moments"]]
+    assert keys == [f"planting-{number}" for number in reversed(range(30))]
+
+
 @pytest.mark.usefixtures("people")
 def test_addresses_that_lead_nowhere_are_not_found(base_url: str, ada: UserProfile) -> None:
     addresses = [

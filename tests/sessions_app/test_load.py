@@ -6,11 +6,16 @@ from contextlib import nullcontext
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from hypothesis import given
+from hypothesis import strategies as st
 
+from memoryproject.conf import MomentBuilderSettings
+from moments_app.processes.window import lag
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.load import load_session_messages, page_of_messages
+from sessions_app.processes.load import Omitted, load_session_messages, page_of_messages
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
+from tests.support.jobs import build
 from tests.support.transcript import START, talk
 
 # Many more turns in a session.
@@ -68,7 +73,76 @@ def test_the_limit_keeps_the_newest_turns_after_the_boundary(ada: UserProfile) -
 
 
 def test_an_empty_session_loads_nothing(ada: UserProfile) -> None:
-    assert load_session_messages(Session.objects.create(user=ada, session_id="s"), 5) == ([], False)
+    assert load_session_messages(Session.objects.create(user=ada, session_id="s"), 5) == ([], False, None)
+
+
+class TestOmitted:
+    """No turn after the boundary is passed over in silence."""
+
+    def test_what_a_limit_leaves_out_after_the_boundary_is_named(self, ada: UserProfile) -> None:
+        session = talk(ada, 9)
+        assert load_session_messages(session, 9).omitted is None
+        assert load_session_messages(session, 8).omitted == Omitted(1, 0, 0)
+        leave_partition(session, 2)
+        assert load_session_messages(session, 6).omitted is None
+        assert load_session_messages(session, 2).omitted == Omitted(4, 3, 6)
+
+    def test_retracted_turns_are_not_counted(self, ada: UserProfile) -> None:
+        session = talk(ada, 12)
+        leave_partition(session, 2)
+        session.messages.filter(sequence__in=[3, 5, 9]).update(retracted_at=START)
+        Session.objects.update(retraction_count=1)
+        session.refresh_from_db()
+        loaded = load_session_messages(session, 2)
+        assert shown(loaded.messages) == [(2, "partition"), (10, "turn"), (11, "turn")]
+        assert loaded.omitted == Omitted(4, 4, 8)
+        assert load_session_messages(session, 6).omitted is None
+
+    def test_archived_turns_are_not_counted(self, ada: UserProfile) -> None:
+        session = talk(ada, 9)
+        session.messages.filter(sequence__lt=4).delete()
+        session.kept_from_sequence = 4
+        assert load_session_messages(session, 3).omitted == Omitted(2, 4, 5)
+
+    def test_after_a_build_a_reload_replays_all_that_no_moment_holds(self, service: Api, ada: UserProfile) -> None:
+        """The worked example: of 250 turns 175 are compacted."""
+        session = talk(ada, 250)
+        assert build(session).result["last_sequence"] == 174
+        live = service.get("sessions/s1/messages", user_id="ada").json()
+        assert [message["sequence"] for message in live["messages"]] == [174, *range(175, 250)]
+        assert live["omitted"] is None
+
+    def test_until_the_next_build_a_reload_says_what_it_leaves_out_and_a_page_has_it(
+        self, service: Api, ada: UserProfile
+    ) -> None:
+        build(talk(ada, 250))
+        talk(ada, 100)
+        live = service.get("sessions/s1/messages", user_id="ada").json()
+        assert [message["sequence"] for message in live["messages"]] == [174, *range(275, 350)]
+        assert live["omitted"] == {"count": 100, "from_sequence": 175, "to_sequence": 274}
+        rest = service.get("sessions/s1/messages", user_id="ada", view="all", after=174, limit=100).json()
+        assert [message["sequence"] for message in rest["messages"]] == [*range(175, 275)]
+        asked = service.get("sessions/s1/messages", user_id="ada", limit=1000).json()
+        assert len(asked["messages"]) == 176 and asked["omitted"] is None
+        few = service.get("sessions/s1/messages", user_id="ada", limit=10).json()
+        assert few["omitted"] == {"count": 165, "from_sequence": 175, "to_sequence": 339}
+
+    @given(
+        conf=st.builds(
+            MomentBuilderSettings,
+            message_threshold=st.integers(2, 2_000),
+            lag_messages=st.integers(0, 500),
+            lag_percentage=st.floats(0.1, 0.5),
+            load_max_messages=st.integers(1, 1_000),
+        ),
+        count=st.integers(0, 10_000),
+        few=st.booleans(),
+    )
+    def test_a_reload_is_never_shorter_than_the_lag_that_settings_allow(
+        self, conf: MomentBuilderSettings, count: int, few: bool
+    ) -> None:
+        assert conf.reload_limit >= lag(conf, message_count=count, few_but_large=few)
+        assert conf.reload_limit >= conf.load_max_messages
 
 
 def test_loading_is_one_statement(ada: UserProfile) -> None:

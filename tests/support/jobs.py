@@ -65,13 +65,13 @@ def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> Non
 
 
 def assert_chain_is_whole(user: UserProfile) -> None:
-    """Each moment names the up to three before it, nearest first; walking back from the newest meets all."""
-    keys = list(Moment.objects.for_user(user).order_by("id").values_list("key", flat=True))
-    for number, moment in enumerate(Moment.objects.for_user(user).order_by("id")):
+    """Each moment names the up to three before it in time, nearest first; walking back from the newest meets all."""
+    moments = list(Moment.objects.for_user(user).order_by("ends_at", "first_sequence", "id"))
+    keys = [moment.key for moment in moments]
+    for number, moment in enumerate(moments):
         assert moment.previous_moment_keys == keys[max(0, number - 3) : number][::-1]
-    if keys:
-        newest = Moment.objects.get(user=user, key=keys[-1])
-        assert [m.key for m in Moment.objects.chain_from(newest, len(keys))] == keys[:-1][::-1]
+    if moments:
+        assert [m.key for m in Moment.objects.chain_from(moments[-1], len(keys))] == keys[:-1][::-1]
 
 
 def snapshot(session: Session) -> dict[str, Any]:

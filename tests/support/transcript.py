@@ -10,23 +10,23 @@ START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 _TOPICS = ["the kiln and its glaze", "the rent of the shop", "Italian verbs for Bologna", "the knee and its exercises"]
 
 
-def turns(count: int, *, first: int = 0, text: str = "") -> list[NewMessage]:
-    """Alternating user and assistant turns, a minute apart, on a topic that changes every 25 turns."""
+def turns(count: int, *, first: int = 0, text: str = "", days: float = 0) -> list[NewMessage]:
+    """Alternating user and assistant turns, a minute apart, on a topic that changes every 25 turns; some days later."""
     return [
         NewMessage(
             role="assistant" if number % 2 else "user",
             content=text or f"Turn {number} is about {_TOPICS[number // 25 % len(_TOPICS)]}, point {number % 7}.",
-            created_at=START + timedelta(minutes=number),
+            created_at=START + timedelta(days=days, minutes=number),
         )
         for number in range(first, first + count)
     ]
 
 
-def talk(user: UserProfile, count: int, *, session_id: str = "s1", text: str = "") -> Session:
-    """Appends `count` turns to a session, after those it has, in one batch."""
+def talk(user: UserProfile, count: int, *, session_id: str = "s1", text: str = "", days: float = 0) -> Session:
+    """Appends `count` turns to a session, after those it has, in one batch; said some days later."""
     present = Session.objects.filter(user=user, session_id=session_id).first()
     first = present.message_count if present else 0
-    return append(user, session_id, turns(count, first=first, text=text)).session
+    return append(user, session_id, turns(count, first=first, text=text, days=days)).session
 
 
 def messages(count: int, **fields: Any) -> list[dict[str, Any]]:

@@ -1,8 +1,10 @@
 """The timeline of a person's moments."""
 
 import re
+from datetime import timedelta
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.urls import reverse
 
@@ -51,11 +53,11 @@ class TestChain:
             back = rows_of(page(root, chain_url(ada), after=back[0])) + back
         assert back == newest_first
 
-    def test_moments_of_one_instant_are_walked_in_the_order_they_were_made(
+    def test_moments_of_one_instant_are_walked_in_the_order_of_their_turns(
         self, root: Client, ada: UserProfile
     ) -> None:
         moments = remember(ada, 40)
-        Moment.objects.update(created_at=moments[0].created_at)
+        Moment.objects.update(ends_at=moments[0].ends_at)
         newest_first = [moment.pk for moment in reversed(moments)]
         shown = page(root, chain_url(ada), at=moments[20].pk)
         around = newest_first.index(moments[20].pk)
@@ -72,8 +74,11 @@ class TestChain:
 
     def test_pauses_and_sessions_are_told(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 12)
-        remember(ada, 2, session_id="s2")
-        steps = moment_chain.around(Moment.objects.latest("id")).steps
+        later = remember(ada, 2, session_id="s2")
+        Moment.objects.filter(source_session__session_id="s2").update(
+            starts_at=F("starts_at") + timedelta(days=3, hours=12), ends_at=F("ends_at") + timedelta(days=3, hours=12)
+        )
+        steps = moment_chain.around(Moment.objects.get(pk=later[-1].pk)).steps
         assert [step.gap.replace("\xa0", " ") for step in steps if step.gap] == ["3 days"]
         assert [step.moment.name for step in steps if step.begins_session] == ["Moment 1 of s2", "Moment 11 of s1"]
         assert steps[0].hue != steps[2].hue

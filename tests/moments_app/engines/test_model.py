@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from moments_app.engines import endpoint, model, transcript
 from moments_app.engines.answers import MOMENTS
-from moments_app.engines.base import CallRecord, EngineError, MomentAnswer, MomentRequest, Profile, Turn
+from moments_app.engines.base import (
+    CallRecord,
+    EngineError,
+    Journey,
+    KnownMoment,
+    MomentAnswer,
+    MomentRequest,
+    Profile,
+    Turn,
+)
 from moments_app.engines.model import ModelEngine
 from sessions_app.shorten import shorten_middle
 from tests.support import openai_server as behave
@@ -51,13 +60,19 @@ def changed(**fields: Any) -> behave.Behaviour:
     return lambda handler, body: handler.complete(json.dumps(behave.moments_of(body) | fields))
 
 
+def journey(name: str, told: str = "Told before.") -> Journey:
+    """One moment before the window."""
+    at = datetime(2026, 2, 27, 8, 0, tzinfo=UTC)
+    return Journey(told, [KnownMoment(name, told, at, at)], count=1, since=at)
+
+
 def request(count: int = 30, text: str = MARK) -> MomentRequest:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [
         Turn(n, "assistant" if n % 2 else "user", f"{text} number {n} about glaze", at + timedelta(minutes=n))
         for n in range(count)
     ]
-    return MomentRequest(turns, Profile("Nora is a potter.", ["kilns"], []), ["old-moment"], "PROMPT IN FORCE")
+    return MomentRequest(turns, Profile("Nora is a potter.", ["kilns"], []), journey("old-moment"), "PROMPT IN FORCE")
 
 
 def test_a_good_answer_is_validated_and_recorded(engine: ModelEngine, calls: list[CallRecord]) -> None:
@@ -195,7 +210,7 @@ def test_row_20_the_environment_does_not_say_where_texts_are_sent(
 
 def test_the_model_sees_what_an_assistant_asked_tools_for(engine: ModelEngine, server: OpenAIServer) -> None:
     asked = Turn(0, "assistant", "", datetime(2026, 3, 2, tzinfo=UTC), tool_calls='[{"name": "book"}]')
-    engine.build_moments(MomentRequest([asked], Profile("", [], []), [], "PROMPT"))
+    engine.build_moments(MomentRequest([asked], Profile("", [], []), Journey(), "PROMPT"))
     assert behave.turns_of(server.requests[0])[0]["calls"] == '[{"name": "book"}]'
 
 
@@ -341,7 +356,7 @@ def test_length_is_that_of_the_texts_not_of_how_json_spells_them(engine: ModelEn
 def test_a_long_profile_may_be_given_back(engine: ModelEngine, server: OpenAIServer) -> None:
     server.always(changed(user_summary_update="x" * 7_500))
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
-    short = MomentRequest([Turn(0, "user", "hi", at)], Profile("x" * 7_500), [], "P")
+    short = MomentRequest([Turn(0, "user", "hi", at)], Profile("x" * 7_500), Journey(), "P")
     assert engine.build_moments(short).moments
 
 
@@ -459,8 +474,9 @@ texts = st.one_of(st.text(), st.lists(st.sampled_from([*HOSTILE, "\n", "<", ">",
 def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: str, summary: str, name: str) -> None:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
-    prompt = transcript.moments_request(MomentRequest(turns, Profile(summary, [name], [tool]), [name], "P"))
-    assert len(prompt.splitlines()) == 3 + 1 + 3 + 1
+    asked = MomentRequest(turns, Profile(summary, [name], [tool]), journey(name, summary), "P")
+    prompt = transcript.moments_request(asked)
+    assert len(prompt.splitlines()) == 4 + 1 + 3 + 1
     shown = [json.loads(line) for line in lines_of_transcript(prompt)]
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, content), (2, "after")]
     assert shown[1].get("tool", "") == tool

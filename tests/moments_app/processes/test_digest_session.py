@@ -85,13 +85,17 @@ class TestWhatIsLeft:
         assert 'Known from before these turns: "Known for good."' in asked
         assert [turn["index"] for turn in behave.turns_of(model_server.requests[-1])] == list(range(40, 60))
 
-    def test_a_boundary_of_moments_hands_on_the_journey(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_a_boundary_of_moments_hands_on_what_the_moments_of_the_session_say(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        build(talk(ada, 30, session_id="other", text="Of nasturtiums."))
         session = talk(ada, 30)
         build(session)
-        journey = latest(session).payload["recent_moments_summary"]  # type: ignore[index]
-        assert journey
         digest(Session.objects.get(pk=session.pk))
-        assert json.dumps(journey) in model_server.requests[-1]["messages"][1]["content"]
+        known, _, _ = model_server.requests[-1]["messages"][1]["content"].partition("\n")
+        for moment in session.moments.all():
+            assert f"2026-03-02: {moment.summary}" in json.loads(known.removeprefix("Known from before these turns: "))
+        assert "nasturtiums" not in known
 
     def test_row_22_a_call_is_not_torn_from_its_result(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         call = NewMessage("assistant", payload={"tool_calls": [{"id": "c1", "function": {"name": "look"}}]})

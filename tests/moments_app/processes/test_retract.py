@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from moments_app.models import (
     EngineCall,
@@ -133,6 +134,15 @@ def session(engine: str, ada: UserProfile, bo: UserProfile, shared: MemoryStream
     return session
 
 
+def tell_on(handler: Any, body: dict[str, Any]) -> None:
+    """Carries the marker on in the journey, when it is in the turns or in what is told of the way there."""
+    answer = behave.right_answer(body)
+    if "recent_journey" in answer:
+        _profile, _, told = body["messages"][1]["content"].partition("\n")
+        answer["recent_journey"] = f"Came through {MARKER}." if MARKER in told else "Came from nowhere."
+    handler.complete(json.dumps(answer))
+
+
 def remember(session: Session, *batches: list[NewMessage]) -> None:
     """Everything the platform makes of a session, now and after each further batch."""
     for batch in ([], *batches):
@@ -201,7 +211,7 @@ class TestRetract:
         assert with_marker() == {}
         left = (Moment.objects.filter(source_session=session), MemoryAtom.objects.filter(source_session=session))
         assert not any(rows.exists() for rows in left) and not session.summaries.exists()
-        assert load_session_messages(session, 50) == ([], False)
+        assert load_session_messages(session, 50) == ([], False, None)
         assert_chain_is_whole(session.user)
         undo_retraction(retraction, requested_by="test")
         work_off()
@@ -322,6 +332,46 @@ class TestMeanwhile:
         work_off()
         ada.refresh_from_db()
         assert MARKER not in ada.interests and with_marker() == {}
+
+    def test_row_10_no_journey_leads_through_what_was_withdrawn(
+        self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        """Told of from session to session, and in what sessions leave when they are digested."""
+        settings.MEMORY_FORMATION = settings.MEMORY_FORMATION.model_copy(update={"enabled": False})
+        model_server.always(tell_on)
+        planted = poisoned(ada, 5)
+        build(planted, lag=0)
+        for number in range(8):  # the planted moments are among the latest no more
+            build(talk(ada, 25, session_id=f"later-{number}", days=number + 1), lag=0)
+            digest = Session.objects.get(session_id=f"later-{number}")
+            talk(ada, 8, session_id=digest.session_id, days=number + 1.5)
+            Job.objects.request("digest_session", digest, requested_by="test", force=True)
+            work_off()
+        told = [event.payload or {} for event in Message.objects.partitions().order_by("pk")]
+        assert MARKER in told[-2]["recent_moments_summary"] and MARKER in Moment.objects.newest_first()[0].journey
+        before = comparable()
+        retraction = retract(planted, [5], reason="planted", requested_by="test")
+        assert with_marker() == {}
+        undo_retraction(retraction, requested_by="test")
+        assert comparable() == before
+
+    def test_row_10_a_journey_withdrawn_while_the_engine_thinks_is_not_carried_on(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        model_server.always(tell_on)
+        planted = poisoned(ada, 5)
+        build(planted, lag=0)
+        other = talk(ada, 25, session_id="later", days=1)
+
+        def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+            retract(planted, [5], reason="planted", requested_by="test")
+            connection.close()
+            tell_on(handler, body)
+
+        model_server.queue(meanwhile)
+        assert build(other, lag=0).status == "queued"
+        work_off()
+        assert other.moments.exists() and with_marker() == {}
 
     def test_a_context_made_before_is_not_served_after(self, planted: Session, service: Api) -> None:
         form(planted)

@@ -22,6 +22,7 @@ from moments_app.recall.search import Question, recall
 from moments_app.recall.workflow import get_context_for_workflow
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.processes.append import NewMessage, append
+from sessions_app.processes.load import Omitted
 from sessions_app.row_security import acting_for
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -345,7 +346,7 @@ class TestCost:
             plans = [explained(query["sql"]) for query in captured if "moments_app_moment" in query["sql"]]
         assert len(plans) >= 2
         for plan in plans:
-            assert "moment_user_newest" in plan
+            assert "moment_user_in_time" in plan
             assert "moments_app_moment_pkey" not in plan and "Seq Scan on moments_app_moment" not in plan
 
 
@@ -444,7 +445,24 @@ class TestWorkflow:
         work_off()
         settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
         session = append(ada, "s1", turns(200, first=6)).session
-        assert len(get_context_for_workflow(session).messages) == settings.MOMENT_BUILDER.load_max_messages
+        read = get_context_for_workflow(session)
+        assert [message.sequence for message in read.messages] == list(range(131, 206))
+        assert read.omitted == Omitted(125, 6, 130)
+
+    def test_what_it_leaves_out_is_named(self, ada: UserProfile, rolling: None, settings: Settings) -> None:
+        settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(
+            update={"load_max_messages": 2, "lag_messages": 2, "message_threshold": 2}
+        )
+        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
+        session = append(ada, "s1", turns(5)).session
+        assert get_context_for_workflow(session).omitted == Omitted(3, 0, 2)
+        Summary.objects.create(
+            session=session, user=ada, status="completed", start_sequence=0, end_sequence=1, text="x"
+        )
+        assert get_context_for_workflow(session).omitted is None  # the newest is an open question
+        session = append(ada, "s1", turns(2, first=5)).session
+        read = get_context_for_workflow(session)
+        assert ([message.sequence for message in read.messages], read.omitted) == ([4, 5], Omitted(2, 2, 3))
 
 
 class TestStreams:

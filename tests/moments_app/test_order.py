@@ -1,0 +1,239 @@
+"""What happened later comes later, whatever was built, imported, retried or made anew first."""
+
+import importlib
+from datetime import timedelta
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
+
+from moments_app.models import Job, Moment
+from moments_app.models.moment import RELINK_SQL
+from moments_app.processes import rebuild_moments
+from moments_app.processes.retract import retract
+from moments_app.processes.undo_retraction import undo_retraction
+from sessions_app.models import Session, UserProfile
+from sessions_app.processes.erase import erase_user
+from sessions_app.row_security import acting_for
+from tests.moments_app.admin.test_moment_chain import chain_url, rows_of
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.jobs import assert_chain_is_whole, build, work_off
+from tests.support.moments import remember
+from tests.support.openai_server import OpenAIServer
+from tests.support.operator import operator
+from tests.support.pages import list_url, page
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DAYS = {"first": 0, "second": 100, "third": 200}
+
+
+def converse(user: UserProfile, name: str) -> Session:
+    """A session of its own day."""
+    return talk(user, 45, session_id=name, days=DAYS[name])
+
+
+def in_time(user: UserProfile) -> list[str]:
+    """Keys, the latest first, found out without the order that is tested."""
+    rows = Moment.objects.for_user(user).values_list("source_session__session_id", "first_sequence", "key")
+    return [key for *_, key in sorted(rows, key=lambda row: (DAYS[row[0]], row[1]), reverse=True)]
+
+
+def assert_one_order_everywhere(user: UserProfile, service: Api, root: Client) -> None:
+    """List, chain, context, latest boundary and the operator's pages say the same."""
+    keys = in_time(user)
+    assert_chain_is_whole(user)
+    listed = service.get("moments", user_id=user.user_id, limit=200).json()["moments"]
+    assert [moment["key"] for moment in listed] == keys
+    chain = service.get(f"moments/{keys[0]}/chain", user_id=user.user_id, depth=50).json()["moments"]
+    assert [moment["key"] for moment in chain] == keys[1:]
+    layers = service.get("memory/context", user_id=user.user_id, session_id="first", refresh=True).json()["layers"]
+    refs = [item["ref"] for layer in layers if layer["name"] == "moments" for item in layer["items"]]
+    named = [ref.removeprefix("rem://moments/key/") for ref in refs if ref.startswith("rem://moments/key/")]
+    assert named == keys[: len(named)] and named
+    pks = dict(Moment.objects.for_user(user).values_list("pk", "key"))
+    assert [pks[pk] for pk in rows_of(page(root, chain_url(user)))] == keys[:17]
+    shown = page(root, list_url(Moment), user_id=user.user_id)
+    assert sorted(keys, key=lambda key: shown.index(f">{key}<")) == keys
+
+
+@pytest.mark.parametrize("order", list(permutations(DAYS)))
+def test_row_37_sessions_built_in_any_order_are_one_chain_and_one_order_everywhere(
+    ada: UserProfile, bo: UserProfile, service: Api, root: Client, order: list[str]
+) -> None:
+    sessions = {name: converse(ada, name) for name in DAYS}
+    for name in order:
+        build(sessions[name], lag=0)
+        build(converse(bo, name), lag=0)
+        assert_chain_is_whole(ada)
+    assert_one_order_everywhere(ada, service, root)
+    last = sessions[order[-1]].messages.partitions().get()
+    assert last.payload and last.payload["last_n_moment_keys"] == in_time(ada)[:5]
+
+
+def test_row_37_a_build_that_failed_and_was_tried_again_stands_where_it_happened(
+    ada: UserProfile, service: Api, root: Client, model_server: OpenAIServer
+) -> None:
+    sessions = {name: converse(ada, name) for name in DAYS}
+    model_server.queue(*[behave.error(500)] * 3)
+    assert build(sessions["first"], lag=0).status == "queued"
+    for name in ("third", "second"):
+        model_server.queue(behave.error(500))
+        build(sessions[name], lag=0)
+    work_off()
+    for job in Job.objects.filter(status="failed"):
+        job.restart()
+    work_off()
+    assert len({moment.source_session_id for moment in Moment.objects.all()}) == 3
+    assert_one_order_everywhere(ada, service, root)
+
+
+def test_row_37_moments_made_anew_or_put_back_stand_where_they_stood(
+    ada: UserProfile, service: Api, root: Client
+) -> None:
+    sessions = {name: converse(ada, name) for name in DAYS}
+    for session in sessions.values():
+        build(session, lag=0)
+    Job.objects.request(rebuild_moments.NAME, sessions["first"], requested_by="test", force=True)
+    work_off()
+    assert_one_order_everywhere(ada, service, root)
+    retraction = retract(sessions["second"], [3], reason="by mistake", requested_by="test")
+    assert_chain_is_whole(ada)
+    work_off()
+    assert_one_order_everywhere(ada, service, root)
+    undo_retraction(retraction, requested_by="test")
+    assert_one_order_everywhere(ada, service, root)
+
+
+def test_row_37_an_import_is_linked_into_what_is_there(
+    ada: UserProfile, service: Api, root: Client, tmp_path: Path
+) -> None:
+    for name in ("third", "first"):
+        build(converse(ada, name), lag=0)
+    call_command("export_user", "ada", str(tmp_path / "ada.zip"))
+    erase_user("ada", actor="test")
+    again = UserProfile.objects.ensure("ada")
+    build(converse(again, "second"), lag=0)
+    call_command("import_user", str(tmp_path / "ada.zip"))
+    assert_one_order_everywhere(again, service, root)
+
+
+def test_row_37_the_engine_is_told_of_what_came_before_in_time(
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
+) -> None:
+    for name in ("third", "first"):
+        build(converse(ada, name), lag=0)
+    build(converse(ada, "second"), lag=0)
+    told = model_server.requests[-1]["messages"][1]["content"].split("<<<TRANSCRIPT")[0]
+    assert "2026-03-02" in told and "2026-09-18" not in told
+
+
+@pytest.mark.parametrize("where", [0, 1, 5, 17, 20])
+def test_row_37_one_that_arrives_in_between_changes_its_three_neighbours_and_nothing_else(
+    ada: UserProfile, where: int
+) -> None:
+    moments = remember(ada, 20)
+    before = dict(Moment.objects.values_list("pk", "previous_moment_keys"))
+    fields = {field.attname: getattr(moments[0], field.attname) for field in Moment._meta.concrete_fields}
+    ends_at = moments[where].ends_at if where < 20 else moments[-1].ends_at + timedelta(days=1)
+    fields |= {"id": None, "key": "between", "ends_at": ends_at - timedelta(minutes=1), "search_vector": None}
+    came = Moment(**fields)
+    came.save()
+    Moment.objects.relink(ada.pk, [came])
+    assert_chain_is_whole(ada)
+    changed = [pk for pk, keys in Moment.objects.values_list("pk", "previous_moment_keys") if before.get(pk) != keys]
+    assert sorted(changed) == sorted([*[moment.pk for moment in moments[where : where + 3]], came.pk])
+    came.delete()
+    assert_chain_is_whole(ada)
+    assert dict(Moment.objects.values_list("pk", "previous_moment_keys")) == before
+
+
+def test_row_37_linking_costs_the_same_however_many_moments_come_later(ada: UserProfile) -> None:
+    """By the rows that its plan reads: a few for each place, by the index that begins with the person."""
+    place = remember(ada, 200)[2]
+    for number in range(3):
+        remember(UserProfile.objects.ensure(f"person-{number}"), 100)
+    assert 0 < _rows_read(ada, place) < 60
+    remember(ada, 800, session_id="s2")
+    assert 0 < _rows_read(ada, place) < 60
+
+
+def _rows_read(user: UserProfile, moment: Moment) -> float:
+    parameters: dict[str, Any] = {
+        "user": user.pk,
+        "ends": [moment.ends_at],
+        "sequences": [moment.first_sequence],
+        "ids": [moment.pk],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE moments_app_moment")
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {RELINK_SQL}", parameters)
+        [[plan]] = cursor.fetchall()
+    return _read_by(plan[0]["Plan"])
+
+
+def _read_by(node: dict[str, Any]) -> float:
+    own: float = node["Actual Rows"] * node["Actual Loops"] if "Scan" in node["Node Type"] else 0
+    passed_over: float = node.get("Rows Removed by Filter", 0)
+    return own + passed_over + sum(map(_read_by, node.get("Plans", ())))
+
+
+@pytest.mark.parametrize("as_request", [False, True])
+def test_row_37_the_latest_and_neighbours_are_read_by_one_index(ada: UserProfile, as_request: bool) -> None:
+    moments = remember(ada, 600)
+    for number in range(4):
+        remember(UserProfile.objects.ensure(f"person-{number}"), 300)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE moments_app_moment")
+    wanted = {
+        "latest": Moment.objects.for_user(ada).newest_first()[:5],
+        "earlier": Moment.objects.earlier_than(moments[300])[:5],
+        "later": Moment.objects.later_than(moments[300])[:5],
+    }
+    with acting_for("ada"):
+        plans = {name: rows.explain() for name, rows in wanted.items()} if as_request else {}
+    for name, rows in wanted.items():
+        plan = plans.get(name) or rows.explain()
+        assert "moment_user_in_time" in plan and "Sort" not in plan, plan
+
+
+def test_row_37_chains_of_an_earlier_release_are_linked_by_time_and_it_can_be_done_again(
+    ada: UserProfile, bo: UserProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migration = importlib.import_module("moments_app.migrations.0025_chain_in_time")
+    for name in ("PEOPLE", "MOMENTS"):
+        monkeypatch.setattr(migration, name, 1 if name == "PEOPLE" else 7)
+    remember(ada, 30)
+    remember(ada, 30, session_id="s2")  # the same times again: linked behind the others, as they were built
+    remember(bo, 4)
+    with pytest.raises(AssertionError):
+        assert_chain_is_whole(ada)
+    with connection.schema_editor(atomic=False) as editor:
+        migration.link_by_time(apps, editor)
+        assert_chain_is_whole(ada)
+        assert_chain_is_whole(bo)
+        with CaptureQueriesContext(connection) as queries:
+            migration.link_by_time(apps, editor)
+    assert not [query for query in queries if "UPDATE" in query["sql"]]
+
+
+def test_row_37_deleting_one_closes_the_chain_in_time(ada: UserProfile, as_ada: Api) -> None:
+    for name in ("third", "first", "second"):
+        build(converse(ada, name), lag=0)
+    while keys := in_time(ada):
+        assert as_ada.delete(f"moments/{keys[len(keys) // 2]}").status_code == 204
+        assert_chain_is_whole(ada)
+
+
+@pytest.fixture
+def root() -> Client:
+    return operator()
