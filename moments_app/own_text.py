@@ -1,9 +1,96 @@
-"""What this platform itself put into a conversation: memory must not feed on itself."""
+"""What this platform itself put into a conversation: memory must not feed on itself.
 
-TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
-FENCES = ("<MemoryContext>", "[TOOL RESULT: session_partition]")
+It is known by what was served, not by how it looks: when a turn arrives its lines are compared with those served about
+the person until then (`served_text` says how), and which of them are the platform's own is noted beside the turn. So
+what a person said before it was ever served stays theirs, and so does what they say about a context.
+"""
+
+import copy
+import json
+from collections.abc import Iterable, Sequence
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from moments_app.models import OwnText, ServedLine
+from moments_app.recall import served
+from moments_app.served_text import TOOLS, Line, lines_of, may_be_own, own_places, without
+from sessions_app.models import Message, Session
+
+COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns are not remembered at all
 
 
-def is_own(tool_name: str, content: str) -> bool:
-    """Whether a turn is a context that was served, a partition event, or the result of a memory tool."""
-    return tool_name in TOOLS or any(fence in content for fence in FENCES)
+def note_own_text(session: Session, messages: Iterable[Message]) -> None:
+    """Notes which lines of turns that are being appended were served before.
+
+    No statement where no turn has what a served text looks like: several lines, or one with a date as memory writes it.
+    """
+    lines = {turn: lines_of(text) for turn in messages if turn.role in COMPARED and (text := _text(turn))}
+    asked = {turn: own for turn, own in lines.items() if may_be_own(own)}
+    known = _served(session, {line.hash for own in asked.values() for line in own}) if asked else {}
+    if known:
+        found = [_own_text(turn, own, own_places(own, known)) for turn, own in asked.items()]
+        OwnText.objects.bulk_create([own for own in found if own])
+
+
+def _text(turn: Message) -> str:
+    """What engines are shown of a turn: of a tool's result without text what it holds."""
+    if turn.role == Message.Role.TOOL and not turn.content and turn.payload is not None:
+        return json.dumps(turn.payload, sort_keys=True)  # the database has no order of its own
+    return turn.content
+
+
+def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
+    """Those of the hashes that were served about the person of a session, and whether each only quotes."""
+    waiting = served.not_written_yet(session.user_id)
+    there = ServedLine.objects.filter(user_id=session.user_id, hash__in=hashes)
+    known = dict(there.values_list("hash", "is_quote"))
+    for line in hashes & waiting.keys():
+        known[line] = known.get(line, True) and waiting[line]
+    return known
+
+
+def _own_text(turn: Message, lines: Sequence[Line], places: list[int]) -> OwnText | None:
+    if not places:
+        return None
+    is_whole = not without(lines, places)
+    return OwnText(
+        session_id=turn.session_id,
+        user_id=turn.user_id,
+        sequence=turn.sequence,
+        places=None if is_whole else places,
+    )
+
+
+def as_said(turns: Sequence[Message]) -> list[Message]:
+    """The turns without what the platform itself put there; those with nothing else are left out. One statement."""
+    if not turns:
+        return []
+    by_place = {(own.session_id, own.sequence): own for own in _of(turns)}
+    left = (_without(turn, by_place.get((turn.session_id, turn.sequence))) for turn in turns)
+    return [turn for turn in left if turn]
+
+
+def _of(turns: Sequence[Message]) -> QuerySet[OwnText]:
+    return OwnText.objects.filter(
+        user_id__in={turn.user_id for turn in turns},
+        session_id__in={turn.session_id for turn in turns},
+        sequence__in={turn.sequence for turn in turns},
+    )
+
+
+def _without(turn: Message, own: OwnText | None) -> Message | None:
+    if turn.role == Message.Role.TOOL and turn.tool_name in TOOLS:
+        return None
+    if own is None:
+        return turn
+    if own.places is None:
+        return None
+    left = copy.copy(turn)
+    left.content = without(lines_of(_text(turn)), own.places)
+    return left
+
+
+def is_wholly_own() -> Exists:
+    """As a condition on messages: they have nothing but what the platform put there."""
+    at = {"user_id": OuterRef("user_id"), "session_id": OuterRef("session_id"), "sequence": OuterRef("sequence")}
+    return Exists(OwnText.objects.filter(**at, places__isnull=True))

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from moments_app.models import Moment
+from moments_app.recall import served
 from sessions_app.models import Message, Session
 from sessions_app.tokens import estimate_tokens
 
@@ -75,6 +76,7 @@ class PartitionEvent:
         turn = self.session.messages.turns().get(sequence=sequence)
         payload = self.payload()
         content = fenced(payload)
+        served.keep(self.session.user_id, [content])
         return Message.objects.create(
             session=self.session,
             user_id=self.session.user_id,
@@ -111,6 +113,7 @@ def retell(event: Message, payload: dict[str, Any]) -> None:
     event.payload = payload
     event.content = fenced(payload)
     event.tokens = estimate_tokens(event.content)
+    served.keep(event.user_id, [event.content])
     event.save(update_fields=["payload", "content", "tokens"])
 
 

@@ -301,6 +301,8 @@ class TestAsking:
             "ApiKey",
             "Archive",
             "RetractedItem",
+            "OwnText",
+            "ServedLine",
             "Vocabulary",
             "Word",
             "FactEmbedding",
