@@ -56,7 +56,12 @@ class Line:
     def is_frame(self) -> bool:
         """It is a heading, tags alone, or an address."""
         text = self.text.strip()
-        return text.startswith("#") or not _TAG.sub("", text).strip() or bool(_ADDRESS.fullmatch(text))
+        return text.startswith("#") or not _TAG.sub("", text).strip() or self.is_address
+
+    @property
+    def is_address(self) -> bool:
+        """It is the address of something remembered."""
+        return _ADDRESS.fullmatch(self.text.strip()) is not None
 
     @cached_property
     def words(self) -> str:
@@ -142,15 +147,16 @@ def own_places(lines: Sequence[Line], served: Mapping[int, bool]) -> list[int]:
         lines: of a text.
         served: hashes of lines that were served before, and for each whether it only quotes.
     """
-    own: list[int] = []
-    stretch: list[int] = []
+    stretches: list[list[int]] = [[]]
     for place, line in enumerate(lines):
-        if line.is_blank or line.hash in served or (line.is_frame and _ADDRESS.match(line.text.strip())):
-            stretch.append(place)
-            continue
-        own += stretch if _is_own([lines[n] for n in stretch], served) else []
-        stretch = []
-    return own + (stretch if _is_own([lines[n] for n in stretch], served) else [])
+        if line.is_blank or line.is_address or line.hash in served:
+            stretches[-1].append(place)
+        elif stretches[-1]:
+            stretches.append([])
+    own = [stretch for stretch in stretches if _is_own([lines[n] for n in stretch], served)]
+    # What a context has behind the message it is for: tags alone.
+    frames = [stretch for stretch in stretches if own and all(lines[n].is_blank or lines[n].is_frame for n in stretch)]
+    return sorted({place for stretch in own + frames for place in stretch})
 
 
 def _is_own(stretch: Sequence[Line], served: Mapping[int, bool]) -> bool:
