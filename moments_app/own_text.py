@@ -9,13 +9,17 @@ import copy
 import json
 from collections.abc import Iterable, Sequence
 
+from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
-from moments_app.models import OwnText, ServedLine
+from moments_app.models import OwnText
 from moments_app.recall import served
 from moments_app.served_text import TOOLS, Line, lines_of, may_be_own, own_places, without
 from sessions_app.models import Message, Session
 
+# By hand, as appends of several lines have it: the ORM takes longer to write it down than PostgreSQL to do it.
+_SERVED_SQL = "SELECT hash, is_quote FROM moments_app_servedline WHERE user_id = %s AND hash = ANY(%s)"
+LINES = 5_000  # of a turn that are compared: no context has more
 COMPARED = (Message.Role.USER, Message.Role.ASSISTANT, Message.Role.TOOL)  # system turns are not remembered at all
 
 
@@ -26,9 +30,9 @@ def note_own_text(session: Session, messages: Iterable[Message]) -> None:
     """
     lines = {turn: lines_of(text) for turn in messages if turn.role in COMPARED and (text := _text(turn))}
     asked = {turn: own for turn, own in lines.items() if may_be_own(own)}
-    known = _served(session, {line.hash for own in asked.values() for line in own}) if asked else {}
+    known = _served(session, {line.hash for own in asked.values() for line in own[:LINES]}) if asked else {}
     if known:
-        found = [_own_text(turn, own, own_places(own, known)) for turn, own in asked.items()]
+        found = [_own_text(turn, own, own_places(own[:LINES], known)) for turn, own in asked.items()]
         OwnText.objects.bulk_create([own for own in found if own])
 
 
@@ -42,8 +46,9 @@ def _text(turn: Message) -> str:
 def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
     """Those of the hashes that were served about the person of a session, and whether each only quotes."""
     waiting = served.not_written_yet(session.user_id)
-    there = ServedLine.objects.filter(user_id=session.user_id, hash__in=hashes)
-    known = dict(there.values_list("hash", "is_quote"))
+    with connection.cursor() as cursor:
+        cursor.execute(_SERVED_SQL, [session.user_id, list(hashes)])
+        known: dict[int, bool] = dict(cursor.fetchall())
     for line in hashes & waiting.keys():
         known[line] = known.get(line, True) and waiting[line]
     return known

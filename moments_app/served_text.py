@@ -9,14 +9,16 @@ element of a served line, under a served heading, or among other lines that the 
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")  # whose results are memory
 LONG = 20  # bytes of a line that two people hardly write alike by chance
+KNOWN = 50_000  # lines
 NESTED = 3  # JSON within JSON that is read: a tool's result quotes the answer of another
 
 _TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # an element of ours, at a line's ends
@@ -35,7 +37,7 @@ _IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: no words, but a na
 _NO_WORD = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Line:
     """One line of a text.
 
@@ -50,24 +52,24 @@ class Line:
     @cached_property
     def is_marked(self) -> bool:
         """It is written as a line of memory is."""
-        return _MARK.search(self.text) is not None
+        return ("-" in self.text or "<" in self.text) and _MARK.search(self.text) is not None
 
     @cached_property
     def is_frame(self) -> bool:
         """It is a heading, tags alone, or an address."""
-        text = self.text.strip()
-        return text.startswith("#") or not _TAG.sub("", text).strip() or self.is_address
+        head = self.text.lstrip()[:1]
+        return head == "#" or (head == "<" and not _TAG.sub("", self.text).strip()) or self.is_address
 
     @property
     def is_address(self) -> bool:
         """It is the address of something remembered."""
-        return _ADDRESS.fullmatch(self.text.strip()) is not None
+        return "rem://" in self.text and _ADDRESS.fullmatch(self.text.strip()) is not None
 
     @cached_property
     def words(self) -> str:
         """Its words, without marks, escapes, date and speaker; of tags alone those of the tags."""
-        said = _words(_MARK.sub("", _TAG.sub(" ", self.text) if "<" in self.text else self.text))
-        return said or _words(self.text)
+        text = _TAG.sub(" ", self.text) if "<" in self.text else self.text
+        return _words(_MARK.sub("", text) if self.is_marked else text) or _words(self.text)
 
     @property
     def is_long(self) -> bool:
@@ -129,15 +131,30 @@ def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), asked: str =
     Returns:
         For each whether it only quotes.
     """
-    questions = {line.hash for line in lines_of(asked)}
-    quotes = {line.hash for text in quoted for line in lines_of(text)}
-    lines = (line for text in texts for line in lines_of(text))
-    return {line.hash: line.hash in quotes for line in lines if not line.is_blank and line.hash not in questions}
+    questions = _hashes([asked])
+    quotes = _hashes(quoted)
+    return {line: line in quotes for line in _hashes(texts) - questions}
+
+
+_known: dict[int, int | None] = {}  # what each of many lines came to, by Python's own hash of it; no text is kept
+
+
+def _hashes(texts: Iterable[str]) -> set[int]:
+    """Of the lines of texts; contexts have most of theirs in common with the ones before."""
+    if len(_known) > KNOWN:
+        _known.clear()
+    found = set()
+    for line in (line for text in texts for line in _lines(text, NESTED)):
+        key = hash((line.text, line.is_neutral))
+        if key not in _known:
+            _known[key] = None if line.is_blank else line.hash
+        found.add(_known[key])
+    return {one for one in found if one is not None}
 
 
 def may_be_own(lines: Sequence[Line]) -> bool:
     """Whether any of them would be the platform's own if all were served: one plain line alone never is."""
-    return _is_own(lines, {line.hash: False for line in lines})
+    return _is_own(lines, lambda _: True)
 
 
 def own_places(lines: Sequence[Line], served: Mapping[int, bool]) -> list[int]:
@@ -153,18 +170,18 @@ def own_places(lines: Sequence[Line], served: Mapping[int, bool]) -> list[int]:
             stretches[-1].append(place)
         elif stretches[-1]:
             stretches.append([])
-    own = [stretch for stretch in stretches if _is_own([lines[n] for n in stretch], served)]
+    own = [stretch for stretch in stretches if _is_own([lines[n] for n in stretch], lambda line: not served[line.hash])]
     # What a context has behind the message it is for: tags alone.
     frames = [stretch for stretch in stretches if own and all(lines[n].is_blank or lines[n].is_frame for n in stretch)]
     return sorted({place for stretch in own + frames for place in stretch})
 
 
-def _is_own(stretch: Sequence[Line], served: Mapping[int, bool]) -> bool:
+def _is_own(stretch: Sequence[Line], is_memory: Callable[[Line], bool]) -> bool:
     """Whether lines that were all served, and follow each other, stand there as the platform writes them."""
     said = [line for line in stretch if not line.is_blank and not line.is_frame]
     is_framed = any(line.is_frame and not line.is_blank for line in stretch)
-    plain = sum(line.is_long and not served[line.hash] for line in said)
-    return bool(said) and (is_framed or plain > 1 or any(line.is_marked for line in said))
+    plain = (line for line in said if line.is_long and is_memory(line))
+    return bool(said) and (is_framed or any(line.is_marked for line in said) or len(list(islice(plain, 2))) > 1)
 
 
 def without(lines: Sequence[Line], places: Iterable[int]) -> str:
