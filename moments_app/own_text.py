@@ -7,7 +7,7 @@ what a person said before it was ever served stays theirs, and so does what they
 
 import copy
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
@@ -68,11 +68,16 @@ def _own_text(turn: Message, lines: Sequence[Line], places: list[int]) -> OwnTex
 
 def as_said(turns: Sequence[Message]) -> list[Message]:
     """The turns without what the platform itself put there; those with nothing else are left out. One statement."""
+    both = zip(turns, without_own_text(turns), strict=True)
+    return [left for turn, left in both if left is turn or left.content]
+
+
+def without_own_text(turns: Sequence[Message]) -> list[Message]:
+    """The same, with turns that have nothing else there still, blank."""
     if not turns:
         return []
-    by_place = {(own.session_id, own.sequence): own for own in _of(turns)}
-    left = (_without(turn, by_place.get((turn.session_id, turn.sequence))) for turn in turns)
-    return [turn for turn in left if turn]
+    places = {(own.session_id, own.sequence): own.places for own in _of(turns)}
+    return [_without(turn, places) for turn in turns]
 
 
 def _of(turns: Sequence[Message]) -> QuerySet[OwnText]:
@@ -83,15 +88,15 @@ def _of(turns: Sequence[Message]) -> QuerySet[OwnText]:
     )
 
 
-def _without(turn: Message, own: OwnText | None) -> Message | None:
-    if turn.role == Message.Role.TOOL and turn.tool_name in TOOLS:
-        return None
-    if own is None:
+def _without(turn: Message, places: Mapping[tuple[int, int], list[int] | None]) -> Message:
+    at = (turn.session_id, turn.sequence)
+    is_result = turn.role == Message.Role.TOOL and turn.tool_name in TOOLS
+    if at not in places and not is_result:
         return turn
-    if own.places is None:
-        return None
-    left = copy.copy(turn)
-    left.content = without(lines_of(_text(turn)), own.places)
+    left, own = copy.copy(turn), places.get(at)
+    left.content = "" if is_result or own is None else without(lines_of(_text(turn)), own)
+    if turn.role == Message.Role.TOOL:
+        left.payload = None  # else it would be shown in place of the text
     return left
 
 

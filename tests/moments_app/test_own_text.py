@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app.models import Job, OwnText, ServedLine, TurnEmbedding
+from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
 from moments_app.own_text import as_said
 from moments_app.processes.digest_session import NAME as DIGEST
 from moments_app.processes.housekeeping import Tidied, housekeeping
@@ -83,6 +83,21 @@ def test_row_23_a_context_sent_back_is_not_remembered_in_any_format(
     work_off()
     assert not TurnEmbedding.objects.filter(source__content=text).exists()
     assert TurnEmbedding.objects.filter(source__content="Hi.").exists()
+
+
+@pytest.mark.usefixtures("remembered")
+def test_row_23_moments_and_summaries_of_a_conversation_of_contexts_tell_nothing_of_them(
+    ada: UserProfile, service: Api, rolling: None
+) -> None:
+    text = context(service, "markdown")
+    session = append(ada, "after", [NewMessage("assistant", text)] * 6).session
+    assert build(session, lag=0).status == Job.Status.COMPLETED
+    work_off()
+    made = [*Moment.objects.filter(source_session=session), *Summary.objects.filter(session=session)]
+    assert made and "harpsichord" not in str([vars(one) for one in made])
+    append(ada, "after", [NewMessage("user", "Hi."), NewMessage("assistant", f"{text}\n\nThe lute is back.")])
+    work_off()
+    assert "lute" in Summary.objects.latest_completed(session).text
 
 
 @pytest.mark.parametrize("form_of", FORMATS)
