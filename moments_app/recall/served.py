@@ -6,7 +6,7 @@ What a process has not written yet it knows all the same; another one does some 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.db import connection
 from django.utils import timezone
@@ -106,9 +106,9 @@ def write(batch: Sequence[Served]) -> None:
     if rows:
         users, hashes, quotes = (list(column) for column in zip(*rows, strict=True))
         today = timezone.localdate()
-        lines = {"users": users, "hashes": hashes, "quotes": quotes, "today": today, "stale": today - REFRESHED}
+        lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
         with connection.cursor() as cursor:
-            cursor.execute(_WRITE_SQL, lines)
+            cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESHED})
 
 
 def keep(user_pk: int, texts: Iterable[str]) -> None:
