@@ -257,7 +257,9 @@ def test_row_17_no_connection_is_held_while_the_upstream_answers(client: Client,
 
 
 @pytest.mark.usefixtures("forming")
-def test_row_23_fifty_rounds_make_no_memory_of_memory(client: Client, upstream: OpenAIServer, key: str) -> None:
+def test_row_23_fifty_rounds_make_no_memory_of_memory(
+    client: Client, upstream: OpenAIServer, model_server: OpenAIServer, key: str
+) -> None:
     """The model says each time what it was given as memory, or something of its own in turn; each fourth time its
     caller puts a context in Markdown before the question, and stores it in another conversation too, as said by anyone.
     """
@@ -286,6 +288,8 @@ def test_row_23_fifty_rounds_make_no_memory_of_memory(client: Client, upstream: 
     assert sum("SERVED" in content for _, content in transcript(session_id="s2")) == 12 * 3
     atoms = MemoryAtom.objects.all()
     assert atoms.count() >= 10
+    shown = [turn["text"] for asked in model_server.requests for turn in behave.turns_of(asked)]
+    assert any("So much for" in text for text in shown) and "SERVED" not in str(shown)
     said = {turn.pk for turn in as_said(list(Message.objects.turns()))}
     for atom in atoms:
         assert "SERVED" not in atom.content
