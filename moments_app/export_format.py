@@ -1,9 +1,9 @@
 """What memory adds to an export: the lines of its files. Those of the transcript: `sessions_app.export_format`."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, NonNegativeInt, PositiveInt
+from pydantic import AwareDatetime, Field, NonNegativeInt, PositiveInt
 
 from sessions_app.export_format import Row
 
@@ -117,6 +117,14 @@ class ShardAtomRow(Row):
     content: str
     state: str
     formed_at: AwareDatetime
+
+
+class OwnTextRow(Row):
+    """What of a turn the platform itself had served: the places of its lines, from 0; null is all of it."""
+
+    session_id: str
+    sequence: NonNegativeInt
+    places: list[Annotated[int, Field(ge=0, le=2**31 - 1)]] | None
 
 
 class EntityRow(Row):

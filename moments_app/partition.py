@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from moments_app.engines.base import RECENT_MOMENTS
 from moments_app.models import Moment
+from moments_app.recall import served
 from sessions_app.models import Message, Session
 from sessions_app.tokens import estimate_tokens
 
@@ -76,6 +77,7 @@ class PartitionEvent:
         turn = self.session.messages.turns().get(sequence=sequence)
         payload = self.payload()
         content = fenced(payload)
+        served.keep(self.session.user_id, [content])
         return Message.objects.create(
             session=self.session,
             user_id=self.session.user_id,
@@ -123,6 +125,7 @@ def retell(event: Message, payload: dict[str, Any]) -> None:
     event.payload = payload
     event.content = fenced(payload)
     event.tokens = estimate_tokens(event.content)
+    served.keep(event.user_id, [event.content])
     event.save(update_fields=["payload", "content", "tokens"])
 
 

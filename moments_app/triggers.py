@@ -10,6 +10,7 @@ from django.db.models.signals import post_save
 
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
+from moments_app.own_text import note_own_text
 from moments_app.processes import (
     build_moments,
     digest_session,
@@ -47,7 +48,10 @@ def connect() -> None:
 
 
 def request_due_work(session: Session, messages: Sequence[Message], **_: Any) -> Sequence[Job]:
-    """The jobs that became due with these messages; no query when nothing is due."""
+    """The jobs that became due with these messages; no query when nothing is due. What in them the platform itself had
+    said is noted before any of them can run.
+    """
+    note_own_text(session, messages)
     jobs = []
     if build_moments.is_due(session):
         jobs.append(Job.objects.request(build_moments.NAME, session, requested_by="append"))

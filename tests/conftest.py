@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 from memoryproject.conf import EmbeddingSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
 from moments_app.engines import embeddings
-from moments_app.recall import accesses, write_behind
+from moments_app.recall import accesses, served, write_behind
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
@@ -58,13 +58,15 @@ def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterato
     behind their back: what waits is written when a test says so. Nor does each client list all static files.
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
+    monkeypatch.setattr(write_behind, "SOON", 3_600)
     settings.API_RATE = 1_000_000
     settings.WHITENOISE_AUTOREFRESH = True
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
     yield
-    with suppress(RuntimeError):  # without a database what waits is let go
-        accesses.waiting.flush()
+    for waiting in (accesses.waiting, served.waiting):
+        with suppress(RuntimeError):  # without a database what waits is let go
+            waiting.flush()
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
-from moments_app.recall import accesses
+from moments_app.recall import accesses, served
 from moments_app.recall.meaning import with_vector
 from moments_app.recall.search import Question, recall
 from sessions_app.api.person import user_id_of
@@ -41,6 +41,8 @@ def found(user_id: str | None, asked: dict[str, Any]) -> dict[str, Any]:
     with acting_for(user_id) as user:
         most = asked.get("match_count")
         results = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
+    if user:
+        served.note_results(user, results)
     accesses.note(result.ref for result in results)
     answer = {"results": results, "mode": question.used_mode, "degraded": question.degraded}
     return dict(shapes.SearchAnswer(answer).data)

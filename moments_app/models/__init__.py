@@ -7,6 +7,7 @@ from moments_app.models.engine_call import EngineCall
 from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
+from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.stream import MemoryStream
@@ -25,10 +26,12 @@ __all__ = [
     "MemoryStream",
     "Moment",
     "MomentEmbedding",
+    "OwnText",
     "PromptResource",
     "PromptVersion",
     "RetractedItem",
     "Retraction",
+    "ServedLine",
     "StreamVersion",
     "Summary",
     "TurnEmbedding",

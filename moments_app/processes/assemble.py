@@ -14,7 +14,7 @@ from django.conf import settings
 from django.core.cache import cache
 
 from moments_app.models import ContextReceipt
-from moments_app.recall import accesses, receipts
+from moments_app.recall import accesses, receipts, served
 from moments_app.recall.budget import BudgetTooSmall, Fitted, Trimmed, fit
 from moments_app.recall.item import Item
 from moments_app.recall.layers import ALWAYS, DEFAULT, LAYERS, ORDER
@@ -110,7 +110,8 @@ def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | N
 
 
 def serve(envelope: Envelope) -> None:
-    """Notes that a context is served: its receipt, and the facts that were retrieved for it."""
+    """Notes that a context is served: its lines, its receipt, and the facts that were retrieved for it."""
+    served.note_context(envelope.scene.user, envelope.context, envelope.fitted.layers, envelope.scene.query)
     receipts.keep(_receipt(envelope))
     accesses.note(line.item.ref for line in envelope.fitted.layers.get("retrieved", ()))
 

@@ -25,6 +25,7 @@ from moments_app.journey import Known, keep_journey, known_before
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
+from moments_app.own_text import without_own_text
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
@@ -206,8 +207,8 @@ def _fitting(turns: Sequence[Message]) -> int:
 
 
 def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
-    """The turns an engine is shown, cut into what one call gets."""
-    turns = [shown_turn(message, settings.MOMENT_BUILDER.max_input_tokens) for message in shown]
+    """The turns an engine is shown, without what the platform itself had said, cut into what one call gets."""
+    turns = [shown_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in without_own_text(shown)]
     stretches = window.split(
         [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,

@@ -15,7 +15,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DigestRequest, Engine
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
-from moments_app.own_text import is_own
+from moments_app.own_text import as_said
 from moments_app.partition import PartitionEvent, known_at
 from moments_app.processes import window
 from moments_app.processes.add_atoms import add_atoms
@@ -101,7 +101,7 @@ def read(session: Session, end: int) -> Work | Skipped:
         CannotRun: when the prompt resource has no active version.
     """
     latest = _live(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM).order_by("-sequence")
-    shown = [turn for turn in list(latest[:SHOWN_TURNS])[::-1] if not is_own(turn.tool_name, turn.content)]
+    shown = as_said(list(latest[:SHOWN_TURNS])[::-1])
     if not shown:
         return Skipped("nothing to digest")
     prompt_version = prompt_in_force(SESSION_DIGEST_URI)

@@ -20,7 +20,7 @@ from moments_app.engines.base import EngineError
 from moments_app.engines.embeddings import Embedder
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, whose_memories
-from moments_app.own_text import is_own
+from moments_app.own_text import as_said, is_wholly_own
 from moments_app.processes.base import ClaimLost, Moved, Skipped, locked_session
 from sessions_app.models import Message, Session
 
@@ -130,21 +130,27 @@ def _moments() -> QuerySet[Any]:
 
 
 def _turns() -> QuerySet[Any]:
-    return Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
+    spoken = Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
+    return spoken.exclude(is_wholly_own())
 
 
 _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _moments, "turn": _turns}
 
 
-def text_of(source: Any) -> Text | None:
-    """What of a fact, moment or turn is embedded; None for nothing, and for what the platform itself said."""
+def texts_of(sources: Sequence[Any]) -> list[Text]:
+    """What of facts, moments or turns is embedded; of turns not what the platform itself put there."""
+    turns = [source for source in sources if isinstance(source, Message)]
+    others = [source for source in sources if not isinstance(source, Message)]
+    return [text for text in map(_text_of, [*others, *as_said(turns)]) if text]
+
+
+def _text_of(source: Any) -> Text | None:
     if isinstance(source, MemoryAtom):
         kind, said_at, text = "fact", source.formed_at, source.content
     elif isinstance(source, Moment):
         kind, said_at, text = "moment", source.ends_at, f"{source.summary}\n{source.detail}"
     else:
         kind, said_at, text = "turn", source.created_at, source.content
-        text = "" if is_own(source.tool_name, text) else text
     text = text.strip()
     return Text(kind, source.pk, source.user_id, said_at, text) if text else None
 
@@ -171,7 +177,7 @@ def _turns_of(session: Session, model: EmbeddingModel) -> Work | Skipped:
         return Skipped("every turn has its vector")
     is_cut = len(waiting) > len(turns)
     last = turns[-1].sequence if is_cut else session.last_sequence
-    return Work(model, _texts(turns), session, last, is_cut)
+    return Work(model, texts_of(turns), session, last, is_cut)
 
 
 def _memories_of(job: Job, model: EmbeddingModel) -> Work | Skipped:
@@ -179,12 +185,8 @@ def _memories_of(job: Job, model: EmbeddingModel) -> Work | Skipped:
     for kind in ("fact", "moment") if job.user_id else ("fact",):
         room = settings.EMBEDDING.batch_size + 1 - len(waiting)
         waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
-    texts = _texts(waiting[: settings.EMBEDDING.batch_size])
+    texts = texts_of(waiting[: settings.EMBEDDING.batch_size])
     return Work(model, texts, is_cut=len(waiting) > len(texts)) if texts else Skipped("every text has its vector")
-
-
-def _texts(sources: Sequence[Any]) -> list[Text]:
-    return [text for text in map(text_of, sources) if text]
 
 
 # --- think ---
@@ -256,13 +258,13 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
     for kind, embedding in KINDS.items():
         vectors = {text.pk: (text, vector) for text, vector in made if text.kind == kind}
         there = _SOURCES[kind]().filter(pk__in=vectors).select_for_update(no_key=True, of=("self",)).order_by("pk")
+        now = texts_of(list(there))
         rows = [
             embedding(  # type: ignore[misc]  # each has a source, of its own kind
-                model=model, user_id=text.user_id, source_id=source.pk, said_at=text.said_at, vector=vector
+                model=model, user_id=text.user_id, source_id=text.pk, said_at=text.said_at, vector=vectors[text.pk][1]
             )
-            for source in there
-            for text, vector in [vectors[source.pk]]
-            if text_of(source) == text
+            for text in now
+            if vectors[text.pk][0] == text
         ]
         embedding.objects.bulk_create(rows, ignore_conflicts=True)  # type: ignore[attr-defined]
         written += len(rows)

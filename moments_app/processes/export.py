@@ -13,6 +13,7 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
+    OwnText,
     Retraction,
     StreamVersion,
     Summary,
@@ -66,6 +67,11 @@ def _shard_atoms(user: UserProfile) -> Rows:
     return rows_of(atoms, shapes.ShardAtomRow, shard="stream__name", agent_id="stream__agent_id")
 
 
+def _own_texts(user: UserProfile) -> Rows:
+    texts = OwnText.objects.filter(user=user).order_by("session_id", "sequence")
+    return rows_of(texts, shapes.OwnTextRow, **OF_SESSION)
+
+
 def _entities(user: UserProfile) -> Rows:
     return rows_of(Entity.objects.for_user(user).order_by("id"), shapes.EntityRow, **FROM_SESSION)
 
@@ -94,6 +100,7 @@ PARTS = [
     Part("stream_versions", "how the texts of streams were consolidated", _stream_versions),
     Part("atoms", "facts and observations in the streams", _atoms),
     Part("shard_atoms", "what agents learned from this person, in shards that all their users share", _shard_atoms),
+    Part("own_texts", "which lines of turns were contexts sent back: no memory is made of them", _own_texts),
     Part("entities", "tasks, goals and problems", _entities),
     Part("entity_links", "how they hang together", _entity_links),
     Part("context_receipts", "what went into each context that was served: addresses, sizes, hashes", _receipts),

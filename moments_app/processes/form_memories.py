@@ -19,7 +19,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits, StreamSection
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
-from moments_app.own_text import is_own
+from moments_app.own_text import as_said
 from moments_app.processes.add_atoms import add_atoms
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
@@ -113,7 +113,7 @@ def claim(job: Job) -> Work | Skipped:
     again, waiting = _again(session, job.params.get(AGAIN, []))
     waiting = waiting or list(_unformed(session)[: MAX_TURNS + 1])
     turns = waiting[:MAX_TURNS]
-    shown = [turn for turn in turns if not is_own(turn.tool_name, turn.content)]
+    shown = as_said(turns)
     if not shown:
         _count_from(session, turns[-1].sequence if turns else session.last_sequence)
         return Skipped("no turns to form memories from")
@@ -154,7 +154,7 @@ def _again(session: Session, stretches: list[list[int]]) -> tuple[list[list[int]
     """The stretches to be formed anew, from the first on that has turns to form, and its turns."""
     for position, stretch in enumerate(stretches):
         turns = list(_formable(session).filter(sequence__range=stretch)[: MAX_TURNS + 1])
-        if any(not is_own(turn.tool_name, turn.content) for turn in turns[:MAX_TURNS]):
+        if as_said(turns[:MAX_TURNS]):
             return stretches[position:], turns
     return [], []
 

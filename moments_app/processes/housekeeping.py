@@ -1,7 +1,7 @@
 """`housekeeping`: records of work that nothing leads to are deleted once they are old.
 
 Jobs that came to nothing or only kept indexes up to date, calls of engines, and the queue's own records of errors. Jobs
-that made something stay: a moment names the job it came from.
+that made something stay: a moment names the job it came from. Lines that were served long ago are not expected back.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django_q.models import Task
 
-from moments_app.models import EngineCall, Job
+from moments_app.models import EngineCall, Job, ServedLine
 from moments_app.processes import count_words, embed
 
 BATCH = 1_000
@@ -28,10 +28,11 @@ class Tidied:
     jobs: int = 0
     engine_calls: int = 0
     task_errors: int = 0
+    served_lines: int = 0
 
 
 def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Deletes what ended more than `JOBS__KEEP_DAYS` ago.
+    """Deletes what ended more than `JOBS__KEEP_DAYS` ago, and lines that were not served for `KEPT`.
 
     Args:
         dry_run: only count.
@@ -45,6 +46,7 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     yield Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before)
     yield EngineCall.objects.filter(created_at__lt=before)
     yield Task.objects.filter(stopped__lt=before)
+    yield ServedLine.objects.expired()
 
 
 def _delete(rows: QuerySet[Any]) -> int:

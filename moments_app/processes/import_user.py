@@ -16,11 +16,22 @@ from moments_app.export_format import (
     EntityLinkRow,
     EntityRow,
     MomentRow,
+    OwnTextRow,
     StreamRow,
     StreamVersionRow,
     SummaryRow,
 )
-from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
+from moments_app.models import (
+    Entity,
+    EntityLink,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    OwnText,
+    StreamVersion,
+    Summary,
+)
 from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.processes import count_words
@@ -50,6 +61,7 @@ def restore(export: ExportFile, user: UserProfile, sessions: dict[str, Session])
         streams=restoring.streams(),
         stream_versions=restoring.versions(),
         atoms=restoring.atoms(),
+        own_texts=restoring.own_texts(),
         entities=restoring.entities(),
         entity_links=restoring.entity_links(),
     )
@@ -161,6 +173,16 @@ class _Restoring:
             ]
             insert_as_they_are(atoms)
             count += len(atoms)
+        return count
+
+    def own_texts(self) -> int:
+        """Which lines of the turns of new sessions the platform had served."""
+        count = 0
+        for rows in batched(self._export.rows("own_texts", OwnTextRow)) if self._export.has("own_texts") else ():
+            new = [row for row in rows if row.session_id in self._sessions]
+            texts = [OwnText(user=self._user, session=self._session(row), **_columns(row)) for row in new]
+            insert_as_they_are(texts)
+            count += len(texts)
         return count
 
     def entities(self) -> int:

@@ -16,6 +16,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
 from moments_app.models import Job, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
+from moments_app.own_text import as_said
 from moments_app.processes import window
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
@@ -102,14 +103,9 @@ def claim(job: Job) -> Work | Skipped:
         return Skipped("no round has ended since the last summary")
     base = summary.base
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
-    messages = [
-        message
-        for message in session.messages.turns()
-        .believed()
-        .filter(user_id=session.user_id, sequence__range=(first, summary.end_sequence))
-        .order_by("sequence")
-        if message.role != Message.Role.SYSTEM
-    ]
+    turns = session.messages.turns().believed().filter(user_id=session.user_id)
+    within = turns.filter(sequence__range=(first, summary.end_sequence)).exclude(role=Message.Role.SYSTEM)
+    messages = as_said(list(within.order_by("sequence")))
     if not messages:
         summary.fail("There is nothing in the window that an engine is shown.")
         return Skipped("nothing to summarise")

@@ -14,7 +14,7 @@ from django.db import connection
 from moments_app.engines import language_model
 from moments_app.engines.base import CallRecord, EngineError, QueryRequest, Turn
 from moments_app.models import EngineCall, PromptResource, PromptVersion
-from moments_app.own_text import is_own
+from moments_app.own_text import as_said
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.meaning import with_vector
@@ -78,7 +78,7 @@ def _query(user_id: str | None, session_id: str, message: str) -> str:
 def _conversation(user: UserProfile, session_id: str) -> Conversation:
     turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
-    told = [turn for turn in reversed(latest) if not is_own(turn.tool_name, turn.content)]
+    told = as_said(list(latest)[::-1])
     resource = PromptResource.objects.select_related("active_version").filter(uri=RECALL_QUERY_URI).first()
     shown = [shown_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in told]
     return Conversation(shown, resource.active_version if resource else None)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import connection
 
-from moments_app.own_text import is_own
 from moments_app.recall.fusion import Place, fused, shared_with_neighbours
 from moments_app.recall.speakers import is_named, words_of
 from moments_app.recall.words import QueryWords, query_words
+from moments_app.served_text import TOOLS, lines_of, without
 from sessions_app.models import UserProfile
 
 KINDS = ("fact", "moment", "turn")
@@ -56,27 +56,32 @@ ORDER BY found.search, found.kind, found.place
 _READ_SQL = {
     "fact": """
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
-    NULL::bigint, atom.formed_at, '', ''
+    NULL::bigint, atom.formed_at, '', NULL::integer[]
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state = 'active'
 """,
     "moment": """
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
-    session.session_id, moment.first_sequence, moment.ends_at, '', ''
+    session.session_id, moment.first_sequence, moment.ends_at, '', NULL
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
 """,
     "turn": """
 SELECT 'turn', session.id || ' ' || message.sequence,
-    'rem://sessions/' || session.session_id || '/messages/' || message.sequence, left(message.content, %(chars)s),
-    session.session_id, message.sequence, message.created_at, message.role, message.tool_name
+    'rem://sessions/' || session.session_id || '/messages/' || message.sequence,
+    CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END,
+    session.session_id, message.sequence, message.created_at, message.role, own.places
 FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
 JOIN sessions_app_message message ON message.session_id = place.session_id AND message.user_id = %(user)s
     AND message.sequence = place.sequence AND message.kind = 'turn'
 JOIN sessions_app_session session ON session.id = message.session_id
+LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own.sequence = message.sequence
+    AND own.user_id = %(user)s
 WHERE message.role <> 'system' AND message.content <> '' AND message.retracted_at IS NULL
     AND (%(since)s IS NULL OR message.created_at >= %(since)s)
+    AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
+    AND (own.id IS NULL OR own.places IS NOT NULL)
 """,
 }
 
@@ -316,6 +321,7 @@ def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Ke
         "user": user.pk,
         "chars": CONTENT_CHARS,
         "since": question.since,
+        "tools": list(TOOLS),
         "facts": [key.place[0] for key in keys if key.kind == "fact"],
         "moments": [key.place[0] for key in keys if key.kind == "moment"],
         "sessions": [session for session, _sequence in turns],
@@ -323,11 +329,13 @@ def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Ke
     }
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(statements), parameters)
-        return dict(_told(row) for row in cursor if not is_own(row[-1], row[3]))
+        return dict(_told(row) for row in cursor)
 
 
 def _told(row: Sequence[Any]) -> tuple[Key, Result]:
-    kind, place, ref, content, session_id, sequence, time, role, _tool = row
+    kind, place, ref, content, session_id, sequence, time, role, own_places = row
     numbers = [int(part) for part in place.split()]
     key = Key(kind, (numbers[0], numbers[1] if kind == "turn" else 0))
+    if own_places:  # what memory itself had said is no result
+        content = without(lines_of(content), own_places)[:CONTENT_CHARS]
     return key, Result(kind, ref, content, session_id, sequence, time, role, pk=numbers[0])

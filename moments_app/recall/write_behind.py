@@ -1,7 +1,7 @@
 """Noting something on the request path and writing it behind it, many at once.
 
-A thread of each web process writes what has come in every second. What a killed process had not written yet is lost, so
-this is for records of reading alone, on which nothing rests.
+A thread of each web process writes what has come in a second after the first of it came. What a killed process had not
+written yet is lost, so this is for records of reading alone.
 """
 
 import atexit
@@ -14,6 +14,7 @@ import structlog
 from django.db import DatabaseError, connection, transaction
 
 EVERY = 1.0  # seconds
+SOON = 0.02  # for what other processes have to know of
 MOST_WAITING = 10_000  # while the database is away the oldest are let go
 
 logger = structlog.get_logger(__name__)
@@ -27,37 +28,54 @@ class WriteBehind(Generic[T]):
     Args:
         name: of the thread, and in the log.
         write: writes some of what was noted, within a transaction.
+        soon: within `SOON`, not `EVERY`.
     """
 
-    def __init__(self, name: str, write: Callable[[list[T]], None]) -> None:
-        self._name, self._write = name, write
+    def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
+        self._name, self._write, self._is_soon = name, write, soon
         self._waiting: deque[T] = deque(maxlen=MOST_WAITING)
+        self._writing: list[T] = []
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._noted, self._stop = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
         atexit.register(self.stop)
 
     def note(self, item: T) -> None:
         """Takes something to be written; returns at once."""
         self._waiting.append(item)
+        self._noted.set()
         if self._writer is None or not self._writer.is_alive():
             self._ensure_writer()
+
+    def waiting(self) -> list[T]:
+        """What was noted and others can't see yet."""
+        waiting = list(self._waiting)  # first: what is taken from it meanwhile is in the other, or written
+        return [*waiting, *self._writing]
 
     def flush(self) -> None:
         """Writes what is waiting."""
         with self._lock:
-            batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            if not batch:
-                return
+            self._writing = list(self._waiting)
+            for _ in self._writing:
+                self._waiting.popleft()
             try:
-                with transaction.atomic():
-                    self._write(batch)
-            except DatabaseError as error:
-                logger.warning("not written", what=self._name, count=len(batch), error=type(error).__name__)
+                self._write_all()
+            finally:
+                self._writing = []
+
+    def _write_all(self) -> None:
+        if not self._writing:
+            return
+        try:
+            with transaction.atomic():
+                self._write(self._writing)
+        except DatabaseError as error:
+            logger.warning("not written", what=self._name, count=len(self._writing), error=type(error).__name__)
 
     def stop(self) -> None:
         """Ends the thread and writes what is waiting."""
         self._stop.set()
+        self._noted.set()
         if self._writer is not None:
             self._writer.join()
             self._writer = None
@@ -73,7 +91,10 @@ class WriteBehind(Generic[T]):
                 self._writer.start()
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY):
+        while not self._stop.is_set():
+            self._noted.wait()
+            self._noted.clear()
+            self._stop.wait(SOON if self._is_soon else EVERY)
             try:
                 self.flush()
             finally:

@@ -51,6 +51,10 @@ class ExportFile:
         self._path, self._archive = path, archive
         self.at = str(path)
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a file: older exports have fewer."""
+        return f"{name}.jsonl" in self._archive.namelist()
+
     def rows(self, name: str, shape: type[R]) -> Iterator[R]:
         """The lines of a file.
 

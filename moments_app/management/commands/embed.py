@@ -65,7 +65,7 @@ class Command(BaseCommand):
         after, size = 0, settings.EMBEDDING.batch_size
         while batch := list(embed.without_vector(kind, model).filter(pk__gt=after)[:size]):
             after = batch[-1].pk
-            if texts := [text for text in map(embed.text_of, batch) if text]:
+            if texts := embed.texts_of(batch):
                 yield texts
 
     def _vectors(self, texts: list[embed.Text], embedder: Any) -> embed.Vectors:

@@ -16,9 +16,10 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import BASE_DIR
 from moments_app.models import Job, MemoryAtom
-from moments_app.own_text import is_own
+from moments_app.own_text import as_said
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support import openai_server as behave
+from tests.support.api import Api
 from tests.support.chat import Client, ask, stored, transcript
 from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer
@@ -258,8 +259,12 @@ def test_row_17_no_connection_is_held_while_the_upstream_answers(client: Client,
 
 
 @pytest.mark.usefixtures("forming")
-def test_row_23_fifty_rounds_make_no_memory_of_memory(client: Client, upstream: OpenAIServer) -> None:
-    """The model says each time what it was given as memory, or something of its own in turn."""
+def test_row_23_fifty_rounds_make_no_memory_of_memory(
+    client: Client, upstream: OpenAIServer, model_server: OpenAIServer, key: str
+) -> None:
+    """The model says each time what it was given as memory, or something of its own in turn; each fourth time its
+    caller puts a context in Markdown before the question, and stores it in another conversation too, as said by anyone.
+    """
 
     def parrot(handler: behave.Handler, body: dict[str, Any]) -> None:
         if body["model"] != "test-model":
@@ -272,15 +277,32 @@ def test_row_23_fifty_rounds_make_no_memory_of_memory(client: Client, upstream: 
     UserProfile.objects.create(user_id="ada", summary="SERVED: Ada restores kilns.")
     history: list[Any] = []
     for number in range(50):
-        history.append({"role": "user", "content": f"Question {number} about glazes"})
+        question = f"Question {number} about glazes"
+        if number % 4 == 3:
+            question = f"{sent_back(Api(key), 'markdown', question)}\n\n{question}"
+        history.append({"role": "user", "content": question})
         history.append(ask(client(), *history).choices[0].message.to_dict())
         stored(len(history))
         if number % 10 == 9:
-            form(Session.objects.get())
-    assert sum("SERVED" in content for _, content in transcript()) == 25
+            for session in Session.objects.all():
+                form(session)
+    assert sum("SERVED" in content for _, content in transcript()) == 25 + 12
+    assert sum("SERVED" in content for _, content in transcript(session_id="s2")) == 12 * 3
     atoms = MemoryAtom.objects.all()
     assert atoms.count() >= 10
-    told = {turn.pk: turn for turn in Message.objects.all()}
+    shown = [turn["text"] for asked in model_server.requests for turn in behave.turns_of(asked)]
+    assert any("So much for" in text for text in shown) and "SERVED" not in str(shown)
+    said = {turn.pk for turn in as_said(list(Message.objects.turns()))}
     for atom in atoms:
         assert "SERVED" not in atom.content
-        assert any(not is_own("", told[pk].content) for pk in atom.source_message_ids)
+        assert said & set(atom.source_message_ids)
+
+
+def sent_back(api: Api, form_of: str, question: str) -> str:
+    """A context that a caller asks for, and stores itself as what somebody said."""
+    asked = {"user_id": "ada", "session_id": "s1", "query": question, "format": form_of}
+    context: str = api.get("memory/context", **asked).json()["context"]
+    turns = [{"role": role, "content": context} for role in ("system", "user", "assistant")]
+    turns.append({"role": "user", "content": f"So much for {question}"})
+    assert api.post("sessions/s2/messages", user_id="ada", messages=turns).status_code == 201
+    return context

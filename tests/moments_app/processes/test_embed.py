@@ -12,6 +12,7 @@ from pytest_django.fixtures import Settings
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.processes import embed
+from moments_app.recall import served
 from sessions_app.models import Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -70,10 +71,11 @@ class TestWhat:
             NewMessage("system", "Be brief."),
             NewMessage("user", "  "),
             NewMessage("tool", "42", tool_name="sum"),
-            NewMessage("user", "<MemoryContext>kiln</MemoryContext>"),
+            NewMessage("user", "- Owns a kiln. (2026-03-02)"),
             NewMessage("user", "A kiln."),
             NewMessage("assistant", "Indeed."),
         ]
+        served.keep(ada.pk, ["- Owns a kiln. (2026-03-02)"])
         append(ada, "s1", batch)
         work_off()
         assert embedded_sequences() == [4, 5]

@@ -18,11 +18,11 @@ from django.utils import timezone
 from django_q.models import OrmQ, Task
 from pytest_django.fixtures import Settings
 
-from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, StreamVersion
+from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
 from moments_app.models.job import RUN_TASK
 from moments_app.processes import build_moments, consolidate, form_memories
 from moments_app.processes.run import run_job
-from moments_app.recall import accesses, receipts
+from moments_app.recall import accesses, receipts, served
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.processes.erase import OnHold, SomethingLeft, erase_user
 from sessions_app.tasks import remove_archives
@@ -102,7 +102,12 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     service.post(f"sessions/{session}/messages", user_id=name, messages=again)
     work_off()
     asked = {"user_id": name, "session_id": session, "query": f"kiln {marker}"}
-    assert marker in service.get("memory/context", **asked).content.decode()
+    context = service.get("memory/context", **asked).json()["context"]
+    assert marker in context
+    sent_back = [{"role": "user", "content": context}]
+    service.post(f"sessions/{session}/messages", user_id=name, messages=sent_back)
+    assert OwnText.objects.filter(user=user).exists()
+    served.waiting.flush()
     receipts.waiting.flush()
     accesses.waiting.flush()
     service.get("memory/context", **asked)  # and a receipt that waits to be written
@@ -148,12 +153,13 @@ def test_row_11_an_erased_person_leaves_no_trace(
     operator()
     bo = plant("zqbo", service, archive_folder)
     receipts.waiting.flush()
+    served.waiting.flush()
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 23
     erased = erase_user(ada.user_id, actor="operator:root")
-    receipts.waiting.flush()
-    accesses.waiting.flush()
+    for noted in (receipts.waiting, accesses.waiting, served.waiting):
+        noted.flush()
     assert traces("zqada", archive_folder) == []
     assert rows_of(bo) == before
     assert traces("zqbo", archive_folder)

@@ -56,7 +56,8 @@ def live(user: UserProfile, service: Api) -> None:
     first = service.post("entities", user_id=name, kind="task", title=f"{name} task", session_id="s1").json()
     second = service.post("entities", user_id=name, kind="goal", title=f"{name} goal").json()
     service.post(f"entities/{first['entity_id']}/links", user_id=name, to=second["entity_id"], relation="blocks")
-    service.get("memory/context", user_id=name, session_id="s1")
+    service.get("memory/context", user_id=name, session_id="s1", format="markdown")
+    talk(user, 1, session_id="s2", text=f"## The user\n- {name} has a kiln.")
     receipts.waiting.flush()
 
 
@@ -301,6 +302,7 @@ class TestAsking:
             "ApiKey",
             "Archive",
             "RetractedItem",
+            "ServedLine",
             "Vocabulary",
             "Word",
             "FactEmbedding",
@@ -318,6 +320,7 @@ class TestAsking:
             "MemoryAtom",
             "Entity",
             "EntityLink",
+            "OwnText",
             "ContextReceipt",
             "Job",
             "Retraction",

@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.processes.form_memories import cut_words, sweep
+from moments_app.recall import served
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
@@ -187,15 +188,17 @@ class TestItems:
     def test_row_23_what_memory_itself_put_there_is_not_remembered_again(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        served = [
+        lines = "- Likes remembered text. (2026-03-02)\n- Has remembered text. (2026-03-03)"
+        served.keep(ada.pk, [lines])
+        batch = [
             NewMessage("system", "You are kind."),
             NewMessage("user", "Hello"),
             NewMessage("tool", "remembered text", tool_name="search_long_term_memory"),
-            NewMessage("assistant", "<MemoryContext><UserMemory>remembered text</UserMemory></MemoryContext>"),
-            NewMessage("tool", "[TOOL RESULT: session_partition]\nremembered text", tool_name="x"),
-            NewMessage("assistant", "Hello Nora"),
+            NewMessage("assistant", lines),
+            NewMessage("tool", lines, tool_name="x"),
+            NewMessage("assistant", f"Hello Nora\n{lines}"),
         ]
-        session = append(ada, "s1", served).session
+        session = append(ada, "s1", batch).session
         form(session)
         assert "remembered text" not in str(model_server.requests)
         assert [turn["index"] for turn in behave.turns_of(model_server.requests[-1])] == [1, 5]

@@ -501,6 +501,7 @@ LOGS = (
     "moments_app_enginecall",
     "moments_app_job",
     "moments_app_retraction",
+    "moments_app_servedline",
     "moments_app_vocabulary",
     "moments_app_word",
     "sessions_app_event",

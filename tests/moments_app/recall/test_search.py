@@ -15,7 +15,7 @@ from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStr
 from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.processes.assemble import Wanted, preview
-from moments_app.recall import accesses
+from moments_app.recall import accesses, served
 from moments_app.recall.search import Question, Result, recall
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
@@ -122,7 +122,8 @@ class TestWhatIsFound:
 
     def test_system_turns_and_the_platforms_own_text_are_not_found(self, ada: UserProfile) -> None:
         say(ada, "harpsichord rules", role="system")
-        say(ada, "<MemoryContext> harpsichord </MemoryContext>")
+        served.keep(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
+        say(ada, "- Has a harpsichord. (2026-03-02)")
         append(ada, "s1", [NewMessage(role="tool", tool_name="search_long_term_memory", content="harpsichord")])
         assert contents(ada, "harpsichord") == []
 

@@ -1,0 +1,60 @@
+"""What this platform itself put before a model: the lines it served to a person, and the turns that have them again."""
+
+from datetime import timedelta
+from typing import Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from sessions_app.models import Session, UserProfile
+
+KEPT = timedelta(days=400)  # what was not served for longer is not expected back
+REFRESHED = timedelta(days=30)  # a line that is served again and again is written once in that time
+
+
+class ServedLineQuerySet(models.QuerySet["ServedLine"]):
+    def expired(self) -> Self:
+        """Not served for so long that nobody sends them back."""
+        return self.filter(served_on__lt=timezone.localdate() - KEPT)
+
+
+class ServedLine(models.Model):
+    """The hash of a line that was served about a person; never its text."""
+
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
+    hash = models.BigIntegerField(help_text="Of its words; see `served_text`.")
+    is_quote = models.BooleanField(help_text="It was served only as what somebody said, word for word.")
+    served_on = models.DateField(default=timezone.localdate, db_index=True, help_text="Last, to the month.")
+
+    objects = ServedLineQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "hash"], name="served_line_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.hash:x}"
+
+
+class OwnText(models.Model):
+    """Which lines of a turn the platform had served before: known since the turn arrived, and never changed.
+
+    By the turn's place, not its row: a turn that is archived and restored has it again.
+    """
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="own_texts", db_index=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
+    sequence = models.BigIntegerField()
+    places = ArrayField(
+        models.PositiveIntegerField(), null=True, help_text="Of the lines, from 0; blank: the turn has nothing else."
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["session", "sequence"], name="own_text_unique"),
+            models.CheckConstraint(condition=Q(sequence__gte=0), name="own_text_sequence_from_zero"),
+        ]
+
+    def __str__(self) -> str:
+        return f"of turn {self.sequence}"

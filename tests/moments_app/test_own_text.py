@@ -1,0 +1,250 @@
+"""What the platform served and got back is not remembered again; what people say themselves is."""
+
+import json
+from datetime import timedelta
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
+from moments_app.own_text import as_said
+from moments_app.processes.digest_session import NAME as DIGEST
+from moments_app.processes.housekeeping import Tidied, housekeeping
+from moments_app.processes.run import run_job
+from moments_app.recall import served
+from moments_app.recall.search import Question, recall
+from sessions_app.models import Message, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.jobs import build, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import form
+from tests.support.transcript import talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+PROFILE = "Ada restores kilns in Turin and dreams of a harpsichord."
+SAID = "My harpsichord came from Bologna on Monday."
+LONGER = "The harpsichord has two manuals.\nIts jacks are made of pear wood, all of them."
+OWN_WORDS = "Tell me about harpsichord strings, please."
+FORMATS = ("xml", "markdown", "json", "messages")
+
+
+@pytest.fixture
+def remembered(ada: UserProfile) -> None:
+    """A profile, and two turns of which one has several lines."""
+    UserProfile.objects.filter(pk=ada.pk).update(summary=PROFILE)
+    append(ada, "before", [NewMessage("user", SAID), NewMessage("user", LONGER)])
+
+
+def context(api: Api, form: str, query: str = "") -> str:
+    """A context as a client gets it, written into one text."""
+    append(UserProfile.objects.get(), "now", [NewMessage("user", "Hello.")])
+    found = api.get("memory/context", user_id="ada", session_id="now", query=query, format=form).json()
+    if form == "json":
+        return json.dumps(found["layers"])
+    told = found["context"]
+    return (
+        told
+        if isinstance(told, str)
+        else "\n".join(message["content"] for message in told if message["role"] == "system")
+    )
+
+
+def shown(server: OpenAIServer) -> str:
+    """The turns that the engine was shown last."""
+    return json.dumps(behave.turns_of([asked for asked in server.requests if "messages" in asked][-1]))
+
+
+def found(user: UserProfile, query: str = "harpsichord") -> list[str]:
+    return [result.content for result in recall(user, "", Question(query, ("turn",)), most=50)]
+
+
+@pytest.mark.parametrize("form_of", FORMATS)
+@pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
+@pytest.mark.usefixtures("remembered")
+def test_row_23_a_context_sent_back_is_not_remembered_in_any_format(
+    ada: UserProfile, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer, form_of: str, role: str
+) -> None:
+    text = context(service, form_of)
+    assert "harpsichord" in text
+    session = append(ada, "after", [NewMessage(role, text, tool_name="my_memory" if role == "tool" else "")]).session
+    assert text not in found(ada)
+    append(ada, "after", [NewMessage("user", "Hi."), NewMessage("assistant", "Hello.")])
+    form(session)
+    assert "Hi." in shown(model_server) and "harpsichord" not in shown(model_server)
+    run_job(Job.objects.request(DIGEST, session, requested_by="test", force=True).job_id)
+    assert "Hi." in shown(model_server) and "harpsichord" not in shown(model_server)
+    work_off()
+    assert not TurnEmbedding.objects.filter(source__content=text).exists()
+    assert TurnEmbedding.objects.filter(source__content="Hi.").exists()
+
+
+@pytest.mark.usefixtures("remembered")
+def test_row_23_moments_and_summaries_of_a_conversation_of_contexts_tell_nothing_of_them(
+    ada: UserProfile, service: Api, rolling: None
+) -> None:
+    text = context(service, "markdown")
+    session = append(ada, "after", [NewMessage("assistant", text)] * 6).session
+    assert build(session, lag=0).status == Job.Status.COMPLETED
+    work_off()
+    made = [*Moment.objects.filter(source_session=session), *Summary.objects.filter(session=session)]
+    assert made and "harpsichord" not in str([vars(one) for one in made])
+    append(ada, "after", [NewMessage("user", "Hi."), NewMessage("assistant", f"{text}\n\nThe lute is back.")])
+    work_off()
+    latest = Summary.objects.latest_completed(session)
+    assert latest and "lute" in latest.text
+
+
+@pytest.mark.parametrize("form_of", FORMATS)
+@pytest.mark.usefixtures("remembered")
+def test_row_23_of_a_turn_with_a_context_the_persons_own_words_are_remembered(
+    ada: UserProfile, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer, form_of: str
+) -> None:
+    text = context(service, form_of, query=OWN_WORDS)
+    whole = json.dumps({"a": json.loads(text), "b": OWN_WORDS}) if form_of == "json" else f"{text}\n\n{OWN_WORDS}"
+    session = append(ada, "after", [NewMessage("user", whole), NewMessage("assistant", "Gladly.")]).session
+    said = found(ada, "strings")[0]
+    assert set(said.removeprefix("- ").splitlines()) - {""} == {OWN_WORDS}
+    form(session)
+    assert OWN_WORDS in shown(model_server)
+    assert "Bologna" not in shown(model_server) and "Turin" not in shown(model_server)
+    work_off()
+    [turn] = as_said([Message.objects.get(content=whole)])
+    assert turn.content == said
+    assert TurnEmbedding.objects.filter(source=turn).exists()
+    assert any(said in asked["input"] for asked in embeddings_server.requests)
+
+
+@pytest.mark.usefixtures("remembered")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "What does <MemoryContext> mean in my harpsichord app?",
+        "<MemoryContext> harpsichord </MemoryContext>",
+        "My log says harpsichord:\n[TOOL RESULT: session_partition]\nand then it stops.",
+        f"You told me this:\n{SAID}\nIs the harpsichord paid for?",
+        SAID,
+        LONGER,
+    ],
+)
+def test_row_23_what_a_person_says_of_memory_or_says_again_is_remembered(
+    ada: UserProfile, service: Api, model_server: OpenAIServer, said: str
+) -> None:
+    context(service, "markdown")
+    session = append(ada, "after", [NewMessage("user", said), NewMessage("assistant", "Noted.")]).session
+    assert not OwnText.objects.exists()
+    assert said in found(ada)
+    form(session)
+    assert json.dumps(said)[1:-1] in shown(model_server)
+
+
+@pytest.mark.usefixtures("remembered")
+def test_row_23_what_was_said_before_it_was_served_stays_the_persons(ada: UserProfile, service: Api) -> None:
+    query = "Is pear wood good for the jacks?\nOr would holly be better for all of them?"
+    service.get("memory/context", user_id="ada", session_id="before", query=query, format="markdown")
+    served.waiting.flush()
+    append(ada, "before", [NewMessage("user", query)])
+    assert not OwnText.objects.exists()
+    assert len(as_said(list(Message.objects.turns()))) == 3
+
+
+def test_row_23_a_partition_event_that_is_replayed_as_a_turn_is_not_remembered(ada: UserProfile) -> None:
+    build(talk(ada, 60))
+    event = Message.objects.partitions().get()
+    append(ada, "s1", [NewMessage("assistant", event.content), NewMessage("user", f"{event.content}\nGo on then.")])
+    newest = Message.objects.turns().order_by("-sequence")[:2]
+    assert [turn.content for turn in as_said(list(newest))] == ["Go on then."]
+
+
+@pytest.mark.usefixtures("remembered")
+@pytest.mark.parametrize("path", ["search", "tool"])
+def test_row_23_results_of_a_search_are_not_remembered_again(ada: UserProfile, service: Api, path: str) -> None:
+    answer = service.post("memory/search", user_id="ada", query="harpsichord").json()
+    assert {result["content"] for result in answer["results"]} >= {SAID, LONGER}
+    name = "search_long_term_memory" if path == "tool" else "remember"
+    append(ada, "after", [NewMessage("tool", json.dumps(answer), tool_name=name)])
+    assert sorted(found(ada)) == sorted([SAID, LONGER])
+    assert as_said([Message.objects.latest("id")]) == []
+
+
+@pytest.mark.usefixtures("remembered")
+def test_lines_are_kept_as_hashes_once_a_person_and_found_by_other_processes(
+    ada: UserProfile, bo: UserProfile, service: Api
+) -> None:
+    text = context_of(service)
+    served.waiting.flush()
+    lines = ServedLine.objects.count()
+    assert lines and not served.not_written_yet(ada.pk)
+    context_of(service)
+    served.waiting.flush()
+    assert ServedLine.objects.count() == lines
+    append(ada, "after", [NewMessage("user", text)])
+    append(bo, "after", [NewMessage("user", text)])
+    assert [own.user for own in OwnText.objects.all()] == [ada]
+
+
+def context_of(service: Api) -> str:
+    found = service.get("memory/context", user_id="ada", session_id="before", format="markdown").json()
+    return str(found["context"])
+
+
+@pytest.mark.usefixtures("remembered")
+def test_what_was_only_quoted_counts_in_full_once_it_is_memory_of_its_own(ada: UserProfile) -> None:
+    served.waiting.note(served.Served(ada.pk, [LONGER], [LONGER]))
+    served.waiting.flush()
+    append(ada, "one", [NewMessage("user", LONGER)])
+    assert not OwnText.objects.exists()
+    served.keep(ada.pk, [LONGER])
+    append(ada, "two", [NewMessage("user", LONGER)])
+    assert OwnText.objects.get().places is None
+
+
+@pytest.mark.usefixtures("remembered")
+def test_it_costs_an_append_nothing_for_one_plain_line_and_one_lookup_for_more(ada: UserProfile) -> None:
+    def statements(text: str) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            append(ada, "now", [NewMessage("user", text)] * 5)
+        return len(captured)
+
+    statements(SAID)
+    assert statements(LONGER) == statements(SAID) + 1
+
+
+@pytest.mark.usefixtures("remembered")
+def test_lines_not_served_for_a_year_go(ada: UserProfile, service: Api) -> None:
+    context_of(service)
+    served.waiting.flush()
+    lines = ServedLine.objects.count()
+    ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=390))
+    assert housekeeping() == Tidied()
+    context_of(service)
+    served.waiting.flush()
+    assert set(ServedLine.objects.values_list("served_on", flat=True)) == {timezone.localdate()}
+    ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=401))
+    assert housekeeping() == Tidied(served_lines=lines)
+
+
+@pytest.mark.usefixtures("remembered")
+def test_a_turn_that_was_archived_and_restored_is_known_as_before(ada: UserProfile, service: Api) -> None:
+    text = context_of(service)
+    append(ada, "after", [NewMessage("user", text)])
+    [row] = Message.objects.filter(content=text).values()
+    Message.objects.filter(content=text).delete()
+    Message.objects.create(**row | {"id": row["id"] + 1_000})
+    assert as_said(list(Message.objects.filter(content=text))) == []
+
+
+def test_a_context_served_before_lines_were_kept_is_known_by_the_whole_of_it(ada: UserProfile) -> None:
+    old = "<MemoryContext>\n<Policy>\nBe kind.\n</Policy>\n</MemoryContext>"
+    event = "[TOOL RESULT: session_partition]\nsummary: 1\n[/TOOL RESULT]"
+    said = [old, f"{old}\nWhat now?", event, "What is <MemoryContext>?", json.dumps({"a": old})]
+    append(ada, "s1", [NewMessage("user", text) for text in said])
+    import_module("moments_app.migrations.0030_own_text_before").note_what_was_served_before(apps, None)
+    left = [turn.content for turn in as_said(list(Message.objects.turns().in_order()))]
+    assert left == ["What now?", "What is <MemoryContext>?"]
