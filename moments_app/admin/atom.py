@@ -139,8 +139,7 @@ class MemoryAtomAdmin(RecallConsole):
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
-        is_fact = obj.atom_type == MemoryAtom.Type.FACT
-        has_grown(obj.stream, has_facts=is_fact, requested_by=f"operator:{request.user}")
+        has_grown(obj.stream, requested_by=f"operator:{request.user}")
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Back to the stream it was written into."""
