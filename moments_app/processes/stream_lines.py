@@ -4,9 +4,10 @@ An observation is absorbed only when a line that remains in the text carries it.
 text whole, the newest first as long as they fit, and what no line carries waits on, in contexts and searches by itself.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from moments_app.engines.base import DraftLine, Labelled
@@ -90,12 +91,13 @@ def lines_of(text: str, last: StreamVersion | None) -> list[Line]:
         last: the consolidation in force; None: there was none.
     """
     known = _known(last) if last else {}
-    return [known.get(content_hash(line), Line(line, is_by_hand=True)) for line in split(text)]
+    written = Line("", is_by_hand=True)
+    return [replace(known.get(content_hash(line), written), text=line) for line in split(text)]
 
 
 def split(text: str) -> list[str]:
     """The lines of a text that say something."""
-    return [line for line in text.split("\n") if line.strip()]
+    return [line for line in re.split(r"\r?\n", text) if line.strip()]
 
 
 def recorded(lines: Iterable[Line]) -> list[list[int] | None]:
@@ -120,7 +122,7 @@ def told_by_words(lines: Sequence[Line], contents: Mapping[int, str]) -> list[Li
         contents: of absorbed observations, by primary key.
     """
     words = {pk: set(content.casefold().split()) for pk, content in contents.items()}
-    return [line if line.is_by_hand else Line(line.text, _said_by(line.text, words)) for line in lines]
+    return [line if line.is_by_hand else replace(line, carries=_said_by(line.text, words)) for line in lines]
 
 
 def _said_by(text: str, words: Mapping[int, set[str]]) -> tuple[int, ...]:
