@@ -17,7 +17,7 @@ STATIC = True
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 _SPEAKER = re.compile(r"^[\s-]*[^\W\d_]+:\s")
 _WORD = re.compile(r"[^\W_]+")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+_SENTENCE_END = re.compile(rf"(?<=[.!?])\s+(?!{_DATE.pattern})|(?<=[。！？])")
 
 
 def items(scene: Scene) -> Sequence[Item]:
