@@ -477,7 +477,8 @@ class StreamDetail(StreamAnswer):
 
     lines = serializers.SerializerMethodField()
 
-    class Meta(StreamAnswer.Meta):
+    class Meta:
+        model = MemoryStream
         fields = (*StreamAnswer.Meta.fields, "lines")
 
     @extend_schema_field(StreamLine(many=True))

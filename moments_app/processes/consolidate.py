@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import ConsolidationRequest, Engine
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion, StreamVersion
+from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.processes.base import ClaimLost, Moved, Skipped, complete, prompt_in_force
 from moments_app.processes.stream_lines import Folded, Line, Piece, fold, lines_of, recorded, told_by_words
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
@@ -154,7 +154,7 @@ def _pieces(stream: MemoryStream, lines: Sequence[Line]) -> list[Piece]:
     return pieces
 
 
-def _absorbed(stream: MemoryStream) -> QuerySet[MemoryAtom]:
+def _absorbed(stream: MemoryStream) -> MemoryAtomQuerySet:
     return stream.atoms.filter(state=MemoryAtom.State.ABSORBED)
 
 

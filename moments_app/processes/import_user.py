@@ -167,7 +167,7 @@ class _Restoring:
             insert_as_they_are(atoms)
             pks |= {row.atom_id: atom.pk for row, atom in zip(new, atoms, strict=True)}
         for version, lines in self._lines.items():
-            carried = [line and [pks[atom_id] for atom_id in line if atom_id in pks] for line in lines]
+            carried = [None if line is None else [pks[pk] for pk in line if pk in pks] for line in lines]
             StreamVersion.objects.filter(pk=version).update(lines=carried)
         return len(pks)
 
