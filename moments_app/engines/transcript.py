@@ -105,6 +105,7 @@ def consolidation_request(request: ConsolidationRequest) -> str:
         [
             f"What the text is for: {as_data(request.prompt)}",
             f"At most {request.max_words} words.",
+            "Each line of the answer names in `carries` the labels of what it says. What no line names stays outside.",
             f"Lines that stay as they are, not to be said again: {as_data(list(request.fixed))}",
             "Lines so far, as JSON:",
             *_labelled(request.lines),

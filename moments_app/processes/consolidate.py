@@ -25,6 +25,7 @@ NAME = "consolidate"
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
 MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing is recorded
+RECORDED = 20  # versions of a stream that keep what their lines carry: in each it is all that the text ever took in
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,7 @@ def commit(job: Job, work: Work, made: Consolidated) -> None:
         job=job,
         engine=made.engine,
     )
+    _forget_old_records(stream)
     shown.filter(shown_in=None).update(shown_in=version)
     carried = shown.filter(pk__in=made.folded.carried)
     absorbed = carried.update(state=MemoryAtom.State.ABSORBED, absorbed_in=version)
@@ -216,6 +218,11 @@ def commit(job: Job, work: Work, made: Consolidated) -> None:
         "engine": made.engine,
     }
     complete(job, "stream_consolidated", result)
+
+
+def _forget_old_records(stream: MemoryStream) -> None:
+    pks = stream.versions.filter(lines__isnull=False).order_by("-pk").values_list("pk", flat=True)
+    stream.versions.filter(pk__in=list(pks[RECORDED:])).update(lines=None)
 
 
 def _let_go(version: StreamVersion, work: Work, folded: Folded) -> int:

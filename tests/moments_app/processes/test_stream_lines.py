@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
-from moments_app.processes import curate
+from moments_app.processes import consolidate, curate
 from moments_app.processes.consolidate import current_lines, is_due, undo
 from moments_app.processes.retract import retract
 from moments_app.processes.undo_retraction import undo_retraction
@@ -333,6 +333,23 @@ class TestGoingBack:
             assert [row for row in now[1] if row in before[1]] == before[1]
             assert all(state == "active" for _content, state in later)
             assert_nothing_is_lost(stream, service)
+
+    def test_row_31_of_old_versions_only_the_texts_are_kept_and_undoing_them_loses_nothing(
+        self, stream: MemoryStream, service: Api, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consolidate, "RECORDED", 2)
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
+        for first in range(0, 20, 4):
+            note_all(stream, THINGS[first : first + 4])
+            fold(stream)
+        assert [version.lines is None for version in stream.versions.order_by("pk")] == [True] * 3 + [False] * 2
+        owned = {f"Owns one {thing}." for thing in THINGS}
+        for _ in range(5):
+            undo(stream)
+            stream.refresh_from_db()
+            assert absorbed(stream) | waiting(stream) == owned
+            assert all(content in stream.consolidated_content for content in absorbed(stream))
+        assert waiting(stream) == owned
 
     def state(self, stream: MemoryStream) -> tuple[str, list[Any]]:
         stream.refresh_from_db()
