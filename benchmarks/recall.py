@@ -88,7 +88,7 @@ JOIN base other ON other.i = (atom.id / %(bases)s * 7919 + atom.id) %% %(bases)s
 RAW_WORDS = """
 SELECT id, {formula} AS score FROM moments_app_memoryatom
 WHERE memory_words(COALESCE('u' || user_id, 's' || stream_id), search_vector) && %s
-  AND state = 'active' AND atom_type = 'fact'
+  AND state <> 'evicted'
 ORDER BY score DESC LIMIT {most}
 """
 RAW_MEANING = """

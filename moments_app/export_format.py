@@ -78,19 +78,23 @@ class StreamRow(Row):
 
 
 class StreamVersionRow(Row):
-    """A consolidation of a stream; they are numbered from 1."""
+    """A consolidation of a stream; they are numbered from 1.
+
+    `lines` names the atoms that each line after carries; null: it was written by hand.
+    """
 
     stream_id: UUID
     number: PositiveInt
     content_before: str
     content_after: str
+    lines: list[list[UUID] | None] | None = None
     engine: str
     created_at: AwareDatetime
     undone_at: AwareDatetime | None
 
 
 class AtomRow(Row):
-    """A fact or an observation; `absorbed_in` is the number of a version of its stream."""
+    """A fact or an observation; `absorbed_in` and `shown_in` are numbers of versions of its stream."""
 
     atom_id: UUID
     stream_id: UUID
@@ -98,6 +102,7 @@ class AtomRow(Row):
     content: str
     state: Literal["active", "absorbed", "evicted"]
     absorbed_in: PositiveInt | None
+    shown_in: PositiveInt | None = None
     formed_at: AwareDatetime
     created_at: AwareDatetime
     is_pinned: bool

@@ -18,7 +18,7 @@ from unfold.paginator import InfinitePaginator
 from moments_app.admin.recall_console import RecallConsole
 from moments_app.admin.transcript import entries
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.processes import curate
+from moments_app.processes import consolidate, curate
 from moments_app.processes.base import has_grown
 from sessions_app.models import Message, UserProfile
 
@@ -139,8 +139,7 @@ class MemoryAtomAdmin(RecallConsole):
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
-        is_fact = obj.atom_type == MemoryAtom.Type.FACT
-        has_grown(obj.stream, has_facts=is_fact, requested_by=f"operator:{request.user}")
+        has_grown(obj.stream, requested_by=f"operator:{request.user}")
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Back to the stream it was written into."""
@@ -191,6 +190,7 @@ class MemoryAtomAdmin(RecallConsole):
             "show_save_and_add_another": False,
             "atom": obj,
             "may_move": may_move,
+            "may_evict": may_move or (self.has_change_permission(request) and _is_left_behind(obj)),
             "may_restore": obj.state == MemoryAtom.State.EVICTED and self.has_change_permission(request),
             "targets": MoveForm(obj).targets() if may_move else [],
             "calls": obj.job.engine_calls.all() if obj.job else (),
@@ -247,6 +247,11 @@ class MemoryAtomAdmin(RecallConsole):
         if not self.has_change_permission(request):
             raise PermissionDenied
         return get_object_or_404(self.get_queryset(request), pk=pk)
+
+
+def _is_left_behind(atom: MemoryAtom) -> bool:
+    """Whether a text absorbed it that says it no longer."""
+    return atom.state == MemoryAtom.State.ABSORBED and not consolidate.is_carried(atom)
 
 
 def _stream(pk: str) -> MemoryStream | None:

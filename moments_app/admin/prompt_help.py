@@ -89,7 +89,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         "Folds the observations that wait in a stream into its text.",
         [
             "What the stream's text is for, in the stream's own words, and how many words it may have",
-            "The text so far",
+            "The lines so far, each with its label, and those written by hand, which stay as they are",
             f"The observations that wait, oldest first with their dates, at most {consolidate.MAX_OBSERVATIONS}",
         ],
         ConsolidationAnswer,

@@ -153,7 +153,9 @@ def _(answer: form_memories.Formed) -> list[Part]:
 
 @parts.register
 def _(answer: consolidate.Consolidated) -> list[Part]:
-    return [Part("Text", answer.text, f"{len(answer.text.split())} words")]
+    text = answer.folded.text
+    dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.folded.dropped.items())
+    return [Part("Text", text, f"{len(text.split())} words"), *([Part("Dropped", dropped)] if dropped else [])]
 
 
 @parts.register

@@ -203,6 +203,7 @@ class MemoryStreamAdmin(PageAdmin):
         return {
             "show_save_and_add_another": False,
             "stream": obj,
+            "lines": consolidate.current_lines(obj),
             "words": len(obj.consolidated_content.split()),
             "when": _when(obj),
             "job": job if job and job.status in (*Job.OPEN, Job.Status.FAILED) else None,
@@ -245,6 +246,7 @@ class MemoryStreamAdmin(PageAdmin):
             "removed": sum(part.words for part in parts if part.change == "removed"),
             "calls": calls,
             "absorbed": shown.absorbed.in_order(),
+            "left": shown.shown.active().in_order(),
             "older": stream.versions.filter(pk__lt=shown.pk).order_by("-pk").first(),
             "newer": stream.versions.filter(pk__gt=shown.pk).order_by("pk").first(),
             "is_last": consolidate.last_version(stream) == shown,
@@ -317,10 +319,10 @@ def _counted(number: int) -> str:
 
 def _when(stream: MemoryStream) -> str:
     """When it consolidates by itself, in words."""
-    waiting, trigger = stream.waiting, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
+    fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
     if not stream.consolidation_prompt:
         return "It has no consolidation prompt, so what is observed stays as it is."
-    if waiting >= trigger:
+    if fresh >= trigger:
         return "Enough wait: what comes in next asks for a consolidation."
-    more = trigger - waiting
+    more = trigger - fresh
     return f"With {more} more {'observation' if more == 1 else 'observations'} it is consolidated by itself."

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
 from moments_app.processes.assemble import PLANS, Envelope, Wanted
+from moments_app.processes.consolidate import current_lines
 from moments_app.processes.retract import MOST_TURNS
 from moments_app.recall.asking import RETRIEVAL
 from moments_app.recall.budget import Line
@@ -460,6 +462,38 @@ class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
             *STREAM_FIELDS,
             "last_updated_at",
         )
+
+
+class StreamLine(serializers.Serializer[Any]):
+    """A line of a stream's text, and what it rests on."""
+
+    text = serializers.CharField()
+    is_by_hand = serializers.BooleanField(help_text="Consolidations keep it word for word.")
+    observations = serializers.ListField(child=serializers.CharField(), help_text="Addresses of those it carries.")
+
+
+class StreamDetail(StreamAnswer):
+    """A memory stream, with the lines of its consolidated text."""
+
+    lines = serializers.SerializerMethodField()
+
+    class Meta:
+        model = MemoryStream
+        fields = (*StreamAnswer.Meta.fields, "lines")
+
+    @extend_schema_field(StreamLine(many=True))
+    def get_lines(self, stream: MemoryStream) -> list[dict[str, Any]]:
+        lines = current_lines(stream)
+        atoms = stream.atoms.filter(pk__in=[pk for line in lines for pk in line.carries])
+        uris = {atom.pk: atom.uri for atom in atoms.only("atom_id")}
+        return [
+            {
+                "text": line.text,
+                "is_by_hand": line.is_by_hand,
+                "observations": [uris[pk] for pk in line.carries if pk in uris],
+            }
+            for line in lines
+        ]
 
 
 class StreamList(serializers.Serializer[Any]):

@@ -99,12 +99,12 @@ class StreamView(APIView):
 
     scopes = {"PATCH": "admin"}
 
-    @extend_schema(parameters=[PersonQuery], responses=shapes.StreamAnswer, operation_id="streams_get")
+    @extend_schema(parameters=[PersonQuery], responses=shapes.StreamDetail, operation_id="streams_get")
     def get(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """The stream with its settings and its text."""
+        """The stream with its settings and its text, and what each line of that rests on."""
         asked = query(PersonQuery, request).validated_data
         with acting_as(request, asked.get("user_id")) as user:
-            return Response(shapes.StreamAnswer(stream_or_404(user, stream_id)).data)
+            return Response(shapes.StreamDetail(stream_or_404(user, stream_id)).data)
 
     @extend_schema(request=shapes.StreamPatch, responses=shapes.StreamAnswer)
     def patch(self, request: Request, stream_id: uuid.UUID) -> Response:

@@ -96,7 +96,7 @@ FORMATION = Shape("memory-extraction", FormationAnswer, lambda answer: "", Forma
 CONSOLIDATION = Shape(
     "stream-consolidation",
     ConsolidationAnswer,
-    lambda answer: "" if answer.text.strip() else "the text is blank.",
+    lambda answer: "" if any(line.text.strip() for line in answer.lines) else "every line is blank.",
 )
 
 DIGEST = Shape(

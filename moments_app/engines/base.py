@@ -247,30 +247,51 @@ class FormationAnswer(BaseModel):
 
 
 @dataclass(frozen=True)
+class Labelled:
+    """A line of a stream's text, or an observation, and the label by which the answer names it."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
 class ConsolidationRequest:
     """Everything an engine gets to fold observations into a stream's text.
 
     Args:
         prompt: what the stream's text is made of.
-        current: the text so far.
+        fixed: lines that people wrote; they stay as they are.
+        lines: of the text so far, without those.
         observations: oldest first, each with its date.
-        max_words: of the new text.
+        max_words: of the new lines together.
         rules: the text of the prompt version in force.
     """
 
     prompt: str
-    current: str
-    observations: Sequence[str]
+    fixed: Sequence[str]
+    lines: Sequence[Labelled]
+    observations: Sequence[Labelled]
     max_words: int
     rules: str
 
 
-class ConsolidationAnswer(BaseModel):
-    """The new text."""
+class DraftLine(BaseModel):
+    """A line of the new text, and what it says."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: str = Field(min_length=1, max_length=20_000)
+    carries: list[str] = Field(
+        max_length=1_000, description="Labels of the lines so far and of the observations that it says."
+    )
+
+
+class ConsolidationAnswer(BaseModel):
+    """The new text, line by line."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lines: list[DraftLine] = Field(min_length=1, max_length=1_000)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from moments_app.engines.base import (
     DigestRequest,
     DraftAtom,
     DraftAtoms,
+    DraftLine,
     DraftMoment,
     Fact,
     FormationAnswer,
@@ -188,14 +189,15 @@ class ExtractiveEngine:
         return QueryAnswer(query=request.message[:1_000])
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """The text so far and the observations as lines, the oldest dropped where there are too many words."""
-        lines = [line for line in request.current.split("\n") if line.strip()]
+        """The lines so far and the observations, each a line unless one says it already."""
+        lines = [DraftLine(text=line.text, carries=[line.label]) for line in request.lines]
         for observation in request.observations:
-            if not any(_says(line, observation) for line in lines):
-                lines.append(f"- {observation}")
-        while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
-            lines.pop(0)
-        return ConsolidationAnswer(text="\n".join(lines) or "-")
+            line = next((line for line in lines if _says(line.text, observation.text)), None)
+            if line is None:
+                lines.append(DraftLine(text=f"- {observation.text}", carries=[observation.label]))
+            else:
+                line.carries.append(observation.label)
+        return ConsolidationAnswer(lines=lines)
 
 
 def _entry(section: StreamSection, own: Sequence[Sentence], weights: dict[str, float], language: str) -> DraftAtoms:

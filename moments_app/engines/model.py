@@ -104,11 +104,10 @@ class ModelEngine:
         )
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """Asks for the text with the observations in it; see `base.Engine`."""
-        given = len(request.current) + sum(map(len, request.observations))
-        return self._answer(
-            CONSOLIDATION, request.rules, transcript.consolidation_request(request), max(ANSWER_MIN_ALLOWANCE, given)
-        )
+        """Asks for the lines with the observations in them; see `base.Engine`."""
+        given = sum(len(part.label) + len(part.text) for part in [*request.lines, *request.observations])
+        asked = transcript.consolidation_request(request)
+        return self._answer(CONSOLIDATION, request.rules, asked, max(ANSWER_MIN_ALLOWANCE, 2 * given))
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
         """Asks for the context and the lessons; see `base.Engine`."""

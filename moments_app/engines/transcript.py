@@ -6,7 +6,7 @@ random fence would not.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 
 from moments_app.engines.base import (
@@ -14,6 +14,7 @@ from moments_app.engines.base import (
     DigestRequest,
     FormationRequest,
     KnownMoment,
+    Labelled,
     Limits,
     MomentRequest,
     QueryRequest,
@@ -115,11 +116,18 @@ def consolidation_request(request: ConsolidationRequest) -> str:
         [
             f"What the text is for: {as_data(request.prompt)}",
             f"At most {request.max_words} words.",
-            f"Text so far: {as_data(request.current)}",
+            "Each line of the answer names in `carries` the labels of what it says. What no line names stays outside.",
+            f"Lines that stay as they are, not to be said again: {as_data(list(request.fixed))}",
+            "Lines so far, as JSON:",
+            *_labelled(request.lines),
             "Observations, oldest first, as JSON:",
-            *(as_data(observation) for observation in request.observations),
+            *_labelled(request.observations),
         ]
     )
+
+
+def _labelled(parts: Sequence[Labelled]) -> Iterator[str]:
+    return (as_data({"label": part.label, "text": part.text}) for part in parts)
 
 
 def digest_request(request: DigestRequest) -> str:

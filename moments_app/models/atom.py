@@ -32,6 +32,12 @@ class StreamVersion(models.Model):
     user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     content_before = models.TextField(blank=True)
     content_after = models.TextField()
+    lines = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="For each line after: primary keys of the observations it carries; null: it was written by hand. "
+        "Blank: it was not recorded yet.",
+    )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     engine = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -58,6 +64,18 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
 
     def observations(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
+
+    def findable(self) -> Self:
+        """Those that searches find: all that were not taken out of memory."""
+        return self.exclude(state=MemoryAtom.State.EVICTED)
+
+    def waiting(self) -> Self:
+        """Observations that stand by themselves until a consolidation folds them into the text."""
+        return self.active().observations().unpinned()
+
+    def fresh(self) -> Self:
+        """Those waiting that no consolidation was shown: they are what asks for the next one."""
+        return self.waiting().filter(shown_in=None)
 
     def unpinned(self) -> Self:
         """Those that consolidation and eviction may touch."""
@@ -122,6 +140,15 @@ class MemoryAtom(models.Model):
     absorbed_in = models.ForeignKey(
         StreamVersion, null=True, blank=True, on_delete=models.SET_NULL, related_name="absorbed"
     )
+    shown_in = models.ForeignKey(
+        StreamVersion,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="shown",
+        db_index=False,
+        help_text="The first consolidation that was given it, whether its text carries it or not.",
+    )
     formed_at = models.DateTimeField(default=timezone.now, help_text="When it was said.")
     created_at = models.DateTimeField(auto_now_add=True)
     is_pinned = models.BooleanField(
@@ -155,6 +182,13 @@ class MemoryAtom(models.Model):
         indexes = [
             models.Index(fields=["stream", "state", "atom_type", "formed_at", "id"], name="atom_stream_order"),
             models.Index(fields=["user", "-formed_at", "-id"], name="atom_user_newest"),
+            models.Index(fields=["shown_in"], condition=Q(shown_in__isnull=False), name="atom_shown_in"),
+            models.Index(
+                fields=["stream"],
+                condition=Q(state="active", atom_type="observation", is_pinned=False, shown_in__isnull=True),
+                name="atom_fresh",
+            ),
+            models.Index(fields=["stream"], condition=Q(state="active", is_pinned=True), name="atom_pinned"),
         ]
 
     def __str__(self) -> str:

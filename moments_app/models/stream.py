@@ -100,7 +100,8 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
     def with_figures(self, most: int) -> Self:
-        """Each with `waiting`, its observations that wait, `facts`, and `consolidated_at`, when that was last done.
+        """Each with `waiting`, its observations that wait, `fresh`, those that no consolidation was shown, `facts`, and
+        `consolidated_at`, when that was last done.
 
         Args:
             most: what is counted to, so that a huge stream costs no more than a large one.
@@ -108,9 +109,11 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         atoms = apps.get_model("moments_app", "MemoryAtom").objects.active().filter(stream=OuterRef("pk"))
         versions = apps.get_model("moments_app", "StreamVersion").objects.filter(stream=OuterRef("pk"), undone_at=None)
         last = versions.order_by().values("stream").annotate(at=Max("created_at")).values("at")
-        waiting, facts = atoms.observations().unpinned(), atoms.facts()
         return self.annotate(
-            waiting=_count_to(most, waiting), facts=_count_to(most, facts), consolidated_at=Subquery(last)
+            waiting=_count_to(most, atoms.waiting()),
+            fresh=_count_to(most, atoms.fresh()),
+            facts=_count_to(most, atoms.facts()),
+            consolidated_at=Subquery(last),
         )
 
     def ensure_lessons(self, agent_id: str, scope: str) -> "list[MemoryStream]":

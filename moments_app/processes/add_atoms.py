@@ -25,10 +25,9 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
     """
     added = [atom for atom in atoms if insert_unless_there(atom)]
     if added:
-        has_facts = any(atom.atom_type == MemoryAtom.Type.FACT for atom in added)
-        if has_facts:
+        if any(atom.atom_type == MemoryAtom.Type.FACT for atom in added):
             _evict(stream)
-        has_grown(stream, has_facts=has_facts, requested_by=requested_by)
+        has_grown(stream, requested_by=requested_by)
         consolidate.ask_if_due(stream, requested_by=requested_by)
     return added
 

@@ -77,10 +77,9 @@ def complete(job: Job, event: str, result: dict[str, Any]) -> None:
     )
 
 
-def has_grown(stream: MemoryStream, *, has_facts: bool, requested_by: str) -> None:
-    """Notes that a stream has new atoms, and asks for what makes new facts found well."""
+def has_grown(stream: MemoryStream, *, requested_by: str) -> None:
+    """Notes that a stream has new atoms, and asks for what makes them found well."""
     stream.touch()
-    if has_facts:
-        about = whose_memories(stream)
-        Job.objects.request("count_words", requested_by=requested_by, **about)
-        ask_to_embed(requested_by, **about)
+    about = whose_memories(stream)
+    Job.objects.request("count_words", requested_by=requested_by, **about)
+    ask_to_embed(requested_by, **about)

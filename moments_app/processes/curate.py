@@ -4,6 +4,7 @@ Nothing is deleted: what memory said has to be found again, with where it came f
 and the next context on.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -15,19 +16,22 @@ from sessions_app.models import UserProfile
 
 _WHY_NOT = {
     MemoryAtom.State.ACTIVE: "It is in memory already.",
-    MemoryAtom.State.ABSORBED: "It is part of its stream's text: undo that consolidation, or correct the text.",
+    MemoryAtom.State.ABSORBED: "It is part of its stream's text: undo that consolidation, or take its line out first.",
     MemoryAtom.State.EVICTED: "It is evicted.",
 }
 
 
 @transaction.atomic
 def evict(atom: MemoryAtom) -> None:
-    """Takes an item out of every context and search.
+    """Takes an item out of every context and search: one that stands by itself, or whose line in its stream's text is
+    gone.
 
     Raises:
         ValueError: it isn't in memory by itself; says why.
     """
-    found = _locked(atom, MemoryAtom.State.ACTIVE)
+    found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
+    if consolidate.is_carried(found):
+        raise ValueError(_WHY_NOT[MemoryAtom.State.ABSORBED])
     MemoryAtom.objects.filter(pk=found.pk).evict()
     found.stream.touch()
 
@@ -43,8 +47,8 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     Raises:
         ValueError: it isn't evicted, or its stream has the same again.
     """
-    found = _locked(atom, MemoryAtom.State.EVICTED)
-    _set(found, state=MemoryAtom.State.ACTIVE)
+    found = _locked(atom, [MemoryAtom.State.EVICTED])
+    _set(found, state=MemoryAtom.State.ACTIVE, absorbed_in=None)
     _has_come(found, found.stream, requested_by)
 
 
@@ -64,13 +68,13 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
         raise ValueError("It is in this stream.")
     if stream.user_id != atom.user_id:
         raise ValueError("An item stays with its person: what one said is not shown to others.")
-    found = _locked(atom, MemoryAtom.State.ACTIVE, stream.pk)
-    _set(found, stream=stream)
+    found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
+    _set(found, stream=stream, shown_in=None)
     found.stream.touch()
     _has_come(found, stream, requested_by)
 
 
-def _locked(atom: MemoryAtom, state: MemoryAtom.State, *streams: int) -> MemoryAtom:
+def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int) -> MemoryAtom:
     """The item as it is now, with its stream. The person, the streams and then the item are locked, in the order in
     which erasure and consolidation do it.
     """
@@ -80,7 +84,7 @@ def _locked(atom: MemoryAtom, state: MemoryAtom.State, *streams: int) -> MemoryA
     found = MemoryAtom.objects.select_for_update(no_key=True).filter(pk=atom.pk).first()
     if found is None or found.stream_id not in locked_streams:
         raise ValueError("It was moved or erased meanwhile.")
-    if found.state != state:
+    if found.state not in states:
         raise ValueError(_WHY_NOT[MemoryAtom.State(found.state)])
     return found
 
@@ -95,5 +99,5 @@ def _set(atom: MemoryAtom, **fields: Any) -> None:
 
 def _has_come(atom: MemoryAtom, stream: MemoryStream, requested_by: str) -> None:
     """The stream keeps what it had: what is over its buffer now goes at the next formation, not by an operator."""
-    has_grown(stream, has_facts=atom.atom_type == MemoryAtom.Type.FACT, requested_by=requested_by)
+    has_grown(stream, requested_by=requested_by)
     consolidate.ask_if_due(stream, requested_by=requested_by)

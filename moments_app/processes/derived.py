@@ -45,7 +45,7 @@ class Derived:
         session: whose turns.
         turns: the turns, still believed.
         moments, summaries, atoms: in the order of their tables.
-        versions: of streams' texts, from the first on that absorbed one of the atoms.
+        versions: of streams' texts, from the first on that was given one of the atoms.
         events: the session's partition events after the first of the turns.
         mentions: rows of elsewhere that name one of the moments, or tell a journey that may have led through it.
         journeys: other moments with such a journey.
@@ -205,15 +205,15 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
 
 
 def _versions(atoms: Sequence[MemoryAtom]) -> list[StreamVersion]:
-    """From the first that absorbed one of the atoms: each was made of the text before it."""
+    """From the first that was given one of the atoms, carried or not: each was made of the text before it."""
     first: dict[int, int] = {}
     for atom in atoms:
-        if atom.absorbed_in_id:
-            first[atom.stream_id] = min(atom.absorbed_in_id, first.get(atom.stream_id, atom.absorbed_in_id))
+        for version in filter(None, (atom.shown_in_id, atom.absorbed_in_id)):
+            first[atom.stream_id] = min(version, first.get(atom.stream_id, version))
     later = Q(pk__in=[])
     for stream, version in first.items():
         later |= Q(stream_id=stream, pk__gte=version)
-    return list(StreamVersion.objects.filter(later).order_by("pk"))
+    return list(StreamVersion.objects.filter(later).select_related("stream").order_by("pk"))
 
 
 def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str:

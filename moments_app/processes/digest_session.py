@@ -20,7 +20,6 @@ from moments_app.partition import PartitionEvent, known_at
 from moments_app.processes import window
 from moments_app.processes.add_atoms import add_atoms
 from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
-from moments_app.processes.consolidate import cut_lines
 from moments_app.processes.form_memories import cut_words
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import SESSION_DIGEST_URI
@@ -179,6 +178,23 @@ def leave(job: Job, session: Session, work: Work, made: Digested, *, cleared: bo
         "lessons": _learn(job, session, work, made),
         "engine": made.engine,
     }
+
+
+def cut_lines(text: str, most: int) -> str:
+    """At most so many words, cut at a line or sentence; line breaks stay."""
+    kept: list[str] = []
+    left = most
+    for line in text.split("\n"):
+        words = line.split()
+        if len(words) > left:
+            short = " ".join(words[:left])
+            end = max(short.rfind(mark) for mark in (". ", "! ", "? "))
+            if end > 0 or not kept:
+                kept.append(short[: end + 1] if end > 0 else short)
+            break
+        kept.append(line)
+        left -= len(words)
+    return "\n".join(kept).strip()
 
 
 def _learn(job: Job, session: Session, work: Work, made: Digested) -> int:

@@ -122,7 +122,7 @@ def _filled(kind: str, model: EmbeddingModel) -> Filled:
 
 
 def _facts() -> QuerySet[Any]:
-    return MemoryAtom.objects.active().facts()
+    return MemoryAtom.objects.findable()
 
 
 def _moments() -> QuerySet[Any]:

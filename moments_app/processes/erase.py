@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connection, transaction
-from django.db.models import Min
+from django.db.models import Min, Q
 from django.utils import timezone
 from django_q.models import OrmQ, Task
 
@@ -53,12 +53,13 @@ def _forget_in_shard(shard: MemoryStream, user: UserProfile) -> int:
     # An undone text no longer names what it was made of; any since the person's first item may be of it.
     since = theirs.aggregate(first=Min("created_at"))["first"]
     shard.versions.filter(undone_at__isnull=False, created_at__gte=since).delete()
-    first_text = shard.versions.filter(absorbed__in=theirs).order_by("pk").first()
+    given = Q(absorbed__in=theirs) | Q(shown__in=theirs)
+    first_text = shard.versions.filter(given).order_by("pk").first()
     removed = theirs.count()
     theirs.delete()
     if first_text:
         consolidate.go_back_before(first_text)
-        if shard.consolidation_prompt and shard.atoms.active().observations().unpinned().exists():
+        if shard.consolidation_prompt and shard.atoms.waiting().exists():
             Job.objects.request(consolidate.NAME, stream=shard, requested_by=REQUESTED_BY, force=True)
     if Vocabulary.objects.filter(stream=shard).exists():
         count_words.count(count_words.Work(user=None, stream=shard.pk))

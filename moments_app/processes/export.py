@@ -47,7 +47,9 @@ def _streams(user: UserProfile) -> Rows:
 def _stream_versions(user: UserProfile) -> Rows:
     versions = StreamVersion.objects.filter(user=user).order_by("stream_id", "id")
     numbers = Numbers()
-    for row in rows_of(versions, shapes.StreamVersionRow, stream_id="stream__stream_id", number="id"):
+    for row in _with_atom_ids(
+        rows_of(versions, shapes.StreamVersionRow, stream_id="stream__stream_id", number="id"), user
+    ):
         yield row | {"number": numbers.give(row["stream_id"], row["number"])}
 
 
@@ -59,7 +61,7 @@ def _atoms(user: UserProfile) -> Rows:
     atoms = MemoryAtom.objects.filter(user=user).order_by("stream_id", "id")
     lookups = FROM_SESSION | {"stream_id": "stream__stream_id", "source_sequences": "source_message_ids"}
     for row in _with_sequences(rows_of(atoms, shapes.AtomRow, **lookups), user):
-        yield row | {"absorbed_in": numbers.of(row["absorbed_in"])}
+        yield row | {name: numbers.of(row[name]) for name in ("absorbed_in", "shown_in")}
 
 
 def _shard_atoms(user: UserProfile) -> Rows:
@@ -128,6 +130,19 @@ class Numbers:
     def of(self, pk: int | None) -> int | None:
         """The number a row has."""
         return None if pk is None else self._given[pk]
+
+
+def _with_atom_ids(rows: Rows, user: UserProfile) -> Rows:
+    """Puts the public numbers of observations in the place of their primary keys."""
+    for batch in batched(rows):
+        pks = {pk for row in batch for line in row["lines"] or () for pk in line or ()}
+        found = dict(MemoryAtom.objects.filter(user=user, pk__in=pks).values_list("pk", "atom_id"))
+        for row in batch:
+            yield row | {"lines": row["lines"] and [_known(line, found) for line in row["lines"]]}
+
+
+def _known(line: list[int] | None, found: dict[int, Any]) -> list[str] | None:
+    return None if line is None else [str(found[pk]) for pk in line if pk in found]
 
 
 def _with_sequences(rows: Rows, user: UserProfile) -> Rows:

@@ -35,6 +35,7 @@ from moments_app.models import (
 from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.processes import count_words
+from moments_app.processes.stream_lines import split
 from sessions_app.export_format import Row, batched
 from sessions_app.insert import insert_as_they_are, insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
@@ -80,6 +81,7 @@ class _Restoring:
         self._export, self._user, self._sessions = export, user, sessions
         self._streams: dict[uuid.UUID, MemoryStream] = {}
         self._versions: dict[tuple[uuid.UUID, int], StreamVersion] = {}
+        self._lines: dict[int, list[list[uuid.UUID] | None]] = {}  # what versions' lines carry, by primary key
         self._entities: dict[uuid.UUID, Entity] = {}
 
     def moments(self) -> int:
@@ -143,18 +145,22 @@ class _Restoring:
             new = [row for row in rows if row.stream_id in self._streams]
             versions = [
                 StreamVersion(
-                    user=self._user, stream=self._streams[row.stream_id], **_columns(row, "stream_id", "number")
+                    user=self._user,
+                    stream=self._streams[row.stream_id],
+                    **_columns(row, "stream_id", "number", "lines"),
                 )
                 for row in new
             ]
             insert_as_they_are(versions)
             for row, version in zip(new, versions, strict=True):
                 self._versions[row.stream_id, row.number] = version
+                if row.lines is not None and len(row.lines) == len(split(row.content_after)):
+                    self._lines[version.pk] = row.lines
         return len(self._versions)
 
     def atoms(self) -> int:
-        """Facts and observations of new streams."""
-        count = 0
+        """Facts and observations of new streams, and which lines carry them."""
+        pks: dict[uuid.UUID, int] = {}
         for rows in batched(self._export.rows("atoms", AtomRow)):
             free = self._free(MemoryAtom, "atom_id", [row.atom_id for row in rows])
             new = [row for row in rows if row.stream_id in self._streams and row.atom_id in free]
@@ -165,15 +171,19 @@ class _Restoring:
                     stream=self._streams[row.stream_id],
                     content_hash=content_hash(row.content),
                     absorbed_in=self._versions.get((row.stream_id, row.absorbed_in or 0)),
+                    shown_in=self._versions.get((row.stream_id, row.shown_in or 0)),
                     source_session=self._session(row),
                     source_message_ids=sources(row),
-                    **_columns(row, "stream_id", "absorbed_in") | {"atom_id": free[row.atom_id]},
+                    **_columns(row, "stream_id", "absorbed_in", "shown_in") | {"atom_id": free[row.atom_id]},
                 )
                 for row in new
             ]
             insert_as_they_are(atoms)
-            count += len(atoms)
-        return count
+            pks |= {row.atom_id: atom.pk for row, atom in zip(new, atoms, strict=True)}
+        for version, lines in self._lines.items():
+            carried = [None if line is None else [pks[pk] for pk in line if pk in pks] for line in lines]
+            StreamVersion.objects.filter(pk=version).update(lines=carried)
+        return len(pks)
 
     def own_texts(self) -> int:
         """Which lines of the turns of new sessions the platform had served."""

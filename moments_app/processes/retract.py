@@ -232,12 +232,22 @@ def _withdraw_from_streams(retraction: Retraction, found: Derived) -> None:
         stream.save(update_fields=["consolidated_content", "last_updated_at"])
     items.keep(retraction, found.atoms)
     items.keep(retraction, found.versions)
-    absorbed = MemoryAtom.objects.filter(absorbed_in__in=_pks(found.versions)).exclude(pk__in=withdrawn).order_by("pk")
-    waiting = list(absorbed.select_for_update(no_key=True))
-    items.keep(retraction, waiting, is_rewritten=True)
+    concerned = _given_to(found.versions).exclude(pk__in=withdrawn).order_by("pk")
+    items.keep(retraction, concerned.select_for_update(no_key=True), is_rewritten=True)
     MemoryAtom.objects.filter(pk__in=withdrawn).delete()
-    consolidate.release(waiting)
+    consolidate.wait_again(found.versions)
     StreamVersion.objects.filter(pk__in=_pks(found.versions)).delete()
+    for stream in found.streams:
+        consolidate.carry_again(stream)
+
+
+def _given_to(versions: Sequence[StreamVersion]) -> QuerySet[MemoryAtom]:
+    """What these consolidations were given: observations, and those that the lines before them carried."""
+    firsts = {version.stream: version for version in reversed(versions)}
+    before = [stream.versions.filter(pk__lt=first.pk, undone_at=None).first() for stream, first in firsts.items()]
+    carried = {pk for version in before if version for line in version.lines or () for pk in line or ()}
+    pks = _pks(versions)
+    return MemoryAtom.objects.filter(Q(absorbed_in__in=pks) | Q(shown_in__in=pks) | Q(pk__in=carried))
 
 
 def _withdraw_moments(retraction: Retraction, found: Derived) -> None:

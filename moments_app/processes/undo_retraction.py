@@ -203,13 +203,15 @@ def _put_streams_back(retraction: Retraction, session: Session) -> None:
             _set_text(retraction, stream, text)
         MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
     _put_atoms_back(retraction)
+    for stream in streams.all():
+        consolidate.carry_again(stream)
 
 
 def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
     """Takes back the consolidations made since; the text as the retraction left it, with what people changed in it."""
     since = list(stream.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
     text = text_without(stream, since)
-    consolidate.release(MemoryAtom.objects.filter(absorbed_in__in=since))
+    consolidate.wait_again(since)
     StreamVersion.objects.filter(pk__in=[version.pk for version in since]).delete()
     return text
 
@@ -224,16 +226,15 @@ def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
 
 def _put_atoms_back(retraction: Retraction) -> None:
     kept = retraction.items.of(MemoryAtom)
-    for item in kept.filter(is_rewritten=True):
-        state = {"state": item.data["state"], "absorbed_in_id": item.data["absorbed_in"]}
-        MemoryAtom.objects.filter(pk=item.object_pk).update(**state)
-    withdrawn = kept.filter(is_rewritten=False)
-    for item in withdrawn.filter(data__state=MemoryAtom.State.ACTIVE):
+    for item in kept.filter(data__state=MemoryAtom.State.ACTIVE):
         same = MemoryAtom.objects.active().filter(stream=item.data["stream"], content_hash=item.data["content_hash"])
-        if same.exists():  # it was said again since; then that one stays
+        if same.exclude(pk=item.object_pk).exists():  # it was said again since; then that one stays
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
-    withdrawn.put_back(MemoryAtom)
+    for item in kept.filter(is_rewritten=True):
+        versions = {"absorbed_in_id": item.data["absorbed_in"], "shown_in_id": item.data.get("shown_in")}
+        MemoryAtom.objects.filter(pk=item.object_pk).update(state=item.data["state"], **versions)
+    kept.filter(is_rewritten=False).put_back(MemoryAtom)
 
 
 # --- the profile ---

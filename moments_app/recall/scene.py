@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from django.conf import settings
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection
-from django.db.models import JSONField, Model, Prefetch
+from django.db.models import JSONField, Model, OuterRef, Q
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
@@ -24,6 +25,7 @@ M = TypeVar("M", bound=Model)
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # of a live window that are read
 SHORT_TURN = 12  # tokens
+WAITING = 50  # observations of a stream that stand in a context by themselves; search finds the older ones
 # By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
 # each, however long the session and however many moments. Materialised, or the stamp would be read for each turn.
 _OPENING_SQL = f"""
@@ -85,12 +87,27 @@ class Scene:
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
-        """The active streams that the session feeds, each with its active atoms, oldest first; lessons come first."""
+        """The active streams that the session feeds, lessons first; each with its facts, what is pinned in it and the
+        newest that wait, oldest first.
+        """
+        atoms = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
-        atoms = MemoryAtom.objects.active().in_order()
-        found = list(streams.prefetch_related(Prefetch("atoms", atoms, to_attr="kept")))
+        newest = atoms.observations().newest_first().values("pk")[:WAITING]
+        pinned = atoms.filter(is_pinned=True).values("pk")
+        found = list(streams.annotate(newest=ArraySubquery(newest), pinned=ArraySubquery(pinned)))
         found.sort(key=lambda stream: stream.name != LESSONS)
-        return [(stream, stream.kept) for stream in found]  # type: ignore[attr-defined]
+        kept = _atoms_of(found)
+        return [(stream, kept[stream.pk]) for stream in found]
+
+
+def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
+    """The facts of streams and what they are annotated with; one statement."""
+    named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned)]
+    facts = Q(stream__in=[stream.pk for stream in streams], atom_type=MemoryAtom.Type.FACT)
+    kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
+    for atom in MemoryAtom.objects.active().filter(facts | Q(pk__in=named)).in_order():
+        kept[atom.stream_id].append(atom)
+    return kept
 
 
 def read_scene(user: UserProfile, session_id: str, query: str, applied: int, question: Question | None) -> Scene | None:

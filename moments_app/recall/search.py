@@ -59,7 +59,7 @@ SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content,
     NULL::bigint, atom.formed_at, '', NULL::integer[]
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
-WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state = 'active'
+WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
 """,
     "moment": """
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),

@@ -125,7 +125,10 @@ class TestAtoms:
         work_off()
         job = service.get(f"jobs/{accepted.json()['job_id']}", user_id="ada").json()
         assert job["status"] == "completed"
-        assert "short answers" in service.get(path, user_id="ada").json()["consolidated_content"]
+        shown = service.get(path, user_id="ada").json()
+        assert "short answers" in shown["consolidated_content"]
+        carried = {"text": shown["consolidated_content"], "is_by_hand": False, "observations": [mine.atoms.get().uri]}
+        assert shown["lines"] == [carried]
         assert service.post(f"{path}/undo", {"user_id": "ada"}).json()["consolidated_content"] == ""
         assert service.post(f"{path}/undo", {"user_id": "ada"}).status_code == 400
 

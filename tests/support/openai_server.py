@@ -478,11 +478,14 @@ def memories_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def consolidated(body: dict[str, Any]) -> dict[str, Any]:
-    """The text so far and the observations, a line each."""
+    """The lines so far and the observations, a line each."""
+    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in labelled(body)]}
+
+
+def labelled(body: dict[str, Any]) -> list[dict[str, str]]:
+    """The lines so far and the observations in a request to consolidate."""
     lines = body["messages"][1]["content"].splitlines()
-    start = lines.index("Observations, oldest first, as JSON:")
-    current = json.loads(next(line for line in lines if line.startswith("Text so far: "))[13:])
-    return {"text": "\n".join(filter(None, [current, *map(json.loads, lines[start + 1 :])]))}
+    return [json.loads(line) for line in lines if line.startswith('{"label"')]
 
 
 def summary_of(body: dict[str, Any]) -> dict[str, Any]:

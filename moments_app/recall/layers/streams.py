@@ -1,7 +1,8 @@
 """How a stream stands in a context, whichever layer it is in: facts, then what an operator pinned, the stream's text,
 and what waits to be merged.
 
-Each line has its date, not its age: the same memory gives the same text tomorrow.
+Each line of a text is an item of its own, so that a context may end after any of them. What waits has its date, not its
+age: the same memory gives the same text tomorrow.
 """
 
 from collections.abc import Iterator
@@ -19,13 +20,16 @@ def items_of(scene: Scene, stream_type: str) -> list[Item]:
 
 
 def _items(stream: MemoryStream, atoms: list[MemoryAtom]) -> Iterator[Item]:
-    name = stream.name
-    yield from (_item(atom, name) for atom in atoms if atom.atom_type == MemoryAtom.Type.FACT)
-    if stream.pinned_content:
-        yield Item(stream.pinned_content, ref=stream.uri, time=stream.last_updated_at, name=name)
-    if stream.consolidated_content:
-        yield Item(stream.consolidated_content, ref=stream.uri, time=stream.last_updated_at, name=name)
-    yield from (_item(atom, name) for atom in atoms if atom.atom_type == MemoryAtom.Type.OBSERVATION)
+    yield from (_item(atom, stream.name) for atom in atoms if atom.atom_type == MemoryAtom.Type.FACT)
+    yield from _lines(stream, stream.pinned_content)
+    yield from _lines(stream, stream.consolidated_content)
+    yield from (_item(atom, stream.name) for atom in atoms if atom.atom_type == MemoryAtom.Type.OBSERVATION)
+
+
+def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
+    for line in text.split("\n"):
+        if line.strip():
+            yield Item(line, ref=stream.uri, time=stream.last_updated_at, name=stream.name)
 
 
 def _item(atom: MemoryAtom, name: str) -> Item:

@@ -1,6 +1,11 @@
-"""`user`: what is known of the person: their profile and their stream."""
+"""`user`: what is known of the person: their profile and their stream, as one text.
 
-from collections.abc import Sequence
+Both are made of the same conversations, so a profile often has, word for word, what the stream has: then the stream
+says it, for that is what was noticed with this agent and is kept up with by consolidations.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 
 from moments_app.models import MemoryStream
 from moments_app.recall.item import Item
@@ -9,14 +14,49 @@ from moments_app.recall.scene import Scene
 
 STATIC = True
 
+_DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
+_SPEAKER = re.compile(r"^[\s-]*[^\W\d_]+:\s")
+_WORD = re.compile(r"[^\W_]+")
+_SENTENCE_END = re.compile(rf"(?<=[.!?])\s+(?!{_DATE.pattern})|(?<=[。！？])")
+
 
 def items(scene: Scene) -> Sequence[Item]:
     """The profile: its summary, interests, topics; then what the agent has noticed of them."""
     user = scene.user
+    noticed = items_of(scene, MemoryStream.Type.USER)
     lines = [
-        user.summary.strip(),
+        *_unsaid(user.summary, [words for item in noticed for words in _said(item.text)]),
         f"Interests: {', '.join(user.interests)}" if user.interests else "",
         f"Preferred topics: {', '.join(user.preferred_topics)}" if user.preferred_topics else "",
     ]
     profile = [Item(line, ref=user.uri, time=user.updated_at) for line in lines if line]
-    return [*profile, *items_of(scene, MemoryStream.Type.USER)]
+    return [*profile, *noticed]
+
+
+def _unsaid(summary: str, said: Sequence[str]) -> list[str]:
+    """The lines of a profile's summary, a sentence each, without those that are said elsewhere word for word."""
+    left = [sentence for sentence in _sentences(summary) if not _is_said(_words(sentence), said)]
+    while left and left[-1].endswith(":"):  # it led up to what is left out
+        left.pop()
+    return left
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        yield from (sentence.strip() for sentence in _SENTENCE_END.split(line) if sentence.strip())
+
+
+def _is_said(sentence: str, said: Sequence[str]) -> bool:
+    """Whether a line says a sentence; one of a word or two may stand in a line about something else."""
+    return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
+
+
+def _said(line: str) -> set[str]:
+    """The words of a stream's line, with and without who said it."""
+    undated = _DATE.sub(" ", line)
+    return {_words(undated), _words(_SPEAKER.sub("", undated))}
+
+
+def _words(text: str) -> str:
+    """The words of a text between spaces, without its date: so that one is found within another by whole words."""
+    return f" {' '.join(_WORD.findall(_DATE.sub(' ', text).casefold()))} "

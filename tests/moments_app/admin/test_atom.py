@@ -167,6 +167,19 @@ class TestProvenance:
         assert reverse("admin:moments_app_memorystream_version", args=[own.pk, version.pk]) in shown
         assert "Evict<" not in shown and "Restore<" not in shown
 
+    def test_one_whose_line_was_taken_out_of_the_text_can_be_evicted(self, root: Client, own: MemoryStream) -> None:
+        atom = note(own, "Wants short answers.")
+        fold(own)
+        MemoryStream.objects.update(consolidated_content="Never call early.")
+        shown = page(root, change_url(atom))
+        assert "Evict<" in shown and "Searches find it still" in shown and "Move<" not in shown
+        root.post(url(atom, "evict"))
+        atom.refresh_from_db()
+        assert atom.state == "evicted"
+        root.post(url(atom, "restore"))
+        atom.refresh_from_db()
+        assert (atom.state, atom.absorbed_in) == ("active", None)
+
 
 def test_a_viewer_reads_and_changes_nothing(own: MemoryStream) -> None:
     viewer = operator("view_")

@@ -117,6 +117,24 @@ class TestPage:
         assert "With 3 more observations it is consolidated by itself." in shown
         assert "0 of 400 words" in shown
 
+    def test_each_line_says_what_it_is_from(self, root: Client, own: MemoryStream) -> None:
+        fold(own)
+        own.refresh_from_db()
+        MemoryStream.objects.update(consolidated_content=f"{own.consolidated_content}\nNever call <b>early</b>.")
+        shown = page(root, change_url(own))
+        assert shown.count("from 1 observation<") == 2
+        assert "Never call &lt;b&gt;early&lt;/b&gt;." in shown and shown.count("written by hand: it stays") == 1
+
+    def test_what_no_line_carries_is_told_apart_from_what_is_new(self, root: Client, own: MemoryStream) -> None:
+        MemoryStream.objects.update(consolidated_max_words=1)
+        fold(own)
+        note(own, "Repairs pianos.")
+        shown = page(root, change_url(own))
+        assert "1 new of 5 that it takes to consolidate; 3 in all" in shown
+        assert "With 4 more observations it is consolidated by itself." in shown
+        shown = page(root, url(own, "version", own.versions.get().pk))
+        assert "What no line carries" in shown and "Lives in Turin." in shown and "Repairs pianos." not in shown
+
     def test_a_consolidation_is_asked_for_and_shown_until_it_is_done(self, root: Client, own: MemoryStream) -> None:
         shown = root.post(url(own, "consolidate"), follow=True).content.decode()
         job = Job.objects.get(process="consolidate")

@@ -7,7 +7,8 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
-from moments_app.processes.consolidate import cut_lines, is_due, undo
+from moments_app.processes.consolidate import is_due, undo
+from moments_app.processes.digest_session import cut_lines
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api

@@ -10,6 +10,7 @@ from moments_app.processes import consolidate
 from moments_app.processes.assemble import Wanted, preview
 from moments_app.processes.base import Moved
 from moments_app.processes.curate import evict, move, restore
+from moments_app.processes.stream_lines import Folded, Line
 from moments_app.recall.search import Question, recall
 from sessions_app.models import Session, UserProfile
 from tests.support.streams import fold, note, shard
@@ -84,7 +85,8 @@ class TestEvict:
         assert isinstance(work, consolidate.Work)
         evict(atom)
         with pytest.raises(Moved), transaction.atomic():
-            consolidate.commit(job, work, consolidate.Consolidated("Wants short answers.", "test"))
+            folded = Folded([Line("Wants short answers.", tuple(work.atom_ids))])
+            consolidate.commit(job, work, consolidate.Consolidated(folded, "test"))
         own.refresh_from_db()
         assert own.consolidated_content == ""
 

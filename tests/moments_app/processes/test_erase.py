@@ -154,6 +154,7 @@ def test_row_11_an_erased_person_leaves_no_trace(
     bo = plant("zqbo", service, archive_folder)
     receipts.waiting.flush()
     served.waiting.flush()
+    accesses.waiting.flush()
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 23

@@ -113,7 +113,7 @@ class TestBothSides:
         before = everything(but=["moments_app_enginecall"])
         trial = tried(Purpose.STREAM_CONSOLIDATION, stream)
         assert everything(but=["moments_app_enginecall"]) == before
-        assert [made.answer.text.count("Observation") for made in trial.made] == [3, 3]
+        assert [made.answer.folded.text.count("Observation") for made in trial.made] == [3, 3]
         assert trial.is_again == done_before
 
     def test_what_was_made_of_the_turns_is_not_shown_to_the_engine_as_known(

@@ -127,12 +127,18 @@ class TestWhatIsFound:
         append(ada, "s1", [NewMessage(role="tool", tool_name="search_long_term_memory", content="harpsichord")])
         assert contents(ada, "harpsichord") == []
 
-    def test_only_active_facts_are_found(self, ada: UserProfile) -> None:
+    def test_facts_and_observations_are_found_unless_they_were_evicted(self, ada: UserProfile) -> None:
         stream = own_stream(ada)
         note(stream, "Plays the harpsichord.", "fact")
         note(stream, "Sold a harpsichord.", "fact", state="evicted")
         note(stream, "May buy a harpsichord.", "observation")
-        assert contents(ada, "harpsichord") == ["Plays the harpsichord."]
+        note(stream, "Wants no harpsichord.", "observation", state="absorbed")
+        note(stream, "Hates the harpsichord.", "observation", state="evicted")
+        assert set(contents(ada, "harpsichord")) == {
+            "Plays the harpsichord.",
+            "May buy a harpsichord.",
+            "Wants no harpsichord.",
+        }
 
     def test_since_leaves_out_what_was_said_before(self, ada: UserProfile) -> None:
         say(ada, "Old harpsichord.", "Middle harpsichord.", "New harpsichord.")

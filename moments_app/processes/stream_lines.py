@@ -1,0 +1,223 @@
+"""The lines of a stream's text: which observations each of them carries, and what an engine's answer makes of them.
+
+An observation is absorbed only when a line that remains in the text carries it. So nothing is cut: lines stand in the
+text whole, the newest first as long as they fit, and what no line carries waits on, in contexts and searches by itself.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from moments_app.engines.base import DraftLine, Labelled
+from moments_app.models import StreamVersion
+from moments_app.models.atom import content_hash
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a text as it is.
+
+    Args:
+        text: as it stands.
+        carries: primary keys of the observations it says.
+        is_by_hand: somebody wrote it into the text: it stays word for word.
+    """
+
+    text: str
+    carries: tuple[int, ...] = ()
+    is_by_hand: bool = False
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What an engine may put into a line: a line so far, or an observation.
+
+    Args:
+        label: by which the answer names it.
+        text: with its date, where it is an observation.
+        carries: primary keys of observations: those of the line, or the one.
+        time: of the newest of them.
+    """
+
+    label: str
+    text: str
+    carries: tuple[int, ...]
+    time: datetime = LONG_AGO
+
+    @property
+    def labelled(self) -> Labelled:
+        """As an engine gets it."""
+        return Labelled(self.label, self.text)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A new text.
+
+    Args:
+        lines: those written by hand first, then those that the answer left, then the answer's.
+        dropped: how much of the answer was not taken, by reason.
+    """
+
+    lines: list[Line]
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def text(self) -> str:
+        """As it stands in the stream."""
+        return "\n".join(line.text for line in self.lines)
+
+    @property
+    def carried(self) -> set[int]:
+        """Primary keys of the observations that the text carries."""
+        return {pk for line in self.lines for pk in line.carries}
+
+
+# --- the text as it is ---
+
+
+def lines_of(text: str, last: StreamVersion | None) -> list[Line]:
+    """The lines of a text, each with what it carries.
+
+    A line that the last consolidation didn't leave was written by hand since. One whose letters were left alone is the
+    same line, whatever was done to its marks and spaces.
+
+    Args:
+        text: of a stream.
+        last: the consolidation in force; None: there was none.
+    """
+    known = _known(last) if last else {}
+    written = Line("", is_by_hand=True)
+    return [replace(known.get(content_hash(line), written), text=line) for line in split(text)]
+
+
+def split(text: str) -> list[str]:
+    """The lines of a text that say something."""
+    return [line for line in re.split(r"\r?\n", text) if line.strip()]
+
+
+def recorded(lines: Iterable[Line]) -> list[list[int] | None]:
+    """What a version keeps of the lines of its text."""
+    return [None if line.is_by_hand else list(line.carries) for line in lines]
+
+
+def _known(version: StreamVersion) -> dict[str, Line]:
+    texts = split(version.content_after)
+    kept = version.lines if version.lines is not None else [[] for _ in texts]
+    return {
+        content_hash(text): Line(text, tuple(carries or ()), carries is None)
+        for text, carries in zip(texts, kept, strict=True)
+    }
+
+
+def told_by_words(lines: Sequence[Line], contents: Mapping[int, str]) -> list[Line]:
+    """Lines of a text whose version didn't record what they carry: what they say nearly word for word.
+
+    Args:
+        lines: of the text.
+        contents: of absorbed observations, by primary key.
+    """
+    words = {pk: set(content.casefold().split()) for pk, content in contents.items()}
+    return [line if line.is_by_hand else replace(line, carries=_said_by(line.text, words)) for line in lines]
+
+
+def _said_by(text: str, words: Mapping[int, set[str]]) -> tuple[int, ...]:
+    own = set(text.casefold().split())
+    return tuple(pk for pk, said in words.items() if said and len(said & own) >= 0.9 * len(said))
+
+
+# --- what an answer makes of it ---
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A line that may stand in the new text, and what it names."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def labels(self) -> set[str]:
+        return {piece.label for piece in self.pieces}
+
+    @property
+    def order(self) -> tuple[datetime, int]:
+        """What was said last is likeliest to hold; of equally new lines the one that says more of what was said."""
+        return max(piece.time for piece in self.pieces), sum(len(piece.carries) for piece in self.pieces)
+
+    @property
+    def words(self) -> int:
+        return len(self.text.split())
+
+
+def fold(
+    fixed: Sequence[Line], old: Sequence[Piece], new: Sequence[Piece], drafts: Sequence[DraftLine], most: int
+) -> Folded:
+    """The lines that remain of an answer, and of the text so far.
+
+    A line that names nothing known is not taken: nobody could tell what it rests on. A piece is carried when each line
+    that names it fits. A line so far that isn't carried stays as it is where there is room for it.
+
+    Args:
+        fixed: lines that were written by hand; they stay.
+        old: other lines of the text so far.
+        new: observations.
+        drafts: the engine's answer.
+        most: words of the other lines together.
+    """
+    pieces = {piece.label: piece for piece in [*old, *new]}
+    dropped: Counter[str] = Counter()
+    said = {content_hash(line.text) for line in fixed}
+    unsaid = [draft for draft in drafts if content_hash(draft.text) not in said]
+    dropped["written by hand already"] += len(drafts) - len(unsaid)
+    candidates = [found for draft in unsaid if (found := _candidate(draft, pieces, dropped))]
+    fitting = _fitting(candidates, most)
+    dropped["over the word limit"] += len(candidates) - len(fitting)
+    lost = {label for one in candidates if one not in fitting for label in one.labels}
+    taken = [one for one in fitting if one.labels - lost]
+    carried = {label for one in taken for label in one.labels} - lost
+    left = [_Candidate(piece.text, (piece,)) for piece in old if piece.label not in carried]
+    kept = _fitting(left, most - sum(one.words for one in taken))
+    lines = [_line(one, set()) for one in kept] + [_line(one, lost) for one in taken]
+    return Folded([*fixed, *_united(lines)], +dropped)
+
+
+def _candidate(draft: DraftLine, pieces: Mapping[str, Piece], dropped: Counter[str]) -> _Candidate | None:
+    labels = list(dict.fromkeys(draft.carries))
+    known = tuple(pieces[label] for label in labels if label in pieces)
+    dropped["unknown label"] += len(labels) - len(known)
+    text = " ".join(draft.text.split())
+    if text and known:
+        return _Candidate(text, known)
+    dropped["line that carries nothing"] += 1
+    return None
+
+
+def _fitting(candidates: Sequence[_Candidate], most: int) -> list[_Candidate]:
+    """Those that fit, whole, in the order they are in."""
+    chosen: list[int] = []
+    room = most
+    for number in sorted(range(len(candidates)), key=lambda n: candidates[n].order, reverse=True):
+        if candidates[number].words <= room:
+            chosen.append(number)
+            room -= candidates[number].words
+    return [candidates[number] for number in sorted(chosen)]
+
+
+def _line(candidate: _Candidate, lost: set[str]) -> Line:
+    carries = (pk for piece in candidate.pieces if piece.label not in lost for pk in piece.carries)
+    return Line(candidate.text, tuple(dict.fromkeys(carries)))
+
+
+def _united(lines: Sequence[Line]) -> list[Line]:
+    """Lines that say the same as one."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        key = content_hash(line.text)
+        before = found.get(key, line)
+        found[key] = Line(before.text, tuple(dict.fromkeys(before.carries + line.carries)))
+    return list(found.values())

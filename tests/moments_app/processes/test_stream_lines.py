@@ -1,0 +1,453 @@
+"""Trust row 31: an observation is absorbed only when the text that remains carries it; else it waits, and is found."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
+from moments_app.processes import consolidate, curate
+from moments_app.processes.consolidate import current_lines, is_due, undo
+from moments_app.processes.retract import retract
+from moments_app.processes.undo_retraction import undo_retraction
+from sessions_app.models import Session, UserProfile
+from tests.support import openai_server as behave
+from tests.support.api import Api
+from tests.support.openai_server import OpenAIServer, labelled
+from tests.support.streams import fold, note
+from tests.support.transcript import talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+THINGS = (
+    "anvil bellows chisel dowel easel felt gasket hinge inkwell jigsaw kiln lathe mallet nozzle oboe pliers quill rasp "
+    "saddle trowel"
+).split()
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    return talk(ada, 2)
+
+
+@pytest.fixture
+def stream(session: Session) -> MemoryStream:
+    """Ada's."""
+    MemoryStream.objects.ensure_for(session)
+    return MemoryStream.objects.get(stream_type="user")
+
+
+def note_all(stream: MemoryStream, things: list[str]) -> None:
+    for thing in things:
+        note(stream, f"Owns one {thing}.")
+
+
+def answering(change: Callable[[list[dict[str, str]]], list[dict[str, Any]]]) -> behave.Behaviour:
+    """A model that answers with lines made of what it was given."""
+
+    def behaviour(handler: Any, body: dict[str, Any]) -> None:
+        lines = change(labelled(body))
+        behave.content(json.dumps({"lines": lines}))(handler, body)
+
+    return behaviour
+
+
+def said(text: str, *labels: str) -> dict[str, Any]:
+    return {"text": text, "carries": list(labels)}
+
+
+def in_text(stream: MemoryStream) -> set[str]:
+    """What the lines of the text say of the things, by what they carry."""
+    stream.refresh_from_db()
+    carried = {pk for line in current_lines(stream) for pk in line.carries}
+    return set(MemoryAtom.objects.filter(pk__in=carried).values_list("content", flat=True))
+
+
+def waiting(stream: MemoryStream) -> set[str]:
+    return set(stream.atoms.waiting().values_list("content", flat=True))
+
+
+def absorbed(stream: MemoryStream) -> set[str]:
+    return set(stream.atoms.filter(state="absorbed").values_list("content", flat=True))
+
+
+def found(api: Api, query: str) -> list[str]:
+    body = {"user_id": "ada", "query": query, "kinds": ["fact"], "mode": "text"}
+    return [result["content"] for result in api.post("memory/search", body).json()["results"]]
+
+
+def assert_nothing_is_lost(stream: MemoryStream, api: Api) -> None:
+    """Each thing is in the text or waits, never neither nor both, and is found."""
+    owned = {f"Owns one {thing}." for thing in THINGS}
+    assert in_text(stream) == absorbed(stream)
+    assert absorbed(stream) | waiting(stream) == owned
+    assert not absorbed(stream) & waiting(stream)
+    for thing in THINGS:
+        assert found(api, thing) == [f"Owns one {thing}."]
+
+
+class TestALimitThatHoldsAFewLines:
+    """Twenty observations, a text of four."""
+
+    @pytest.fixture
+    def full(self, stream: MemoryStream) -> MemoryStream:
+        note_all(stream, THINGS)
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
+        return stream
+
+    @pytest.mark.parametrize(("engine", "words"), [("extractive", 20), ("model", 16)])
+    def test_row_31_what_does_not_fit_waits_and_is_found(
+        self, full: MemoryStream, request: pytest.FixtureRequest, service: Api, engine: str, words: int
+    ) -> None:
+        if engine == "model":
+            request.getfixturevalue("model_server")
+        MemoryStream.objects.filter(pk=full.pk).update(consolidated_max_words=words)
+        job = fold(full)
+        assert job.result["absorbed"] == 4 and job.result["waiting"] == 16
+        assert job.result["dropped"] == {"over the word limit": 16}
+        full.refresh_from_db()
+        assert len(full.consolidated_content.split("\n")) == 4
+        assert len(full.consolidated_content.split()) <= words
+        assert_nothing_is_lost(full, service)
+
+    def test_row_31_lines_are_whole_and_the_newest_stay(self, full: MemoryStream) -> None:
+        fold(full)
+        assert in_text(full) == {f"Owns one {thing}." for thing in THINGS[-4:]}
+        full.refresh_from_db()
+        assert all(line.endswith(".") for line in full.consolidated_content.split("\n"))
+
+    def test_row_31_what_newer_lines_push_out_waits_again(self, full: MemoryStream, service: Api) -> None:
+        full.atoms.exclude(content__in=[f"Owns one {thing}." for thing in THINGS[:4]]).delete()
+        fold(full)
+        note_all(full, THINGS[4:])
+        job = fold(full)
+        assert job.result["released"] == 4
+        assert waiting(full) == {f"Owns one {thing}." for thing in THINGS[:16]}
+        assert_nothing_is_lost(full, service)
+
+    def test_row_31_what_was_left_out_asks_for_no_other_consolidation_but_is_in_the_next(
+        self, full: MemoryStream
+    ) -> None:
+        fold(full)
+        assert not is_due(full)
+        MemoryStream.objects.filter(pk=full.pk).update(consolidated_max_words=400)
+        for number in range(4):
+            note(full, f"Observation {number}.")
+            full.refresh_from_db()
+            assert not is_due(full)
+        note(full, "Observation 4.")
+        assert is_due(full)
+        assert fold(full).result["absorbed"] == 21
+        assert waiting(full) == set()
+
+    def test_row_31_a_line_longer_than_the_limit_does_not_stand_in_part(
+        self, full: MemoryStream, model_server: OpenAIServer, service: Api
+    ) -> None:
+        everything = answering(lambda parts: [said("Owns a lot. " * 20, *(part["label"] for part in parts))])
+        model_server.queue(everything)
+        assert fold(full).result["absorbed"] == 0
+        full.refresh_from_db()
+        assert full.consolidated_content == ""
+        assert_nothing_is_lost(full, service)
+
+
+class TestAModelThatLosesThings:
+    """Its answer names half of what it got, or none, or what isn't there."""
+
+    @pytest.fixture
+    def known(self, stream: MemoryStream, model_server: OpenAIServer) -> MemoryStream:
+        """With ten lines in the text, and ten observations that wait."""
+        note_all(stream, THINGS[:10])
+        fold(stream)
+        note_all(stream, THINGS[10:])
+        return stream
+
+    def test_row_31_what_no_line_names_waits_and_lines_it_forgot_stay(
+        self, known: MemoryStream, model_server: OpenAIServer, service: Api
+    ) -> None:
+        model_server.queue(answering(lambda parts: [said(part["text"], part["label"]) for part in parts[::2]]))
+        job = fold(known)
+        assert (job.result["absorbed"], job.result["waiting"], job.result["released"]) == (5, 5, 0)
+        assert len(in_text(known)) == 15
+        assert_nothing_is_lost(known, service)
+
+    def test_row_31_lines_it_forgot_and_that_do_not_fit_wait_again(
+        self, known: MemoryStream, model_server: OpenAIServer, service: Api
+    ) -> None:
+        MemoryStream.objects.filter(pk=known.pk).update(consolidated_max_words=40)
+        model_server.queue(answering(lambda parts: [said(part["text"], part["label"]) for part in parts[10:]]))
+        job = fold(known)
+        assert job.result["absorbed"] == 10 and job.result["released"] == 10
+        assert waiting(known) == {f"Owns one {thing}." for thing in THINGS[:10]}
+        assert not is_due(known)
+        assert_nothing_is_lost(known, service)
+
+    @pytest.mark.parametrize(
+        ("lines", "dropped"),
+        [
+            ([said("Owns many things.")], {"line that carries nothing": 1}),
+            ([said("Owns many things.", "O99", "x")], {"line that carries nothing": 1, "unknown label": 2}),
+        ],
+    )
+    def test_row_31_an_answer_that_carries_nothing_changes_no_line(
+        self,
+        known: MemoryStream,
+        model_server: OpenAIServer,
+        service: Api,
+        lines: list[dict[str, Any]],
+        dropped: dict[str, int],
+    ) -> None:
+        known.refresh_from_db()
+        before = known.consolidated_content
+        model_server.queue(answering(lambda parts: lines))
+        job = fold(known)
+        assert job.result["absorbed"] == 0 and job.result["dropped"] == dropped
+        known.refresh_from_db()
+        assert known.consolidated_content == before
+        assert not is_due(known)
+        assert_nothing_is_lost(known, service)
+
+    def test_row_31_what_two_lines_share_is_carried_when_both_stand(
+        self, known: MemoryStream, model_server: OpenAIServer, service: Api
+    ) -> None:
+        MemoryStream.objects.filter(pk=known.pk).update(consolidated_max_words=50)
+        lines = [said("Owns a mallet.", "O3", "O4"), said("Owns very much. " * 20, "O4")]
+        model_server.queue(answering(lambda parts: lines))
+        assert fold(known).result["absorbed"] == 1
+        assert "Owns one mallet." in in_text(known)
+        assert "Owns one nozzle." in waiting(known)
+        assert_nothing_is_lost(known, service)
+
+    def test_merged_lines_carry_what_each_carried(
+        self, known: MemoryStream, model_server: OpenAIServer, service: Api
+    ) -> None:
+        model_server.queue(answering(lambda parts: [said("Owns twenty tools.", *(part["label"] for part in parts))]))
+        fold(known)
+        known.refresh_from_db()
+        assert known.consolidated_content == "Owns twenty tools."
+        assert len(in_text(known)) == 20
+        assert_nothing_is_lost(known, service)
+
+    def test_it_is_shown_lines_and_observations_by_label_and_told_to_name_them(
+        self, known: MemoryStream, model_server: OpenAIServer
+    ) -> None:
+        fold(known)
+        body = model_server.requests[-1]
+        assert [part["label"] for part in labelled(body)] == [
+            *(f"L{number}" for number in range(1, 11)),
+            *(f"O{number}" for number in range(1, 11)),
+        ]
+        schema = body["response_format"]["json_schema"]["schema"]
+        assert schema["$defs"]["DraftLine"]["required"] == ["text", "carries"]
+
+
+class TestByHand:
+    """What operators write into the text, and take out of it."""
+
+    @pytest.fixture
+    def known(self, stream: MemoryStream) -> MemoryStream:
+        note_all(stream, THINGS[:5])
+        fold(stream)
+        stream.refresh_from_db()
+        return stream
+
+    def write(self, stream: MemoryStream, text: str) -> None:
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=text)
+
+    @pytest.mark.parametrize("engine", ["extractive", "model"])
+    def test_row_31_lines_that_were_written_stay_word_for_word(
+        self, known: MemoryStream, request: pytest.FixtureRequest, engine: str
+    ) -> None:
+        if engine == "model":
+            request.getfixturevalue("model_server")
+        self.write(known, f"{known.consolidated_content}\n  Never   call before noon!")
+        for thing in THINGS[5:8]:
+            note(known, f"Owns one {thing}.")
+            fold(known)
+        known.refresh_from_db()
+        assert known.consolidated_content.split("\n")[0] == "  Never   call before noon!"
+        assert len(in_text(known)) == 8
+
+    def test_written_lines_are_shown_to_the_model_as_fixed(
+        self, known: MemoryStream, model_server: OpenAIServer
+    ) -> None:
+        self.write(known, f"Never call before noon.\n{known.consolidated_content}")
+        note(known, "Owns one felt.")
+        fold(known)
+        asked = model_server.requests[-1]["messages"][1]["content"]
+        assert 'not to be said again: ["Never call before noon."]' in asked
+        assert all("noon" not in part["text"] for part in labelled(model_server.requests[-1]))
+
+    def test_row_31_what_a_line_that_was_deleted_carried_does_not_come_back_but_is_found(
+        self, known: MemoryStream, service: Api
+    ) -> None:
+        lines = known.consolidated_content.split("\n")
+        self.write(known, "\n".join(lines[1:]))
+        note_all(known, THINGS[5:10])
+        fold(known)
+        assert "Owns one anvil." in absorbed(known) - in_text(known)
+        assert found(service, "anvil") == ["Owns one anvil."]
+
+    def test_what_a_deleted_line_carried_can_be_evicted_and_what_a_line_carries_can_not(
+        self, known: MemoryStream, service: Api
+    ) -> None:
+        self.write(known, "\n".join(known.consolidated_content.split("\n")[1:]))
+        curate.evict(known.atoms.get(content="Owns one anvil."))
+        assert found(service, "anvil") == []
+        with pytest.raises(ValueError, match="part of its stream's text"):
+            curate.evict(known.atoms.get(content="Owns one bellows."))
+
+    def test_a_line_whose_marks_were_mended_carries_what_it_carried(self, known: MemoryStream) -> None:
+        self.write(known, known.consolidated_content.replace("- ", "* ").replace("anvil.", "ANVIL!"))
+        assert len(in_text(known)) == 5
+
+    def test_written_lines_that_fill_the_text_leave_everything_else_waiting(self, known: MemoryStream) -> None:
+        MemoryStream.objects.filter(pk=known.pk).update(consolidated_max_words=3)
+        self.write(known, "Never call before noon.")
+        note_all(known, THINGS[5:10])
+        assert fold(known).status == "skipped"
+        assert len(waiting(known)) == 5
+
+
+class TestGoingBack:
+    """Undone consolidations and retracted turns."""
+
+    def test_row_31_undoing_gives_all_back(self, stream: MemoryStream, service: Api) -> None:
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
+        note_all(stream, THINGS[:4])
+        fold(stream)
+        states = [self.state(stream)]
+        for first in range(4, 20, 4):
+            note_all(stream, THINGS[first : first + 4])
+            states[-1] = self.state(stream)
+            fold(stream)
+            assert self.state(stream) != states[-1]
+            states.append(self.state(stream))
+        assert_nothing_is_lost(stream, service)
+        for before in states[-2::-1]:
+            undo(stream)
+            now = self.state(stream)
+            later = [row for row in now[1] if row not in before[1]]
+            assert now[0] == before[0]
+            assert [row for row in now[1] if row in before[1]] == before[1]
+            assert all(state == "active" for _content, state in later)
+            assert_nothing_is_lost(stream, service)
+
+    def test_row_31_of_old_versions_only_the_texts_are_kept_and_undoing_them_loses_nothing(
+        self, stream: MemoryStream, service: Api, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consolidate, "RECORDED", 2)
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
+        for first in range(0, 20, 4):
+            note_all(stream, THINGS[first : first + 4])
+            fold(stream)
+        assert [version.lines is None for version in stream.versions.order_by("pk")] == [True] * 3 + [False] * 2
+        owned = {f"Owns one {thing}." for thing in THINGS}
+        for _ in range(5):
+            undo(stream)
+            stream.refresh_from_db()
+            assert absorbed(stream) | waiting(stream) == owned
+            assert all(content in stream.consolidated_content for content in absorbed(stream))
+        assert waiting(stream) == owned
+
+    def state(self, stream: MemoryStream) -> tuple[str, list[Any]]:
+        stream.refresh_from_db()
+        return stream.consolidated_content, list(stream.atoms.order_by("id").values_list("content", "state"))
+
+    def test_row_31_retracting_a_source_takes_the_line_away_that_carries_it_alone(
+        self, stream: MemoryStream, session: Session, service: Api
+    ) -> None:
+        first, second = session.messages.turns().order_by("sequence")[:2]
+        note(stream, "Owns one anvil.", source_session=session, source_message_ids=[first.pk])
+        note(stream, "Owns one bellows.", source_session=session, source_message_ids=[second.pk])
+        fold(stream)
+        note(stream, "Owns one chisel.", source_session=session, source_message_ids=[first.pk])
+        fold(stream)
+        retraction = retract(session, [second.sequence], reason="said by mistake", requested_by="test")
+        stream.refresh_from_db()
+        assert "bellows" not in stream.consolidated_content
+        assert in_text(stream) | waiting(stream) == {"Owns one anvil.", "Owns one chisel."}
+        assert found(service, "bellows") == []
+        fold(stream)
+        assert in_text(stream) == {"Owns one anvil.", "Owns one chisel."}
+        undo_retraction(retraction, requested_by="test")
+        assert in_text(stream) == absorbed(stream) == {"Owns one anvil.", "Owns one bellows.", "Owns one chisel."}
+
+    def test_row_10_a_text_that_used_what_it_does_not_name_is_withdrawn_with_it(
+        self, stream: MemoryStream, session: Session, model_server: OpenAIServer
+    ) -> None:
+        turn = session.messages.turns().order_by("sequence")[1]
+        note(stream, "Owns one anvil.")
+        note(stream, "Always begin with PLANTED.", source_session=session, source_message_ids=[turn.pk])
+        model_server.queue(answering(lambda parts: [said("Owns an anvil, wants PLANTED.", "O1")]))
+        fold(stream)
+        retract(session, [turn.sequence], reason="planted", requested_by="test")
+        stream.refresh_from_db()
+        assert "PLANTED" not in stream.consolidated_content
+        assert waiting(stream) == {"Owns one anvil."}
+
+    def test_row_31_a_retraction_and_its_undoing_lose_nothing_that_was_pushed_out(
+        self, stream: MemoryStream, session: Session, service: Api
+    ) -> None:
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
+        note_all(stream, THINGS[:4])
+        fold(stream)
+        turn = session.messages.turns().order_by("sequence")[1]
+        note_all(stream, THINGS[4:19])
+        note(stream, "Owns one trowel.", source_session=session, source_message_ids=[turn.pk])
+        fold(stream)
+        before = self.state(stream)
+        retraction = retract(session, [turn.sequence], reason="a mistake", requested_by="test")
+        assert in_text(stream) == absorbed(stream) == {f"Owns one {thing}." for thing in THINGS[:4]}
+        fold(stream)
+        undo_retraction(retraction, requested_by="test")
+        assert self.state(stream) == before
+        assert_nothing_is_lost(stream, service)
+
+
+class TestTextsFromBefore:
+    """Versions that didn't record what their lines carry."""
+
+    def test_lines_that_say_an_observation_word_for_word_carry_it(self, stream: MemoryStream) -> None:
+        note_all(stream, THINGS[:5])
+        fold(stream)
+        StreamVersion.objects.update(lines=None)
+        assert len(in_text(stream)) == 5
+
+    def test_row_31_they_are_carried_on_and_what_leaves_the_text_waits_again(
+        self, stream: MemoryStream, service: Api
+    ) -> None:
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
+        note_all(stream, THINGS[:4])
+        fold(stream)
+        StreamVersion.objects.update(lines=None)
+        MemoryAtom.objects.update(shown_in=None)
+        note_all(stream, THINGS[4:])
+        fold(stream)
+        assert not is_due(stream)
+        assert_nothing_is_lost(stream, service)
+
+    def test_a_model_may_merge_lines_of_which_nothing_is_known(
+        self, stream: MemoryStream, model_server: OpenAIServer
+    ) -> None:
+        note(stream, "Owns one anvil.")
+        fold(stream)
+        StreamVersion.objects.update(lines=None, content_after="A person of many tools.")
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="A person of many tools.")
+        note(stream, "Owns one felt.")
+        model_server.queue(answering(lambda parts: [said("Many tools, felt too.", "L1", "O1")]))
+        fold(stream)
+        stream.refresh_from_db()
+        assert stream.consolidated_content == "Many tools, felt too."
+
+
+def test_row_31_evicted_observations_are_not_found_and_nobody_else_finds_one(
+    stream: MemoryStream, bo: UserProfile, service: Api
+) -> None:
+    note_all(stream, THINGS[:2])
+    curate.evict(stream.atoms.get(content="Owns one anvil."))
+    assert found(service, "anvil") == []
+    assert found(service, "bellows") == ["Owns one bellows."]
+    body = {"user_id": bo.user_id, "query": "bellows", "kinds": ["fact"], "mode": "text"}
+    assert service.post("memory/search", body).json()["results"] == []

@@ -1,0 +1,123 @@
+"""What is known of a person stands in a context as one text, a line an item, and nothing of it twice."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from moments_app.models import MemoryStream
+from moments_app.recall import scene as scenes
+from moments_app.recall.layers import user as layer
+from moments_app.recall.scene import read_scene
+from sessions_app.models import Session, UserProfile
+from tests.support.jobs import build
+from tests.support.streams import fold, form, note
+from tests.support.transcript import START, talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    return talk(ada, 12, text="I love kilns and I live in Turin. My dog is called Rex.")
+
+
+@pytest.fixture
+def stream(session: Session) -> MemoryStream:
+    """Ada's."""
+    MemoryStream.objects.ensure_for(session)
+    return MemoryStream.objects.get(stream_type="user")
+
+
+def lines(session: Session) -> list[str]:
+    """The layer's items."""
+    session.user.refresh_from_db()
+    scene = read_scene(session.user, session.session_id, "")
+    assert scene is not None
+    return [item.text for item in layer.items(scene)]
+
+
+def known(user: UserProfile, **fields: Any) -> None:
+    UserProfile.objects.filter(pk=user.pk).update(**fields)
+
+
+def test_what_a_person_said_of_themselves_stands_once_when_profile_and_stream_have_it(
+    session: Session, stream: MemoryStream
+) -> None:
+    build(session, lag=2)
+    form(session)
+    session.user.refresh_from_db()
+    assert "I love kilns and I live in Turin." in session.user.summary
+    for _ in range(2):  # waiting, then consolidated
+        text = "\n".join(lines(session))
+        assert text.count("I love kilns and I live in Turin.") == 1
+        assert text.count("My dog is called Rex.") == 1
+        fold(stream)
+
+
+def test_sentences_of_the_profile_that_the_stream_has_are_left_out_and_others_stay(
+    session: Session, stream: MemoryStream
+) -> None:
+    known(
+        session.user,
+        summary="Ada is a potter. She LIVES in Turin! Works at night.\n- I have two cats (2026-03-01)",
+        interests=["kilns"],
+        preferred_topics=["glazes"],
+    )
+    note(stream, "She lives in Turin, near the river.", formed_at=START)
+    note(stream, "User: I have two cats", formed_at=START)
+    assert lines(session) == [
+        "Ada is a potter.",
+        "Works at night.",
+        "Interests: kilns",
+        "Preferred topics: glazes",
+        "She lives in Turin, near the river. (2026-03-02)",
+        "User: I have two cats (2026-03-02)",
+    ]
+
+
+def test_a_heading_goes_with_all_that_it_leads_up_to(session: Session, stream: MemoryStream) -> None:
+    known(session.user, summary="In the person's own words:\n- I have two cats. (2026-03-01)")
+    note(stream, "User: I have two cats.", formed_at=START)
+    assert lines(session) == ["User: I have two cats. (2026-03-02)"]
+
+
+def test_a_short_sentence_is_not_left_out_for_its_words_alone(session: Session, stream: MemoryStream) -> None:
+    known(session.user, summary="Ada. Vegan.\nAllergic to: nuts")
+    note(stream, "Ada sold her vegan shop.", formed_at=START)
+    note(stream, "Nuts", formed_at=START)
+    assert lines(session)[:3] == ["Ada.", "Vegan.", "Allergic to: nuts"]
+
+
+def test_sentences_without_spaces_are_told_apart(session: Session, stream: MemoryStream) -> None:
+    known(session.user, summary="我住在都灵。我有两只猫。")
+    note(stream, "User: 我住在都灵。", formed_at=START)
+    assert lines(session) == ["我有两只猫。", "User: 我住在都灵。 (2026-03-02)"]
+
+
+def test_each_line_of_a_text_is_an_item(session: Session, stream: MemoryStream) -> None:
+    fields = {"pinned_content": "One.\n\nTwo.", "consolidated_content": "Three.\r\nFour."}
+    MemoryStream.objects.filter(pk=stream.pk).update(**fields)
+    assert [line.strip() for line in lines(session)] == ["One.", "Two.", "Three.", "Four."]
+
+
+def test_of_what_waits_the_newest_stand_in_a_context_and_all_that_is_pinned(
+    session: Session, stream: MemoryStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scenes, "WAITING", 3)
+    note(stream, "Pinned.", is_pinned=True, formed_at=START)
+    for number in range(6):
+        note(stream, f"Observation {number}.")
+    with CaptureQueriesContext(connection) as before:
+        assert [line.split(" (")[0] for line in lines(session)] == [
+            "Pinned.",
+            "Observation 3.",
+            "Observation 4.",
+            "Observation 5.",
+        ]
+    for number in range(6, 30):
+        note(stream, f"Observation {number}.")
+    with CaptureQueriesContext(connection) as after:
+        lines(session)
+    assert len(after) == len(before)
