@@ -17,6 +17,7 @@ from moments_app.own_text import is_own
 from moments_app.recall.fusion import Place, fused_turns, reciprocal_ranks
 from moments_app.recall.words import QueryWords, query_words
 from sessions_app.models import UserProfile
+from sessions_app.processes.read_archived import UNREADABLE, read_archived
 
 KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
@@ -44,7 +45,19 @@ SELECT found.search, found.kind, found.found, found.score, message.session_id, m
 FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND message.id = found.found
 ORDER BY found.search, found.kind, found.place
 """
-# By primary keys and by the unique index of a turn's place; the person's own, and facts that are everybody's.
+# A turn by its place, of one kind: of an archived one the text is read from its file afterwards.
+_TURN_SQL = """
+SELECT 'turn', session.id || ' ' || message.sequence,
+    'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
+    session.session_id, message.sequence, message.created_at, message.role, message.tool_name
+FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
+JOIN sessions_app_message message ON message.session_id = place.session_id AND message.user_id = %(user)s
+    AND message.sequence = place.sequence AND message.kind = '{kind}'
+JOIN sessions_app_session session ON session.id = message.session_id
+WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
+    AND (%(since)s IS NULL OR message.created_at >= %(since)s)
+"""
+# By primary keys and by the indexes of a turn's place; the person's own, and facts that are everybody's.
 _READ_SQL = {
     "fact": """
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
@@ -59,17 +72,12 @@ SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(momen
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
 """,
-    "turn": """
-SELECT 'turn', session.id || ' ' || message.sequence,
-    'rem://sessions/' || session.session_id || '/messages/' || message.sequence, left(message.content, %(chars)s),
-    session.session_id, message.sequence, message.created_at, message.role, message.tool_name
-FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
-JOIN sessions_app_message message ON message.session_id = place.session_id AND message.user_id = %(user)s
-    AND message.sequence = place.sequence AND message.kind = 'turn'
-JOIN sessions_app_session session ON session.id = message.session_id
-WHERE message.role <> 'system' AND message.content <> '' AND message.retracted_at IS NULL
-    AND (%(since)s IS NULL OR message.created_at >= %(since)s)
-""",
+    "turn": " UNION ALL ".join(
+        (
+            _TURN_SQL.format(kind="turn", content="left(message.content, %(chars)s)"),
+            _TURN_SQL.format(kind="archived", content="NULL"),
+        )
+    ),
 }
 
 
@@ -284,11 +292,25 @@ def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Ke
     }
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(statements), parameters)
-        return dict(_told(row) for row in cursor if not is_own(row[-1], row[3]))
+        rows = _with_texts(user, cursor.fetchall())
+    return dict(_told(row) for row in rows if not is_own(row[-1], row[3]))
+
+
+def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """The rows of `_READ_SQL` with the texts of archived turns, but for turns that have none."""
+    archived = {row: _place(row) for row in rows if row[3] is None}
+    texts = read_archived(user, archived.values()) if archived else {}
+    found = {row: texts.get(place, UNREADABLE)[:CONTENT_CHARS] for row, place in archived.items()}
+    return [(*row[:3], found.get(row, row[3]), *row[4:]) for row in rows if found.get(row) != ""]
 
 
 def _told(row: Sequence[Any]) -> tuple[Key, Result]:
-    kind, place, ref, content, session_id, sequence, time, role, _tool = row
-    numbers = [int(part) for part in place.split()]
-    key = Key(kind, (numbers[0], numbers[1] if kind == "turn" else 0))
-    return key, Result(kind, ref, content, session_id, sequence, time, role, pk=numbers[0])
+    kind, _, ref, content, session_id, sequence, time, role, _tool = row
+    place = _place(row)
+    return Key(kind, place), Result(kind, ref, content, session_id, sequence, time, role, pk=place[0])
+
+
+def _place(row: Sequence[Any]) -> Place:
+    """A turn's place; of anything else its primary key and 0."""
+    first, _, second = row[1].partition(" ")
+    return int(first), int(second or 0)

@@ -4,6 +4,7 @@ import hashlib
 from datetime import timedelta
 from pathlib import Path
 
+from django.db.models import F
 from django.utils import timezone
 
 from moments_app.models import Moment
@@ -33,8 +34,14 @@ def covered_session(user: UserProfile, count: int, *, session_id: str = "s1", li
     ]
     batch += [NewMessage("user", f"live {number}") for number in range(live)]
     session = append(user, session_id, batch).session
+    arrived_when_said(session)
     cover(session, count)
     return session
+
+
+def arrived_when_said(session: Session) -> None:
+    """The platform got its turns when their times say they were said."""
+    session.messages.turns().update(arrived_at=F("created_at"))
 
 
 def cover(session: Session, count: int) -> None:

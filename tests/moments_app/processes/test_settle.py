@@ -109,7 +109,7 @@ class TestAQuietSession:
     def test_a_call_that_was_never_answered_is_taken_along(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         call = NewMessage("assistant", payload={"tool_calls": [{"id": "c1", "function": {"name": "look"}}]})
         append(ada, "s1", [*turns(5), call])
-        Session.objects.update(last_activity_at=timezone.now() - timedelta(hours=1))
+        Session.objects.update(last_arrived_at=timezone.now() - timedelta(hours=1))
         session = Session.objects.get()
         assert settle(session).status == Job.Status.COMPLETED
         assert (session.last_moment_message_idx, session.live_count) == (5, 0)
@@ -149,7 +149,7 @@ class TestWhichSessions:
 
     def test_the_time_is_a_setting_down_to_seconds(self, ada: UserProfile, settings: Settings) -> None:
         append(ada, "s1", [NewMessage("user", "Now.")] * 4)
-        Session.objects.update(last_activity_at=timezone.now() - timedelta(seconds=3))
+        Session.objects.update(last_arrived_at=timezone.now() - timedelta(seconds=3))
         assert compact_sessions(dry_run=True).settled == 0
         settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"inactive_after_minutes": 0.02})
         assert compact_sessions(dry_run=True).settled == 1
@@ -284,7 +284,7 @@ class TestTurnsPastTheirKeepByDate:
         context = service.get("memory/context", user_id="ada", session_id="s1", query="Hi").json()["context"]
         assert "Welcome." in context
         work_off()
-        Session.objects.update(last_activity_at=timezone.now() - timedelta(hours=1))
+        Session.objects.update(last_arrived_at=timezone.now() - timedelta(hours=1))
         compact_sessions()
         work_off()
         session.refresh_from_db()
