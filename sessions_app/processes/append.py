@@ -137,7 +137,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.live_tokens += tokens
     session.weighted_tokens += sum(settings.MEMORY_FORMATION.weighted(m.role, m.tokens) for m in added)
     session.last_arrived_at = timezone.now()
-    # A client's clock may be ahead.
+    # A client's clock may be ahead: nothing was said in the future.
     newest = min(session.last_arrived_at, max(message.created_at for message in added))
     session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
     session.status = Session.Status.ACTIVE

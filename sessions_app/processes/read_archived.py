@@ -5,7 +5,7 @@ storage that fails or hangs costs the texts that are in it and at most `SECONDS`
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -82,12 +82,13 @@ def _turns(user: UserProfile, places: Collection[Place]) -> dict[Place, dict[str
     return {(turn["session_id"], turn["sequence"]): turn for turn in turns if turn["user_id"] == user.pk}
 
 
-def _parts(user: UserProfile, places: Iterable[Place]) -> Mapping[Part, list[Place]]:
+def _parts(user: UserProfile, places: Collection[Place]) -> Mapping[Part, list[Place]]:
     """Where the turns at these places are."""
-    sessions, sequences = zip(*places, strict=True)
+    sessions = [session for session, _sequence in places]
+    sequences = [sequence for _session, sequence in places]
     parts = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(_PARTS_SQL, {"user": user.pk, "sessions": list(sessions), "sequences": list(sequences)})
+        cursor.execute(_PARTS_SQL, {"user": user.pk, "sessions": sessions, "sequences": sequences})
         for session, sequence, name, offset in cursor:
             parts[name, offset].append((session, sequence))
     return parts

@@ -38,8 +38,8 @@ from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.killed import FINISHED, KILLED, Killed
 from tests.support.processes import database_url
-from tests.support.retention import arrived_when_said, cover, covered_session, files, fingerprint, in_archives, in_table
-from tests.support.transcript import turns
+from tests.support.retention import cover, covered_session, files, fingerprint, in_archives, in_table
+from tests.support.transcript import arrived_when_said, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

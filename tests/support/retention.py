@@ -4,7 +4,6 @@ import hashlib
 from datetime import timedelta
 from pathlib import Path
 
-from django.db.models import F
 from django.utils import timezone
 
 from moments_app.models import Moment
@@ -12,6 +11,7 @@ from sessions_app import archive_files
 from sessions_app.models import Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.processes.restore import restore_archive
+from tests.support.transcript import arrived_when_said
 
 OLD = timedelta(days=70)
 
@@ -37,11 +37,6 @@ def covered_session(user: UserProfile, count: int, *, session_id: str = "s1", li
     arrived_when_said(session)
     cover(session, count)
     return session
-
-
-def arrived_when_said(session: Session) -> None:
-    """The platform got its turns when their times say they were said."""
-    session.messages.turns().update(arrived_at=F("created_at"))
 
 
 def cover(session: Session, count: int) -> None:

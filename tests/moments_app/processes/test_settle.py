@@ -24,7 +24,7 @@ from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.jobs import assert_each_compacted_turn_is_in_exactly_one_moment, build, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.transcript import talk, turns
+from tests.support.transcript import arrived_when_said, talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "rolling")]
 
@@ -115,8 +115,8 @@ class TestAQuietSession:
         assert (session.last_moment_message_idx, session.live_count) == (5, 0)
 
     def test_system_turns_at_the_end_go_with_the_last_moment(self, ada: UserProfile) -> None:
-        append(ada, "s1", [*turns(5), NewMessage("system", "Be kind.", created_at=turns(1)[0].created_at)])
-        session = Session.objects.get()
+        said = [*turns(5), NewMessage("system", "Be kind.", created_at=turns(1)[0].created_at)]
+        session = arrived_when_said(append(ada, "s1", said).session)
         assert settle(session).status == Job.Status.COMPLETED
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert session.last_moment_message_idx == 5
