@@ -45,14 +45,18 @@ SELECT found.search, found.kind, found.found, found.score, message.session_id, m
 FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND message.id = found.found
 ORDER BY found.search, found.kind, found.place
 """
-# A turn by its place, of one kind: of an archived one the text is read from its file afterwards.
+# A turn by its place, of one kind: of an archived one the text is read from its file afterwards. One after another:
+# where the planner expects hardly any of a kind, it would read all of them.
 _TURN_SQL = """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
     session.session_id, message.sequence, message.created_at, message.role, message.tool_name
 FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
-JOIN sessions_app_message message ON message.session_id = place.session_id AND message.user_id = %(user)s
-    AND message.sequence = place.sequence AND message.kind = '{kind}'
+CROSS JOIN LATERAL (
+    SELECT * FROM sessions_app_message
+    WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = '{kind}'
+    LIMIT 1
+) message
 JOIN sessions_app_session session ON session.id = message.session_id
 WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
     AND (%(since)s IS NULL OR message.created_at >= %(since)s)

@@ -25,13 +25,17 @@ Place = tuple[int, int]
 # Of a file: its name, and where a part of it begins.
 Part = tuple[str, int]
 
-# Stubs by `message_archived`; a turn is in the file of the month in which it was said.
+# One after another by `message_archived`: right after the first turns of a site were archived, the planner would expect
+# hardly any, and read all of them. A turn is in the file of the month in which it was said.
 _PARTS_SQL = """
 SELECT message.session_id, message.sequence, archive.name,
     archive.block_offsets[width_bucket(message.sequence, archive.block_sequences)]
 FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
-JOIN sessions_app_message message ON message.session_id = place.session_id AND message.user_id = %(user)s
-    AND message.sequence = place.sequence AND message.kind = 'archived'
+CROSS JOIN LATERAL (
+    SELECT * FROM sessions_app_message
+    WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = 'archived'
+    LIMIT 1
+) message
 JOIN sessions_app_archive archive ON archive.session_id = message.session_id AND archive.user_id = message.user_id
     AND archive.month = date_trunc('month', message.created_at AT TIME ZONE 'UTC')::date
 """
