@@ -11,6 +11,8 @@ with the square-number sums 1, 1.25, 1.36 … of its occurrences, which is BM25'
 per cent, and costs no unpacking of the vector.
 """
 
+from typing import Any
+
 from django.db.migrations import RunSQL
 
 from sessions_app.row_security import ACTING, IS_REQUEST, ROLE
@@ -105,7 +107,7 @@ def swap_index(table: str, *, scope: str, condition: str, before: str) -> RunSQL
     return RunSQL(sql=_swap_sql(table, scope, condition), reverse_sql=_swap_sql(table, scope, before))
 
 
-def _swap_sql(table: str, scope: str, condition: str) -> list[str]:
+def _swap_sql(table: str, scope: str, condition: str) -> list[Any]:
     """A build that was interrupted leaves an index that is not valid: it is begun anew."""
     index = f"{table}_words"
     return [
