@@ -19,7 +19,7 @@ TURNS_EACH = 100  # of many short sessions
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
     "One run of `manage.py retain` over turns a minute apart: each is written down, compressed, synced, read back, "
-    "compared and deleted. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, "
+    "compared and emptied. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, "
     "synced, and one DELETE. In place of a median: the one run."
 )
 

@@ -200,6 +200,14 @@ def test_row_9_archived_turns_are_found_by_their_own_person_alone(ada: UserProfi
         assert read_archived(ada, places) == {(session.pk, n): text for n, text in enumerate(TEXTS)}
 
 
+def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: UserProfile) -> None:
+    session = archived(ada)
+    said = [NewMessage("user", text, external_id=f"m{n}") for n, text in enumerate(TEXTS)]  # and without a time
+    again = import_sessions([Record("1", Place("ada", "s1"), message) for message in said])
+    assert (again.added, again.known, again.rejected) == (0, 6, 0)
+    assert session.messages.count() == 6
+
+
 # --- reading back ---
 
 
