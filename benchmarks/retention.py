@@ -19,7 +19,7 @@ TURNS_EACH = 100  # of many short sessions
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
     "One run of `manage.py retain` over turns a minute apart: each is written down, compressed, synced, read back, "
-    "compared and deleted. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, "
+    "compared and emptied. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, "
     "synced, and one DELETE. In place of a median: the one run."
 )
 
@@ -44,10 +44,12 @@ RETURNING id
 SEED_TURNS = """
 INSERT INTO sessions_app_message
     (session_id, user_id, sequence, kind, role, tool_name, content, tokens, external_id, moment_id,
-     created_at, metadata)
+     created_at, arrived_at, metadata)
 SELECT id, user_id, n, 'turn', CASE n %% 2 WHEN 0 THEN 'user' ELSE 'assistant' END, '', %(text)s, 27, 'm' || n,
-       %(moment)s, now() - interval '60 days' - (last_sequence - n) * interval '1 minute', '{}'
-FROM sessions_app_session, generate_series(0, last_sequence) AS n WHERE user_id = %(user)s
+       %(moment)s, said_at, said_at, '{}'
+FROM sessions_app_session, generate_series(0, last_sequence) AS n,
+    LATERAL (SELECT now() - interval '60 days' - (last_sequence - n) * interval '1 minute' AS said_at) said
+WHERE user_id = %(user)s
 """
 
 

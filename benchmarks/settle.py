@@ -128,7 +128,7 @@ def _seed() -> UserProfile:
         cursor.execute(SEED_SESSIONS, {"turns": TURNS, "sessions": SESSIONS})
         cursor.execute(SEED_TURNS, {"turns": TURNS, "session": None, "text": WORDS, "user": user.pk})
         cursor.execute(
-            "UPDATE sessions_app_session SET last_activity_at = now() - interval '1 day' WHERE user_id = %s", [user.pk]
+            "UPDATE sessions_app_session SET last_arrived_at = now() - interval '1 day' WHERE user_id = %s", [user.pk]
         )
         cursor.execute("UPDATE sessions_app_session SET status = 'cleared' WHERE user_id <> %s", [user.pk])
     seed.settle()

@@ -240,9 +240,12 @@ class ChatSettings(Group):
 class RetentionSettings(Group):
     """How long turns stay in the transcript, and where they go then."""
 
-    transcript_days: int = Field(30, ge=1, le=36_500, description="Older turns go, once memory covers them.")
+    transcript_days: int = Field(
+        30, ge=1, le=36_500, description="Turns that came in earlier go, once memory covers them."
+    )
     action: Literal["archive", "delete", "off"] = Field(
-        "archive", description="What becomes of them; `off`: they stay."
+        "archive",
+        description="What becomes of them: archived ones are still found, deleted ones not; `off`: they stay.",
     )
     storage_backend: str = Field(
         LOCAL_STORAGE, min_length=1, description="Class of the storage archives are in, a Django storage."

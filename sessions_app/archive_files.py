@@ -1,14 +1,17 @@
 """Archive files: turns of a session and month as gzipped JSON lines, in the storage named `archive`.
 
 PostgreSQL writes each turn down with all its columns, so that it can be put back exactly as it was. Names are made of
-primary keys and numbers alone. A file is never changed: a month that grows is written anew under another name.
+primary keys and numbers alone. A file is never changed: a month that grows is written anew under another name. It is
+compressed in parts, one behind the other, so that a turn is read without unpacking all before it; to any program that
+knows gzip it is one file.
 """
 
 import gzip
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -23,7 +26,10 @@ from django.db.models import BinaryField, F, Func, QuerySet, TextField, Value
 from sessions_app.models import Archive, Message, Session
 
 COLUMNS = [field.attname for field in Message._meta.concrete_fields]
+OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at"}  # of a turn that was archived before there were more
 LEVEL = 6  # of compression: beyond it files hardly get smaller
+BLOCK_BYTES = 32_000  # of lines, about, that are compressed together: less would take more room, more longer to read
+CHUNK_BYTES = 16_000  # read of a file at a time when one part of it is wanted
 AT_ONCE = 50  # lines fetched at once; one may have some megabytes
 
 # A turn as a line, and its SHA-256, both made by PostgreSQL: numbers and times are written as they are stored.
@@ -68,12 +74,17 @@ class Turns:
 
 @dataclass(frozen=True)
 class Packed:
-    """A file that is not in the storage yet; it vanishes when it is closed, or its process dies."""
+    """A file that is not in the storage yet; it vanishes when it is closed, or its process dies.
+
+    Args:
+        blocks: the first turn of each part, and where it begins.
+    """
 
     file: IO[bytes]
     turns: Turns
     byte_count: int
     sha256: str
+    blocks: list[tuple[int, int]]
 
 
 def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
@@ -90,12 +101,28 @@ def packed(lines: Iterable[bytes]) -> Iterator[Packed]:
     Raises:
         ArchiveError: there is no room for it.
     """
-    turns = Turns()
+    turns, blocks = Turns(), []
     with TemporaryFile() as file:
-        with _naming("a temporary file"), gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as compressed:
-            for line in turns.counted(lines):
-                compressed.write(line + b"\n")
-        yield Packed(file, turns, file.tell(), _sha256(File(file)))
+        with _naming("a temporary file"):
+            for block in _blocks(turns.counted(lines)):
+                blocks.append((json.loads(block[0])["sequence"], file.tell()))
+                with gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as compressed:
+                    compressed.writelines(line + b"\n" for line in block)
+        yield Packed(file, turns, file.tell(), _sha256(File(file)), blocks)
+
+
+def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Lines that are compressed together."""
+    block: list[bytes] = []
+    size = 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size >= BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def name_of(session: Session, month: date, last_sequence: int) -> str:
@@ -185,6 +212,37 @@ def _lines(name: str, sha256: str) -> Iterator[bytes]:
                 yield line.removesuffix(b"\n")
 
 
+def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[str, Any]]:
+    """Some turns of one part of a file, with all their columns as JSON has them; those of them that are there.
+
+    It reads that part alone and trusts the checksum of it: a look at a turn, not what anything is deleted by.
+
+    Args:
+        name: of the file.
+        offset: where the part begins.
+        sequences: of the turns wanted.
+
+    Raises:
+        ArchiveError: the file is missing, or the part isn't what was written.
+    """
+    with _naming(name):
+        lines = _block_at(name, offset).split(b"\n")
+        wanted = [line for line in lines if any(b'"sequence":%d,' % sequence in line for sequence in sequences)]
+        turns: list[dict[str, Any]] = [json.loads(line) for line in wanted]
+        return [turn for turn in turns if turn["sequence"] in sequences]
+
+
+def _block_at(name: str, offset: int) -> bytes:
+    plain, block = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
+    with storages["archive"].open(name) as file:
+        file.seek(offset)
+        while not plain.eof:
+            if not (chunk := file.read(CHUNK_BYTES)):
+                raise ArchiveError(f"{name} is cut off.")
+            block += plain.decompress(chunk)
+    return block
+
+
 def _sha256(file: "File[bytes]") -> str:
     digest = hashlib.sha256()
     for chunk in file.chunks():
@@ -203,7 +261,7 @@ def check(archive: Archive) -> None:
         try:
             turn = json.loads(line)
             owner = turn["session_id"], turn["user_id"], turn["kind"]
-            fits = turn.keys() == set(COLUMNS) and turn["sequence"] > last
+            fits = OLDEST_COLUMNS <= turn.keys() <= set(COLUMNS) and turn["sequence"] > last
         except (ValueError, TypeError, KeyError, AttributeError):
             fits = False
         if not fits or owner != (archive.session_id, archive.user_id, Message.Kind.TURN):

@@ -11,6 +11,8 @@ with the square-number sums 1, 1.25, 1.36 … of its occurrences, which is BM25'
 per cent, and costs no unpacking of the vector.
 """
 
+from typing import Any
+
 from django.db.migrations import RunSQL
 
 from sessions_app.row_security import ACTING, IS_REQUEST, ROLE
@@ -90,6 +92,31 @@ def recall_anew(table: str, *, scope: str, time: str, condition: str, before: st
         sql=_recall_sql(table, scope=scope, time=time, condition=condition),
         reverse_sql=_recall_sql(table, scope=scope, time=time, condition=before),
     )
+
+
+def swap_index(table: str, *, scope: str, condition: str, before: str) -> RunSQL:
+    """A migration operation, of one that is not atomic: makes the index of a table's words anew, for other rows.
+
+    Searches go on meanwhile: the old index is there until the new one is.
+
+    Args:
+        table, scope: as they were.
+        condition: SQL of the rows in it, from now on.
+        before: what it was.
+    """
+    return RunSQL(sql=_swap_sql(table, scope, condition), reverse_sql=_swap_sql(table, scope, before))
+
+
+def _swap_sql(table: str, scope: str, condition: str) -> list[Any]:
+    """A build that was interrupted leaves an index that is not valid: it is begun anew."""
+    index = f"{table}_words"
+    return [
+        f"DROP INDEX CONCURRENTLY IF EXISTS {index}_anew",
+        f"CREATE INDEX CONCURRENTLY {index}_anew ON {table} USING gin ({_words(scope)}) "
+        f"WITH (gin_pending_list_limit = {PENDING}) WHERE {condition}",
+        f"DROP INDEX CONCURRENTLY IF EXISTS {index}",
+        f"ALTER INDEX {index}_anew RENAME TO {index}",
+    ]
 
 
 def _words(scope: str) -> str:

@@ -21,6 +21,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.processes import consolidate, curate
 from moments_app.processes.base import has_grown
 from sessions_app.models import Message, UserProfile
+from sessions_app.processes.read_archived import with_text
 
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
 FOUND = 1_000  # items, and people
@@ -194,7 +195,7 @@ class MemoryAtomAdmin(RecallConsole):
             "may_restore": obj.state == MemoryAtom.State.EVICTED and self.has_change_permission(request),
             "targets": MoveForm(obj).targets() if may_move else [],
             "calls": obj.job.engine_calls.all() if obj.job else (),
-            "entries": entries(turns[:SOURCES]),
+            "entries": entries(with_text(turns[0].user, turns[:SOURCES]) if turns else ()),
             "last_turn": turns[-1] if turns else None,
             "missing": len(obj.source_message_ids) - len(turns),
         }

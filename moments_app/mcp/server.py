@@ -30,6 +30,7 @@ from moments_app.processes import build_moments as building
 from moments_app.processes.add_atoms import add_atoms
 from sessions_app.api.requests import parsed, session_or_404
 from sessions_app.api.serializers import SEQUENCE_MAX, ProfileAnswer, message_data
+from sessions_app.processes.read_archived import with_text
 
 PAGE_SIZE = 25
 BUILD_SECONDS = 45  # a tool waits for a build: clients give up after a minute
@@ -166,11 +167,13 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
     if not sequence.isdecimal() or not sequence.isascii() or len(sequence) > len(str(SEQUENCE_MAX)):
         raise NotFound
     with CURRENT.get().reading() as user:
-        turns = session_or_404(user, session_id).messages.for_user(user).turns().believed()
-        turn = turns.filter(sequence=int(sequence)).annotate(moment_key=F("moment__key")).first()
-        if turn is None:
+        there = session_or_404(user, session_id).messages.for_user(user).believed()
+        turns = [there.turns(), there.archived()]  # each has an index of its own
+        named = [found.filter(sequence=int(sequence)).annotate(moment_key=F("moment__key")) for found in turns]
+        turn = named[0].first() or named[1].first()
+        if turn is None or user is None:
             raise NotFound
-        return message_data(turn)
+        return message_data(*with_text(user, [turn]))
 
 
 @resource("rem://prompts/{+name}", "The text of a prompt that is in force.")

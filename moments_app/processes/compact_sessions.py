@@ -57,11 +57,11 @@ def _batches(wanted: SessionQuerySet) -> Iterator[list[Session]]:
     beyond = Q()
     while True:
         with transaction.atomic():
-            rows = wanted.filter(beyond).order_by("last_activity_at", "id")
+            rows = wanted.filter(beyond).order_by("last_arrived_at", "id")
             batch = list(rows.select_for_update(skip_locked=True, no_key=True, of=("self",))[:BATCH])
             if not batch:
                 return
             yield batch
         last = batch[-1]
-        later = Q(last_activity_at__gt=last.last_activity_at) | Q(pk__gt=last.pk)
-        beyond = Q(last_activity_at__gte=last.last_activity_at) & later
+        later = Q(last_arrived_at__gt=last.last_arrived_at) | Q(pk__gt=last.pk)
+        beyond = Q(last_arrived_at__gte=last.last_arrived_at) & later

@@ -30,7 +30,7 @@ WITH texts AS MATERIALIZED (
       AND state <> 'evicted'
     UNION ALL SELECT 'moment', search_vector FROM moments_app_moment WHERE user_id = %(user)s
     UNION ALL SELECT 'turn', search_vector FROM sessions_app_message
-    WHERE user_id = %(user)s AND kind = 'turn' AND role <> 'system' AND retracted_at IS NULL
+    WHERE user_id = %(user)s AND kind <> 'partition' AND role <> 'system' AND retracted_at IS NULL
 )"""
 _SIZE_SQL = f"{_TEXTS_SQL} SELECT count(*) FROM texts"  # noqa: S608
 _COUNT_SQL = f"""{_TEXTS_SQL}, counted AS MATERIALIZED (

@@ -76,7 +76,7 @@ class Coverage:
         digested: behind a digest, and in the moments of the next build or when the session is settled.
         queued, held, failed: in a job that is due or running, that waits for a back-off or an engine, that has failed.
         left_out: of a moment that was deleted: memory of them is not wanted.
-        archived: no longer in the table, by retention.
+        archived: no longer in the transcript, by retention.
         retracted: kept, but no longer believed.
         missing: nowhere. Must be 0.
         miscounted: sessions whose counters disagree with their rows. Must be 0.

@@ -113,7 +113,10 @@ def filled(model: EmbeddingModel) -> list[Filled]:
 
 
 def _filled(kind: str, model: EmbeddingModel) -> Filled:
-    rows = KINDS[kind].objects.filter(model=model), _SOURCES[kind]()  # type: ignore[attr-defined]
+    embedded: QuerySet[Any] = KINDS[kind].objects.filter(model=model)  # type: ignore[attr-defined]
+    if kind == "turn":  # archived ones keep their vectors, and are no source any more
+        embedded = embedded.filter(source__kind=Message.Kind.TURN)
+    rows = embedded, _SOURCES[kind]()
     vectors, texts = (json.loads(some.explain(format="json"))[0]["Plan"]["Plan Rows"] for some in rows)
     if max(vectors, texts) <= COUNTED:
         vectors, texts = (some[: COUNTED + 1].count() for some in rows)

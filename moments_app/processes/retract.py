@@ -170,6 +170,8 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
         raise CannotRetract("Name at least one turn, or the whole session.")
     turns = turns.filter(sequence__in=sequences)
     if missing := sorted(set(sequences) - set(turns.values_list("sequence", flat=True))):
+        if session.messages.archived().filter(user_id=session.user_id, sequence=missing[0]).exists():
+            raise CannotRetract(f"Turn {missing[0]} was archived; restore the session first.")
         raise CannotRetract(f"The session has no turn {missing[0]} in its transcript.")
     if retracted := turns.exclude(retracted_at=None).order_by("sequence").first():
         raise CannotRetract(f"Turn {retracted.sequence} is retracted already.")

@@ -19,6 +19,7 @@ from moments_app.recall.speakers import is_named, words_of
 from moments_app.recall.words import QueryWords, query_words
 from moments_app.served_text import TOOLS, lines_of, without
 from sessions_app.models import UserProfile
+from sessions_app.processes.read_archived import UNREADABLE, read_archived
 
 KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
@@ -52,7 +53,29 @@ FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND mes
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
 """
-# By primary keys and by the unique index of a turn's place; the person's own, and facts that are everybody's.
+# A turn by its place, of one kind: of an archived one the text is read from its file afterwards. One after another:
+# where the planner expects hardly any of a kind, it would read all of them. Of a turn that memory's own text stands in
+# the whole is read, for that is taken out; one that has nothing else is not found.
+_TURN_SQL = """
+SELECT 'turn', session.id || ' ' || message.sequence,
+    'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
+    session.session_id, message.sequence, message.created_at, message.role, own.places
+FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
+CROSS JOIN LATERAL (
+    SELECT * FROM sessions_app_message
+    WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = '{kind}'
+    LIMIT 1
+) message
+JOIN sessions_app_session session ON session.id = message.session_id
+LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own.sequence = message.sequence
+    AND own.user_id = %(user)s
+WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
+    AND (%(since)s IS NULL OR message.created_at >= %(since)s)
+    AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
+    AND (own.id IS NULL OR own.places IS NOT NULL)
+"""
+_CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"
+# By primary keys and by the indexes of a turn's place; the person's own, and facts that are everybody's.
 _READ_SQL = {
     "fact": """
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
@@ -67,22 +90,9 @@ SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(momen
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
 """,
-    "turn": """
-SELECT 'turn', session.id || ' ' || message.sequence,
-    'rem://sessions/' || session.session_id || '/messages/' || message.sequence,
-    CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END,
-    session.session_id, message.sequence, message.created_at, message.role, own.places
-FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
-JOIN sessions_app_message message ON message.session_id = place.session_id AND message.user_id = %(user)s
-    AND message.sequence = place.sequence AND message.kind = 'turn'
-JOIN sessions_app_session session ON session.id = message.session_id
-LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own.sequence = message.sequence
-    AND own.user_id = %(user)s
-WHERE message.role <> 'system' AND message.content <> '' AND message.retracted_at IS NULL
-    AND (%(since)s IS NULL OR message.created_at >= %(since)s)
-    AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
-    AND (own.id IS NULL OR own.places IS NOT NULL)
-""",
+    "turn": " UNION ALL ".join(
+        (_TURN_SQL.format(kind="turn", content=_CONTENT), _TURN_SQL.format(kind="archived", content="NULL"))
+    ),
 }
 
 
@@ -329,13 +339,28 @@ def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Ke
     }
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(statements), parameters)
-        return dict(_told(row) for row in cursor)
+        rows = _with_texts(user, cursor.fetchall())
+    return dict(_told(row) for row in rows)
+
+
+def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """The rows of `_READ_SQL` with the texts of archived turns, but for turns that have none."""
+    archived = {row: _place(row) for row in rows if row[3] is None}
+    texts = read_archived(user, archived.values()) if archived else {}
+    found = {row: texts.get(place, UNREADABLE) for row, place in archived.items()}
+    return [(*row[:3], found.get(row, row[3]), *row[4:]) for row in rows if found.get(row) != ""]
 
 
 def _told(row: Sequence[Any]) -> tuple[Key, Result]:
-    kind, place, ref, content, session_id, sequence, time, role, own_places = row
-    numbers = [int(part) for part in place.split()]
-    key = Key(kind, (numbers[0], numbers[1] if kind == "turn" else 0))
+    kind, _, ref, content, session_id, sequence, time, role, own_places = row
     if own_places:  # what memory itself had said is no result
-        content = without(lines_of(content), own_places)[:CONTENT_CHARS]
-    return key, Result(kind, ref, content, session_id, sequence, time, role, pk=numbers[0])
+        content = without(lines_of(content), own_places)
+    place = _place(row)
+    found = Result(kind, ref, content[:CONTENT_CHARS], session_id, sequence, time, role, pk=place[0])
+    return Key(kind, place), found
+
+
+def _place(row: Sequence[Any]) -> Place:
+    """A turn's place; of anything else its primary key and 0."""
+    first, _, second = row[1].partition(" ")
+    return int(first), int(second or 0)

@@ -168,7 +168,7 @@ class MessageAnswer(serializers.Serializer[Any]):
     """A turn or a partition event."""
 
     sequence = serializers.IntegerField()
-    kind = serializers.ChoiceField(choices=Message.Kind.choices)
+    kind = serializers.ChoiceField(choices=[Message.Kind.TURN, Message.Kind.PARTITION])
     role = serializers.ChoiceField(choices=Message.Role.choices)
     content = serializers.CharField()
     tool_name = serializers.CharField()

@@ -1,5 +1,6 @@
 """Where the turns of a session went that are past their keep-by date."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
@@ -19,6 +20,10 @@ class Archive(models.Model):
     turn_count = models.PositiveBigIntegerField()
     byte_count = models.PositiveBigIntegerField(help_text="Of the file.")
     sha256 = models.CharField(max_length=64, help_text="Of the file.")
+    block_sequences = ArrayField(
+        models.BigIntegerField(), default=list, help_text="First turn of each part of the file that is read by itself."
+    )
+    block_offsets = ArrayField(models.BigIntegerField(), default=list, help_text="Where in the file each begins.")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

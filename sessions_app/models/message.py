@@ -1,10 +1,11 @@
-"""One entry of a session: a turn, or the partition event that compaction leaves behind."""
+"""One entry of a session: a turn, what is left of an archived one, or the partition event of a compaction."""
 
 from typing import Self
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from sessions_app.models.session import Session
@@ -23,12 +24,24 @@ class MessageQuerySet(models.QuerySet["Message"]):
         """Those that are not retracted: all that an engine, a context or a search may ever get."""
         return self.filter(retracted_at=None)
 
+    def archived(self) -> Self:
+        """What stays of turns whose text is in an archive: all but their text."""
+        return self.filter(kind=Message.Kind.ARCHIVED)
+
     def partitions(self) -> Self:
         return self.filter(kind=Message.Kind.PARTITION)
 
     def in_order(self) -> Self:
         """Conversation order: by sequence, a partition event right after its turn."""
         return self.order_by("sequence", "-kind", "id")
+
+    def archive(self) -> int:
+        """Takes their text, which is in an archive by then, out of these turns; their words and vectors stay.
+
+        Returns:
+            How many.
+        """
+        return self.update(kind=Message.Kind.ARCHIVED, content="", payload=None, metadata={})
 
     def delete_unread(self) -> int:
         """Deletes these rows and what hangs on them, as `delete` does, by a statement a table: none is read for it.
@@ -47,12 +60,16 @@ class MessageQuerySet(models.QuerySet["Message"]):
 class Message(models.Model):
     """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it.
 
+    An archived turn keeps its row, so that it is still found and what was made of it still names it. Its text, payload
+    and metadata are in its archive alone; it is in no load, page, build or count of turns.
+
     The table has one column more, `search_vector`, for searches alone: see `word_search.py`.
     """
 
     class Kind(models.TextChoices):
         TURN = "turn"
         PARTITION = "partition"
+        ARCHIVED = "archived"
 
     class Role(models.TextChoices):
         USER = "user"
@@ -78,7 +95,10 @@ class Message(models.Model):
     retracted_at = models.DateTimeField(
         null=True, blank=True, help_text="Kept in the transcript, but no longer believed: no engine or context gets it."
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now, help_text="When it was said, as the client tells.")
+    arrived_at = models.DateTimeField(
+        default=timezone.now, db_default=Now(), help_text="When the platform got it: the keep-by date counts from here."
+    )
     metadata = models.JSONField(default=dict, blank=True)
 
     objects = MessageQuerySet.as_manager()
@@ -94,7 +114,7 @@ class Message(models.Model):
             models.UniqueConstraint(fields=["session", "external_id"], name="message_external_id_unique"),
             models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
             models.CheckConstraint(
-                condition=Q(kind="turn") | Q(role__in=["tool", "system"]), name="message_partition_is_no_speech"
+                condition=~Q(kind="partition") | Q(role__in=["tool", "system"]), name="message_boundary_is_no_speech"
             ),
         ]
         indexes = [
@@ -102,6 +122,7 @@ class Message(models.Model):
             models.Index(
                 fields=["session", "user", "sequence", "id"], condition=Q(kind="partition"), name="message_partitions"
             ),
+            models.Index(fields=["session", "user", "sequence"], condition=Q(kind="archived"), name="message_archived"),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
             # A few kB, and next to nothing for an append: counts by day read what is of these days alone.
             BrinIndex(fields=["created_at"], autosummarize=True, name="message_created"),

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import connection, models
 from django.db.models import F, Q, Sum
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from sessions_app.models.event import Event
@@ -28,16 +28,16 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return self.filter(user=user)
 
     def cold(self) -> Self:
-        """Idle for `MEMORY_FORMATION__COLD_AFTER_MINUTES`, with enough turns that no formation has seen."""
+        """Without a message for `MEMORY_FORMATION__COLD_AFTER_MINUTES`, with enough turns that were not formed."""
         conf = settings.MEMORY_FORMATION
         idle = timezone.now() - timedelta(minutes=conf.cold_after_minutes)
         waiting = F("message_count") - F("formed_message_count")
-        unformed = self.filter(message_count__gt=F("formed_message_count"), last_activity_at__lt=idle)
-        return unformed.alias(waiting=waiting).filter(waiting__gte=conf.min_messages).order_by("last_activity_at")
+        unformed = self.filter(message_count__gt=F("formed_message_count"), last_arrived_at__lt=idle)
+        return unformed.alias(waiting=waiting).filter(waiting__gte=conf.min_messages).order_by("last_arrived_at")
 
     def idle(self) -> Self:
-        """Without activity for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`, and not cleared yet."""
-        return self.filter(status=Session.Status.ACTIVE, last_activity_at__lt=_inactive_before(), message_count__gt=0)
+        """Without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`, and not cleared yet."""
+        return self.filter(status=Session.Status.ACTIVE, last_arrived_at__lt=_inactive_before(), message_count__gt=0)
 
     def quiet(self) -> Self:
         """Idle, with enough turns that are live or in no moment."""
@@ -48,7 +48,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def busy(self) -> Self:
         """Not idle, with enough live turns before the newest that a digest leaves."""
         conf = settings.SESSION_COMPACTION
-        lively = self.filter(status=Session.Status.ACTIVE, last_activity_at__gte=_inactive_before())
+        lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
         enough = conf.keep_recent_messages + conf.min_messages
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=enough)
 
@@ -91,7 +91,12 @@ class Session(models.Model):
     message_count = models.PositiveBigIntegerField(default=0, help_text="Turns, partition events not counted.")
     total_tokens = models.PositiveBigIntegerField(default=0)
     last_sequence = models.BigIntegerField(default=-1, help_text="Sequence of the newest turn; −1: none.")
-    last_activity_at = models.DateTimeField(default=timezone.now)
+    last_activity_at = models.DateTimeField(default=timezone.now, help_text="When something was last said in it.")
+    last_arrived_at = models.DateTimeField(
+        default=timezone.now,
+        db_default=Now(),
+        help_text="When the platform last got a message, whenever that was said: it is quiet from here on.",
+    )
     last_moment_message_idx = models.BigIntegerField(
         null=True, blank=True, help_text="Sequence of the last turn that is in a moment."
     )
@@ -117,7 +122,7 @@ class Session(models.Model):
     live_from_sequence = models.BigIntegerField(default=0, help_text="First turn of the live window.")
     live_tokens = models.PositiveBigIntegerField(default=0)
     kept_from_sequence = models.BigIntegerField(
-        default=0, help_text="First turn that is still in the transcript's table, neither archived nor deleted."
+        default=0, help_text="First turn that is still in the transcript, neither archived nor deleted."
     )
     restored_at = models.DateTimeField(
         null=True, blank=True, help_text="When archived turns were brought back; they are kept for a while."
@@ -140,17 +145,17 @@ class Session(models.Model):
             models.Index(fields=["user", "-last_activity_at", "-id"], name="session_user_activity"),
             models.Index(fields=["-last_activity_at", "-id"], name="session_activity"),
             models.Index(
-                fields=["last_activity_at"],
+                fields=["last_arrived_at"],
                 condition=Q(message_count__gt=F("formed_message_count")),
-                name="session_unformed",
+                name="session_to_form",
             ),
             models.Index(
                 fields=["user"], condition=Q(message_count__gt=F("counted_message_count") * 1.25), name="session_grown"
             ),
             models.Index(
-                fields=["last_activity_at", "id"],
+                fields=["last_arrived_at", "id"],
                 condition=Q(status="active"),
-                name="session_active",
+                name="session_not_cleared",
             ),
             models.Index(fields=["id"], condition=Q(last_sequence__gte=F("kept_from_sequence")), name="session_kept"),
             BrinIndex(fields=["created_at"], autosummarize=True, name="session_created"),

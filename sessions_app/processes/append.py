@@ -136,8 +136,9 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.total_tokens += tokens
     session.live_tokens += tokens
     session.weighted_tokens += sum(settings.MEMORY_FORMATION.weighted(m.role, m.tokens) for m in added)
-    # A client's clock may be ahead; activity in the future would keep a session from ever counting as quiet.
-    newest = min(timezone.now(), max(message.created_at for message in added))
+    session.last_arrived_at = timezone.now()
+    # A client's clock may be ahead: nothing was said in the future.
+    newest = min(session.last_arrived_at, max(message.created_at for message in added))
     session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
     session.status = Session.Status.ACTIVE
     session.save(
@@ -148,6 +149,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
             "live_tokens",
             "weighted_tokens",
             "last_activity_at",
+            "last_arrived_at",
             "status",
         ]
     )

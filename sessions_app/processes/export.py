@@ -28,7 +28,7 @@ from sessions_app.export_format import (
     plain,
     rows_of,
 )
-from sessions_app.models import Archive, Event, Session, UserProfile
+from sessions_app.models import Archive, Event, Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.signals import user_exporting
 
@@ -105,7 +105,7 @@ def _events(user: UserProfile) -> Iterator[dict[str, Any]]:
 
 def _messages(user: UserProfile) -> Iterator[dict[str, Any]]:
     for session in Session.objects.for_user(user).order_by("id").iterator():
-        kept = session.messages.for_user(user).in_order()
+        kept = session.messages.for_user(user).exclude(kind=Message.Kind.ARCHIVED).in_order()
         lookups = {"session_id": "session__session_id", "moment_key": "moment__key"}
         archives = [_archived(archive, session) for archive in session.archives.all()]
         yield from heapq.merge(*archives, rows_of(kept, MessageRow, **lookups), key=_place)

@@ -132,14 +132,15 @@ def _append(batch: list[Record]) -> tuple[int, list[Rejected]]:
 def _not_there(session: Session, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
     """Those of the batch that the session doesn't have; a repeated import locks nothing and reads ids alone.
 
-    Retention takes a session's oldest turns away, and their ids with them: those are known by their time.
+    Where retention has deleted a session's oldest turns, their ids went with them: those are known by their time.
     """
-    turns = session.messages.turns().filter(user_id=session.user_id)
     ids = [record.message.external_id for record in batch]
-    there = set(turns.filter(external_id__in=ids).values_list("external_id", flat=True))
+    known = session.messages.filter(user_id=session.user_id, external_id__in=ids)  # archived ones too
+    there = set(known.values_list("external_id", flat=True))
     new = [record for record in batch if record.message.external_id not in there]
     if not new or not session.kept_from_sequence:
         return new, []
+    turns = session.messages.turns().filter(user_id=session.user_id)
     until = turns.order_by("sequence").values_list("created_at", flat=True).first() or session.last_activity_at
     reason = "It has no time: it may be one of its session's turns that were archived."
     doubtful = [Rejected(record.where, reason) for record in new if record.message.created_at is None]

@@ -18,13 +18,20 @@ LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 1_000_000  # about
 
 _COLUMNS = ", ".join(archive_files.COLUMNS)
-# PostgreSQL reads what it wrote. A moment that was deleted since is let go.
-_INSERT_SQL = f"""
-INSERT INTO sessions_app_message ({_COLUMNS})
-SELECT {", ".join(f"turn.{column}" if column != "moment_id" else "moment.id" for column in archive_files.COLUMNS)}
+# PostgreSQL reads what it wrote. A turn gets its text back where its row is; what the row says otherwise is newer than
+# the file. One that was archived when rows went too is inserted: a moment that was deleted since is let go, and it
+# counts as come in now where nothing says when it did.
+_FROM_FILE = {"moment_id": "moment.id", "arrived_at": "COALESCE(turn.arrived_at, now())"}
+_PUT_BACK_SQL = f"""
+INSERT INTO sessions_app_message AS message ({_COLUMNS})
+SELECT {", ".join(_FROM_FILE.get(column, f"turn.{column}") for column in archive_files.COLUMNS)}
 FROM json_populate_recordset(NULL::sessions_app_message, %s::json) turn
 LEFT JOIN moments_app_moment moment ON moment.id = turn.moment_id AND moment.user_id = turn.user_id
+ON CONFLICT (id) DO UPDATE SET
+    kind = excluded.kind, content = excluded.content, payload = excluded.payload, metadata = excluded.metadata
+WHERE message.kind = 'archived' AND (message.session_id, message.user_id) = (excluded.session_id, excluded.user_id)
 """  # noqa: S608 (columns of our own)
+_IS_THERE = "{}: one of its turns, or another with its external_id, is in the session already."
 
 
 class CannotRestore(Exception):
@@ -77,11 +84,11 @@ def _put_back(archive: Archive) -> None:
         for lines in _batches(archive_files.read(archive)):
             rows = (b"[" + b",".join(lines) + b"]").decode()
             try:
-                cursor.execute(_INSERT_SQL, [rows])
+                cursor.execute(_PUT_BACK_SQL, [rows])
             except IntegrityError:
-                raise CannotRestore(
-                    f"{archive.name}: one of its turns, or another with its external_id, is in the session already."
-                ) from None
+                raise CannotRestore(_IS_THERE.format(archive.name)) from None
+            if cursor.rowcount != len(lines):
+                raise CannotRestore(_IS_THERE.format(archive.name))
 
 
 def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -100,7 +107,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 def _reopen(session: Session, archives: list[Archive]) -> None:
     first = archives[0].first_sequence
     session.kept_from_sequence = min(session.kept_from_sequence, first)
-    session.embedded_sequence = min(session.embedded_sequence, first - 1)  # their vectors went with them
+    session.embedded_sequence = min(session.embedded_sequence, first - 1)  # some may have none
     session.restored_at = timezone.now()
     session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
 

@@ -1,8 +1,9 @@
 """`retain`: turns past their keep-by date leave the transcript, once memory covers them: archived first, or deleted.
 
-Of each session the oldest turns go, up to the first that is too young, not covered yet, or still live. Their archive is
-written, synced and read back before one transaction names it and deletes exactly the turns that it holds. A crash at
-any point leaves a file too many at most, which the session's next run removes.
+Of each session the oldest turns go, up to the first that came in too lately, is not covered yet, or still live. Their
+archive is written, synced and read back before one transaction names it and takes exactly the texts that it holds out
+of the table; an archived turn keeps its row, its words and its vectors, by which it is found. A crash at any point
+leaves a file too many at most, which the session's next run removes.
 """
 
 import time
@@ -28,7 +29,7 @@ from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
 SESSIONS_AT_ONCE = 500
-DELETED_AT_ONCE = 1_000
+TAKEN_AT_ONCE = 1_000
 FAILURES_TOLD = 10  # in a result; the event log has all
 
 logger = structlog.get_logger(__name__)
@@ -96,7 +97,7 @@ def retain(*, dry_run: bool = False) -> Retained:
 
 
 def candidates(before: datetime) -> QuerySet[Session]:
-    """Sessions whose first turn is older, by primary key; not those whose turns were restored since."""
+    """Sessions whose first turn came in before, by primary key; not those whose turns were restored since."""
     kept = Message.objects.turns().filter(
         session=OuterRef("pk"), user=OuterRef("user_id"), sequence__gte=OuterRef("kept_from_sequence")
     )
@@ -104,7 +105,7 @@ def candidates(before: datetime) -> QuerySet[Session]:
     return (
         Session.objects.filter(Q(restored_at=None) | Q(restored_at__lt=before))
         .filter(last_sequence__gte=F("kept_from_sequence"))
-        .alias(first_at=Subquery(kept.order_by("sequence").values("created_at")[:1]))
+        .alias(first_at=Subquery(kept.order_by("sequence").values("arrived_at")[:1]))
         .filter(first_at__lt=before)
         .order_by("pk")
     )
@@ -166,12 +167,12 @@ def _stretch(session: Session, before: datetime) -> Stretch:
     )
     for first, last in Event.objects.left_out_of(session.user, session.pk):
         covered |= Q(sequence__range=(first, last))
-    can_go = Q(created_at__lt=before, sequence__lt=session.live_from_sequence) & covered
+    can_go = Q(arrived_at__lt=before, sequence__lt=session.live_from_sequence) & covered
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)
-    stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "created_at").first()
-    end, created_at = stays or (session.last_sequence + 1, before)
+    stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "arrived_at").first()
+    end, arrived_at = stays or (session.last_sequence + 1, before)
     # The condition again: a turn may come to be uncovered before it is locked, and is missed then.
-    return Stretch(turns.filter(can_go, sequence__lt=end), end, created_at < before)
+    return Stretch(turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
 def _failed(session: Session | None, error: ArchiveError, *, dry_run: bool) -> Retained:
@@ -195,7 +196,7 @@ def _delete(session: Session, stretch: Stretch, *, dry_run: bool) -> Retained:
     count = stretch.turns.count()
     if not dry_run:
         _lock(session)
-        if _delete_turns(stretch.turns).count != count:
+        if _take_out(stretch.turns, MessageQuerySet.delete_unread).count != count:
             raise Moved("turns changed")
         _keep_from(session, stretch.end)
     return Retained(sessions=1, deleted_turns=count)
@@ -214,22 +215,26 @@ def _lock(session: Session) -> None:
         raise Moved("its turns have to stay")
 
 
-def _delete_turns(turns: MessageQuerySet) -> Turns:
-    """Deletes turns of a locked session, and says which they were.
+def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> Turns:
+    """Takes turns of a locked session out of its transcript, and says which they were.
+
+    Args:
+        turns: all of them.
+        take: does it for some, and says for how many.
 
     Raises:
         Moved: one of them changed in this very moment.
     """
-    deleted, after = Turns(), -1
+    taken, after = Turns(), -1
     hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
     rows = hashed.values_list("sequence", "sha256")
-    while batch := list(rows.filter(sequence__gt=after)[:DELETED_AT_ONCE]):
+    while batch := list(rows.filter(sequence__gt=after)[:TAKEN_AT_ONCE]):
         for _sequence, sha256 in batch:
-            deleted.add(bytes(sha256))
+            taken.add(bytes(sha256))
         first, after = batch[0][0], batch[-1][0]
-        if turns.filter(sequence__range=(first, after)).delete_unread() != len(batch):
+        if take(turns.filter(sequence__range=(first, after))) != len(batch):
             raise Moved("turns changed")
-    return deleted
+    return taken
 
 
 def _keep_from(session: Session, sequence: int) -> None:
@@ -274,6 +279,8 @@ class Month:
             "turn_count": content.turns.count,
             "byte_count": content.byte_count,
             "sha256": content.sha256,
+            "block_sequences": [sequence for sequence, _ in content.blocks],
+            "block_offsets": [offset for _, offset in content.blocks],
         }
         Archive.objects.update_or_create(session=session, month=self.month, defaults=row)
 
@@ -315,7 +322,7 @@ def _archive(session: Session, stretch: Stretch, *, dry_run: bool) -> Retained:
 
 
 def _replace(session: Session, written: list[tuple[Month, str, Packed]]) -> None:
-    """Names the files, and deletes the turns that are in them.
+    """Names the files, and takes the texts that are in them out of the table.
 
     Raises:
         Moved: the session or a turn is not as it was when it was written down.
@@ -323,7 +330,7 @@ def _replace(session: Session, written: list[tuple[Month, str, Packed]]) -> None
     _lock(session)
     for month, name, content in written:
         month.record(session, name, content)
-        if not _delete_turns(month.turns).equal(month.added):
+        if not _take_out(month.turns, MessageQuerySet.archive).equal(month.added):
             raise Moved("turns changed")
     old = [month.old.name for month, _, _ in written if month.old]
     transaction.on_commit(partial(archive_files.discard, old), robust=True)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -20,7 +21,9 @@ from pytest_django import DjangoDbBlocker
 from memoryproject.conf import BASE_DIR
 from moments_app.models import Job, MemoryAtom, Moment, Summary
 from sessions_app.models import ApiKey, Message, UserProfile
+from sessions_app.processes.retain import retain
 from tests.support.processes import environment, web, worker
+from tests.support.retention import covered_session
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -286,6 +289,16 @@ def test_addresses_that_lead_nowhere_are_not_found(base_url: str, ada: UserProfi
 def test_a_retracted_turn_is_not_told(base_url: str, ada: UserProfile) -> None:
     Message.objects.filter(user=ada, sequence=1).update(retracted_at=START)
     assert over_http(base_url, lambda client: refusal(client, "rem://sessions/s1/messages/1"), key_of(ada))
+
+
+def test_an_archived_turn_is_told_whole(ada: UserProfile, archive_folder: Path) -> None:
+    covered_session(ada, 4)
+    assert retain().archived_turns == 4
+    options = json.dumps({"location": str(archive_folder)})
+    with web(**environment(ALLOWED_HOSTS="127.0.0.1", RETENTION__STORAGE_OPTIONS=options)) as url:
+        told = over_http(url, lambda client: read(client, "rem://sessions/s1/messages/1"), key_of(ada))
+    assert told["content"].startswith("Turn 1 🏺") and told["kind"] == "turn"
+    assert (told["payload"]["number"], told["metadata"]) == (1, {"n": 1})
 
 
 def test_what_is_appended_is_found_and_added_once(base_url: str, ada: UserProfile) -> None:

@@ -1,6 +1,7 @@
 """Turns leave the transcript when they are old and covered, and come back as they were."""
 
 import gzip
+import hashlib
 import json
 import random
 import resource
@@ -38,7 +39,7 @@ from tests.support.concurrency import at_once
 from tests.support.killed import FINISHED, KILLED, Killed
 from tests.support.processes import database_url
 from tests.support.retention import cover, covered_session, files, fingerprint, in_archives, in_table
-from tests.support.transcript import turns
+from tests.support.transcript import arrived_when_said, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -236,6 +237,7 @@ def test_row_13_with_shuffled_times_the_oldest_by_sequence_go_and_order_is_kept(
     old = [now - timedelta(days=chance.randrange(31, 20_000), microseconds=chance.randrange(10**6)) for _ in range(60)]
     times = [*old[:40], now, *old[40:]]
     session = append(ada, "s1", [NewMessage("user", str(n), created_at=at) for n, at in enumerate(times)]).session
+    arrived_when_said(session)
     cover(session, len(times))
     before, lines = fingerprint(session), in_table(session)
     assert retain().archived_turns == 40
@@ -364,6 +366,7 @@ def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
         "large",
         [NewMessage("user", noise.randbytes(40_000).hex(), created_at=t.created_at) for t in turns(4)],
     ).session
+    arrived_when_said(large)
     cover(large, 4)
     small, before = covered_session(bo, 4), fingerprint(large)
     out = StringIO()
@@ -442,10 +445,9 @@ def test_a_file_whose_lines_are_no_turns_of_the_session_is_refused(ada: UserProf
     session = covered_session(ada, 1)
     retain()
     archive = Archive.objects.get()
-    with archive_files.packed([line.encode()]) as content:
-        archive_files.discard([archive.name])
-        archive_files.store(content, archive.name)
-        Archive.objects.update(sha256=content.sha256)
+    content = gzip.compress(line.encode() + b"\n")
+    (folder / archive.name).write_bytes(content)
+    Archive.objects.update(sha256=hashlib.sha256(content).hexdigest())
     with pytest.raises(ArchiveError, match="line 1 is not"):
         restore_archive(session, actor="test")
 
@@ -478,9 +480,19 @@ def test_a_turn_whose_moment_is_gone_comes_back_without_it(ada: UserProfile) -> 
     assert not session.messages.exclude(moment=None).exists()
 
 
+def test_row_1_a_message_that_is_sent_again_after_its_archiving_is_known(ada: UserProfile) -> None:
+    session = covered_session(ada, 4)
+    before = fingerprint(session)
+    retain()
+    [(message, created)] = append(ada, "s1", [NewMessage("user", "text", external_id="m2")]).messages
+    assert (message.sequence, created) == (2, False)
+    assert restored(session) == before
+
+
 def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) -> None:
     session = covered_session(ada, 4)
     retain()
+    archived_without_rows(session)
     append(ada, "s1", [NewMessage("user", "secret text", external_id="m2")])
     with pytest.raises(CannotRestore) as raised:
         restore_archive(session, actor="test")
@@ -488,17 +500,41 @@ def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) 
     assert sequences(session) == [4]
 
 
-def test_vectors_go_with_their_turns_and_are_made_anew_after_they_come_back(ada: UserProfile) -> None:
+def archived_without_rows(session: Session) -> None:
+    """As it was done before: an archived turn left no row, and lines told nothing of its arrival."""
+    for archive in session.archives.all():
+        turns = [json.loads(line) for line in archive_files.read(archive)]
+        lines = (json.dumps({k: v for k, v in turn.items() if k != "arrived_at"}).encode() for turn in turns)
+        with archive_files.packed(lines) as content:
+            archive_files.discard([archive.name])
+            archive_files.store(content, archive.name)
+        session.archives.filter(pk=archive.pk).update(
+            sha256=content.sha256, byte_count=content.byte_count, block_sequences=[], block_offsets=[]
+        )
+    session.messages.archived().delete()
+
+
+def test_files_of_before_come_back_and_count_as_come_in_now(ada: UserProfile) -> None:
+    session = covered_session(ada, 4)
+    times = list(session.messages.order_by("sequence").values_list("created_at", flat=True))
+    retain()
+    archived_without_rows(session)
+    restore_archive(session, actor="test")
+    turns = list(session.messages.turns().order_by("sequence"))
+    assert [turn.created_at for turn in turns] == times
+    assert all(timezone.now() - turn.arrived_at < timedelta(minutes=1) for turn in turns)
+
+
+def test_vectors_stay_with_archived_turns_and_are_there_when_they_come_back(ada: UserProfile) -> None:
     session = covered_session(ada, 6)
     model = EmbeddingModel.objects.create(name="m", dimensions=2)
     for turn in session.messages.turns():
         TurnEmbedding.objects.create(source=turn, model=model, user=ada, said_at=turn.created_at, vector=[1, 2])
     Session.objects.update(embedded_sequence=5)
     retain()
-    assert not TurnEmbedding.objects.exists()
+    assert TurnEmbedding.objects.count() == 6
     restore_archive(session, actor="test")
-    session.refresh_from_db()
-    assert session.embedded_sequence == -1
+    assert TurnEmbedding.objects.filter(source__kind="turn").count() == 6
 
 
 # --- how it reads and what it costs ---
@@ -531,7 +567,9 @@ def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
 
 
-def test_turns_and_their_vectors_are_deleted_by_index_however_many_there_are(ada: UserProfile, bo: UserProfile) -> None:
+def test_turns_and_vectors_are_changed_and_deleted_by_index_however_many_there_are(
+    ada: UserProfile, bo: UserProfile, settings: Settings
+) -> None:
     session, other = covered_session(ada, 3_000), covered_session(bo, 1)
     model = EmbeddingModel.objects.create(name="m", dimensions=2)
     with connection.cursor() as cursor:
@@ -540,22 +578,28 @@ def test_turns_and_their_vectors_are_deleted_by_index_however_many_there_are(ada
         cursor.execute("ANALYZE")
     with CaptureQueriesContext(connection) as queries:
         assert retain().archived_turns == 3_001
-    [vectors, turns] = [
-        next(query["sql"] for query in queries if query["sql"].startswith(f'DELETE FROM "{table}"'))
-        for table in ("moments_app_turnembedding", "sessions_app_message")
-    ]
     restore_archive(session, actor="test")
+    assert "message_turn_sequence_unique" in plan_of(queries, 'UPDATE "sessions_app_message"')
+    Session.objects.update(restored_at=None)
+    settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
+    with CaptureQueriesContext(connection) as queries:
+        assert retain().deleted_turns == 3_000
+    vectors = plan_of(queries, 'DELETE FROM "moments_app_turnembedding"')
+    assert "turnembedding_unique" in vectors and "Seq Scan" not in vectors
+    assert "message_turn_sequence_unique" in plan_of(queries, 'DELETE FROM "sessions_app_message"')
+
+
+def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
+    """How the database would run the first statement that begins so."""
+    sql = next(query["sql"] for query in queries if query["sql"].startswith(beginning))
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {vectors}")
-        plan = "\n".join(row[0] for row in cursor)
-        assert "turnembedding_unique" in plan and "Seq Scan" not in plan
-        cursor.execute(f"EXPLAIN {turns}")
-        assert "message_turn_sequence_unique" in "\n".join(row[0] for row in cursor)
+        cursor.execute(f"EXPLAIN {sql}")
+        return "\n".join(row[0] for row in cursor)
 
 
 def test_all_sessions_are_met_whatever_the_size_of_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SESSIONS_AT_ONCE", 3)
-    monkeypatch.setattr(process, "DELETED_AT_ONCE", 4)
+    monkeypatch.setattr(process, "TAKEN_AT_ONCE", 4)
     sessions = [covered_session(ada, 9, session_id=f"s{n}") for n in range(7)]
     before = [fingerprint(session) for session in sessions]
     assert retain().sessions == 7

@@ -11,6 +11,7 @@ from sessions_app import archive_files
 from sessions_app.models import Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from sessions_app.processes.restore import restore_archive
+from tests.support.transcript import arrived_when_said
 
 OLD = timedelta(days=70)
 
@@ -33,6 +34,7 @@ def covered_session(user: UserProfile, count: int, *, session_id: str = "s1", li
     ]
     batch += [NewMessage("user", f"live {number}") for number in range(live)]
     session = append(user, session_id, batch).session
+    arrived_when_said(session)
     cover(session, count)
     return session
 

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db.models import F
+
 from sessions_app.models import Session, UserProfile
 from sessions_app.processes.append import NewMessage, append
 
@@ -23,10 +25,18 @@ def turns(count: int, *, first: int = 0, text: str = "", days: float = 0) -> lis
 
 
 def talk(user: UserProfile, count: int, *, session_id: str = "s1", text: str = "", days: float = 0) -> Session:
-    """Appends `count` turns to a session, after those it has, in one batch; said some days later."""
+    """Appends `count` turns to a session, after those it has, in one batch; said some days later, and got when said."""
     present = Session.objects.filter(user=user, session_id=session_id).first()
     first = present.message_count if present else 0
-    return append(user, session_id, turns(count, first=first, text=text, days=days)).session
+    return arrived_when_said(append(user, session_id, turns(count, first=first, text=text, days=days)).session)
+
+
+def arrived_when_said(session: Session) -> Session:
+    """As if the platform had got all turns of a session at their times."""
+    session.messages.turns().update(arrived_at=F("created_at"))
+    session.last_arrived_at = session.last_activity_at
+    session.save(update_fields=["last_arrived_at"])
+    return session
 
 
 def messages(count: int, **fields: Any) -> list[dict[str, Any]]:

@@ -141,7 +141,7 @@ def test_a_settling_does_not_clear_a_session_whose_step_was_cancelled(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
     session = talk(ada, 50)  # said long ago: quiet
-    Session.objects.update(last_activity_at="2026-03-02T09:00:00Z")
+    Session.objects.update(last_arrived_at="2026-03-02T09:00:00Z")
     settling = asked("settle", session)
     thread = held(settling, model_server)
     cancel(Job.objects.get(process="build_moments"), actor=BY)

@@ -68,12 +68,12 @@ class TestWhen:
         talk(ada, 6)
         talk(bo, 3, session_id="short")
         assert sweep() == 1  # their turns are of last spring
-        Session.objects.update(last_activity_at=timezone.now())
+        Session.objects.update(last_arrived_at=timezone.now())
         work_off()
         talk(ada, 6)
-        Session.objects.update(last_activity_at=timezone.now())
+        Session.objects.update(last_arrived_at=timezone.now())
         assert sweep() == 0
-        Session.objects.update(last_activity_at=timezone.now() - timedelta(minutes=11))
+        Session.objects.update(last_arrived_at=timezone.now() - timedelta(minutes=11))
         assert sweep() == 1
         work_off()
         assert sweep() == 0

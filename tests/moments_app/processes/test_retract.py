@@ -470,6 +470,11 @@ class TestRefused:
             retract(planted, None, reason="x", requested_by="test")
         assert not Retraction.objects.exists()
 
+    def test_a_turn_whose_text_is_archived_is_to_be_restored_first(self, planted: Session) -> None:
+        planted.messages.turns().filter(sequence=3).archive()
+        with pytest.raises(CannotRetract, match="Turn 3 was archived; restore the session first"):
+            retract(planted, [3], reason="x", requested_by="test")
+
     def test_a_key_that_another_session_took_meanwhile_stays_its_own(self, ada: UserProfile) -> None:
         session = talk(ada, 20, session_id="one")
         build(session, lag=0)

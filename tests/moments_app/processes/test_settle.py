@@ -24,7 +24,7 @@ from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.jobs import assert_each_compacted_turn_is_in_exactly_one_moment, build, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.transcript import talk, turns
+from tests.support.transcript import arrived_when_said, talk, turns
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "rolling")]
 
@@ -109,14 +109,14 @@ class TestAQuietSession:
     def test_a_call_that_was_never_answered_is_taken_along(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         call = NewMessage("assistant", payload={"tool_calls": [{"id": "c1", "function": {"name": "look"}}]})
         append(ada, "s1", [*turns(5), call])
-        Session.objects.update(last_activity_at=timezone.now() - timedelta(hours=1))
+        Session.objects.update(last_arrived_at=timezone.now() - timedelta(hours=1))
         session = Session.objects.get()
         assert settle(session).status == Job.Status.COMPLETED
         assert (session.last_moment_message_idx, session.live_count) == (5, 0)
 
     def test_system_turns_at_the_end_go_with_the_last_moment(self, ada: UserProfile) -> None:
-        append(ada, "s1", [*turns(5), NewMessage("system", "Be kind.", created_at=turns(1)[0].created_at)])
-        session = Session.objects.get()
+        said = [*turns(5), NewMessage("system", "Be kind.", created_at=turns(1)[0].created_at)]
+        session = arrived_when_said(append(ada, "s1", said).session)
         assert settle(session).status == Job.Status.COMPLETED
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert session.last_moment_message_idx == 5
@@ -149,7 +149,7 @@ class TestWhichSessions:
 
     def test_the_time_is_a_setting_down_to_seconds(self, ada: UserProfile, settings: Settings) -> None:
         append(ada, "s1", [NewMessage("user", "Now.")] * 4)
-        Session.objects.update(last_activity_at=timezone.now() - timedelta(seconds=3))
+        Session.objects.update(last_arrived_at=timezone.now() - timedelta(seconds=3))
         assert compact_sessions(dry_run=True).settled == 0
         settings.SESSION_COMPACTION = settings.SESSION_COMPACTION.model_copy(update={"inactive_after_minutes": 0.02})
         assert compact_sessions(dry_run=True).settled == 1
@@ -284,7 +284,7 @@ class TestTurnsPastTheirKeepByDate:
         context = service.get("memory/context", user_id="ada", session_id="s1", query="Hi").json()["context"]
         assert "Welcome." in context
         work_off()
-        Session.objects.update(last_activity_at=timezone.now() - timedelta(hours=1))
+        Session.objects.update(last_arrived_at=timezone.now() - timedelta(hours=1))
         compact_sessions()
         work_off()
         session.refresh_from_db()
