@@ -21,8 +21,9 @@ from django.db import DatabaseError
 from django.db.models import BinaryField, F, Func, QuerySet, TextField, Value
 
 from sessions_app.models import Archive, Message, Session
+from sessions_app.models.searched import said_fields
 
-COLUMNS = [field.attname for field in Message._meta.concrete_fields]
+COLUMNS = [field.attname for field in said_fields(Message)]
 LEVEL = 6  # of compression: beyond it files hardly get smaller
 AT_ONCE = 50  # lines fetched at once; one may have some megabytes
 

@@ -6,13 +6,14 @@ from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex, GinIndex
-from django.contrib.postgres.search import SearchQuery, SearchVector, SearchVectorField
 from django.db import models
 from django.utils.text import slugify
 
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
+from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.searched import Searched, SearchedQuerySet
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
@@ -31,7 +32,7 @@ SELECT m.* FROM chain JOIN moments_app_moment m ON m.id = chain.id WHERE chain.d
 """
 
 
-class MomentQuerySet(models.QuerySet["Moment"]):
+class MomentQuerySet(SearchedQuerySet["Moment"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Only this person's moments."""
         return self.filter(user=user)
@@ -53,10 +54,6 @@ class MomentQuerySet(models.QuerySet["Moment"]):
         """Of the same person, after it in the chain, nearest first."""
         own = self.filter(user_id=moment.user_id, created_at__gte=moment.created_at)
         return own.exclude(created_at=moment.created_at, pk__lte=moment.pk).newest_first().reverse()
-
-    def matching(self, text: str) -> Self:
-        """Moments whose name, summary or detail contain the words of `text`."""
-        return self.filter(search_vector=SearchQuery(text, config="english", search_type="websearch"))
 
     def with_topic(self, topic: str) -> Self:
         return self.filter(topic_tags__contains=[topic])
@@ -86,8 +83,10 @@ class MomentQuerySet(models.QuerySet["Moment"]):
         return list(self.raw(CHAIN_SQL, {"user": moment.user_id, "key": moment.key, "depth": depth}))
 
 
-class Moment(models.Model):
+class Moment(Searched):
     """A distinct segment of a session, with the turns it came from."""
+
+    SEARCHED = ("name", "summary", "detail")
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="moments", db_index=False)
     source_session = models.ForeignKey(
@@ -109,11 +108,6 @@ class Moment(models.Model):
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(max_length=255)
-    search_vector = models.GeneratedField(
-        expression=SearchVector("name", "summary", "detail", config="english"),
-        output_field=SearchVectorField(),
-        db_persist=True,
-    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -136,6 +130,9 @@ class Moment(models.Model):
             GinIndex(fields=["topic_tags"], name="moment_topics"),
             GinIndex(fields=["emotion_tags"], name="moment_emotions"),
             GinIndex(fields=["search_vector"], name="moment_search"),
+            models.Index(
+                fields=["user", "id"], condition=models.Q(search_version__lt=VERSION), name="moment_unindexed"
+            ),
         ]
 
     def __str__(self) -> str:

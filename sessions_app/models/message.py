@@ -7,11 +7,13 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from sessions_app.lexemes import VERSION
+from sessions_app.models.searched import Searched, SearchedQuerySet, said_fields
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
 
-class MessageQuerySet(models.QuerySet["Message"]):
+class MessageQuerySet(SearchedQuerySet["Message"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Only this person's messages."""
         return self.filter(user=user)
@@ -44,11 +46,8 @@ class MessageQuerySet(models.QuerySet["Message"]):
         return self._raw_delete(self.db)
 
 
-class Message(models.Model):
-    """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it.
-
-    The table has one column more, `search_vector`, for searches alone: see `word_search.py`.
-    """
+class Message(Searched):
+    """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it."""
 
     class Kind(models.TextChoices):
         TURN = "turn"
@@ -105,6 +104,7 @@ class Message(models.Model):
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
             # A few kB, and next to nothing for an append: counts by day read what is of these days alone.
             BrinIndex(fields=["created_at"], autosummarize=True, name="message_created"),
+            models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]
 
     def __str__(self) -> str:
@@ -113,4 +113,4 @@ class Message(models.Model):
     @classmethod
     def columns(cls, table: str) -> str:
         """What statements by hand select to make messages of, as SQL: `*` would bring `search_vector` along."""
-        return ", ".join(f"{table}.{field.column}" for field in cls._meta.concrete_fields)
+        return ", ".join(f"{table}.{field.column}" for field in said_fields(cls))
