@@ -27,7 +27,9 @@ VERSION = 1  # of what is made here: rows of an older one are indexed again by `
 MAX_CHARS = 50_000  # of a text; a vector's own limit is a megabyte
 MAX_WORD = 64  # characters; what is longer is no word
 MANY = 64  # words of a query; of a longer one only those of the likeliest languages are looked for
-LIKELY = 0.15  # probability from which on a language is taken for possible
+LIKELY = 0.3  # probability from which on a language is taken for possible
+SURE = 0.6  # and below which none is beyond doubt: English is possible as well
+DEFAULT = "en"
 TOLD_BY = 400  # characters that tell a text's language
 ALONE = 0.5  # of its weight has a single character of those that make words of two
 POSITIONS = 16_383  # that PostgreSQL tells apart
@@ -76,7 +78,7 @@ _PAIRED = {
 _NO_SPACES = "".join(_PAIRED.values())
 _RUN = re.compile(
     "|".join(f"(?P<{name}>[{characters}]+)" for name, characters in _PAIRED.items())
-    + f"|(?P<word>(?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))+)"
+    + f"|(?P<word>(?![{_NO_SPACES}])[^\\W_](?:(?![{_NO_SPACES}])(?:[^\\W_]|[{_MARKS}]))*)"
 )
 _ASCII_RUN = re.compile(r"[A-Za-z0-9]+")
 _TONES = re.compile("[\u0e47-\u0e4e\u0ec8-\u0ecd]")
@@ -129,7 +131,7 @@ def vector(text: str) -> str:
     places: dict[str, list[int]] = defaultdict(list)
     for place, stems in enumerate(_indexed(text[:MAX_CHARS]), start=1):
         for stem in stems:
-            if len(places[stem]) < OCCURRENCES:
+            if stem and len(places[stem]) < OCCURRENCES:
                 places[stem].append(min(place, POSITIONS))
     return " ".join(f"'{stem}':{','.join(map(str, dict.fromkeys(found)))}" for stem, found in places.items())
 
@@ -145,6 +147,22 @@ def asked(text: str) -> list[Asked]:
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
         words[word.stems[0]] = Asked(known.word, stems, known.factor)
     return list(words.values())
+
+
+def whole_words(text: str) -> list[Asked]:
+    """The words of a query without those that are a part of another."""
+    return [word for word in asked(text) if word.factor == 1]
+
+
+def first_place(text: str, words: Iterable[Asked]) -> int:
+    """Where in a text the first of some words stands, its beginning where none does."""
+    wanted = {stem for word in words for stem in word.stems}
+    languages = likely_languages(text)
+    for script, run in _runs(text):
+        parts = _parts(script, run) if script != "word" else _stems_of(run, languages)
+        if not wanted.isdisjoint(parts):
+            return max(text.find(run), 0)
+    return 0
 
 
 def any_of(text: str) -> tuple[str, float]:
@@ -169,12 +187,11 @@ def all_of(text: str) -> str:
 
 
 def likely_languages(text: str) -> tuple[str, ...]:
-    """In which languages the Latin letters of a text are, the likeliest first, at most two."""
+    """In which languages the Latin letters of a text may be, the likeliest first; English where they hardly tell."""
     letters = _NO_LATIN.sub(" ", text[:TOLD_BY]).strip()
-    if not letters:
-        return ("en",)
-    [(first, _), (second, probability), *_] = _identifier().rank(letters)
-    return (first, second) if probability >= LIKELY else (first,)
+    ranked = _identifier().rank(letters) if letters else [(DEFAULT, 1.0)]
+    likely = [language for language, probability in ranked if probability >= LIKELY]
+    return tuple(dict.fromkeys(likely if ranked[0][1] >= SURE else [*likely, DEFAULT]))
 
 
 # --- a text ---
@@ -232,8 +249,8 @@ def _asked(script: str, run: str, languages: tuple[str, ...], tried: tuple[str, 
 
 def _phrase(text: str, joined: str) -> str:
     """What has the words of a text, joined so."""
-    whole = (word for word in asked(text) if word.factor == 1)
-    return joined.join("(" + " | ".join(f"'{stem}'" for stem in word.stems) + ")" for word in whole)
+    any_form = (" | ".join(f"'{stem}'" for stem in word.stems) for word in whole_words(text))
+    return joined.join(f"({forms})" for forms in any_form)
 
 
 @lru_cache(maxsize=20_000)

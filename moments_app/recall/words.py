@@ -22,7 +22,7 @@ COUNTED = ("fact", "moment", "turn")  # in the order of the statements below
 MEANT = 3  # words at most that a mistyped one may stand for
 
 UNCOUNTED = 0.5  # of the turns that were counted: when more are not, rarity is counted in what a search finds
-NEWEST = 200  # turns that are looked through for what a mistyped word may have meant, where so much is not counted
+NEWEST = 300  # turns that are looked through for what a mistyped word may have meant, where so much is not counted
 
 # The person's own words and those of the shards; both by unique indexes. What is counted is seen by row security. The
 # sessions that have grown since by `session_grown`, which has no others.
@@ -232,7 +232,8 @@ def _most_edits(stem: str) -> int:
 def _meant(where: Mapping[str, Any], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
     """The nearest known words of those that nothing has; of several equally near ones the most frequent.
 
-    What a word may be indexed under is compared with what is known of the same language.
+    What a word may be indexed under is compared with what is known of the same language. One that was not counted, but
+    has just been said, is no typo.
     """
     lengths = [len(stem) for term in unknown for stem in term.stems]
     near = {"least": min(lengths) - 2, "most": max(lengths) + 2}
@@ -246,6 +247,7 @@ def _meant(where: Mapping[str, Any], unknown: Sequence[Term], said: Sequence[Ter
     return [
         Term(_bare(stem), (stem,), known[stem], TYPO_FACTOR, term.word)
         for term in unknown
+        if known.keys().isdisjoint(term.stems)
         for stem in _nearest(term, by_language, known)
         if stem not in told
     ]

@@ -6,7 +6,13 @@ No row and no index is written anew: `index_words` comes to the rows there are, 
 from django.db import migrations, models
 
 import sessions_app.models.searched
-from sessions_app.word_search import CREATE_TRIGGER_FUNCTION, recall_anew, words_index, write_search_vector
+from sessions_app.word_search import (
+    CREATE_TRIGGER_FUNCTION,
+    PRICE_FUNCTION,
+    recall_anew,
+    words_index,
+    write_search_vector,
+)
 
 SCOPE = "'u' || user_id"
 BELIEVED = "kind = 'turn' AND role <> 'system' AND retracted_at IS NULL"
@@ -16,6 +22,7 @@ class Migration(migrations.Migration):
     dependencies = [("sessions_app", "0010_created_and_event_type")]
 
     operations = [
+        PRICE_FUNCTION,
         CREATE_TRIGGER_FUNCTION,
         migrations.SeparateDatabaseAndState(
             [
