@@ -108,6 +108,8 @@ _PLAIN = str.maketrans(
 )
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r'(?P<without>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
+# Plurals that the stemmers leave apart: luz, luces; limão, limões. The end of a stem, and what stands for it.
+_ENDINGS = {"es": ("z", "c"), "pt": ("õ", "ã")}
 _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 
 
@@ -273,7 +275,9 @@ def _looked_for(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 def _stem(word: str, language: str) -> str:
     """A word's stem in a language, without accents, and marked where its letters are those of several languages."""
-    stem = _plain(_stemmed(language, _one_way(word.translate(_TURKISH) if language == "tr" else word)))
+    stem = _stemmed(language, _one_way(word.translate(_TURKISH) if language == "tr" else word))
+    end, instead = _ENDINGS.get(language, ("", ""))
+    stem = _plain(stem.removesuffix(end) + instead if end and stem.endswith(end) else stem)
     return f"{language}:{stem}" if language in _LATIN and language != "en" else stem
 
 
