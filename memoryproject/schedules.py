@@ -34,6 +34,7 @@ class Scheduled:
 SCHEDULES = [
     Scheduled("recover_jobs", "moments_app.tasks.recover_jobs", minutes=1),
     Scheduled("count_words", "moments_app.tasks.count_words", minutes=1),
+    Scheduled("index_words", "moments_app.tasks.index_words", minutes=1),
     Scheduled(
         "compact_sessions", "moments_app.tasks.compact_sessions", minutes=settings.SESSION_COMPACTION.interval_minutes
     ),

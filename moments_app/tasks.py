@@ -6,6 +6,7 @@ from moments_app.processes import count_words as counting
 from moments_app.processes import embed as embedding
 from moments_app.processes import form_memories as formation
 from moments_app.processes import housekeeping as tidying
+from moments_app.processes import index_words as indexing
 from moments_app.processes import recover, run
 
 
@@ -42,6 +43,11 @@ def compact_sessions() -> None:
 def count_words() -> None:
     """Asks for a count of the words of those whose sessions have grown."""
     counting.sweep()
+
+
+def index_words() -> None:
+    """Indexes texts whose words are not as this version makes them."""
+    indexing.index_words()
 
 
 def embed() -> None:

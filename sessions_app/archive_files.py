@@ -24,8 +24,9 @@ from django.db import DatabaseError
 from django.db.models import BinaryField, F, Func, QuerySet, TextField, Value
 
 from sessions_app.models import Archive, Message, Session
+from sessions_app.models.searched import said_fields
 
-COLUMNS = [field.attname for field in Message._meta.concrete_fields]
+COLUMNS = [field.attname for field in said_fields(Message)]
 OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at"}  # of a turn that was archived before there were more
 LEVEL = 6  # of compression: beyond it files hardly get smaller
 BLOCK_BYTES = 32_000  # of lines, about, that are compressed together: less would take more room, more longer to read

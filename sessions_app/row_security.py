@@ -80,7 +80,7 @@ def text_search(table: str) -> RunSQL:
     rows. It takes the person's primary key, a text of which any word may match, a condition on the rows, and the most
     rows wanted; it returns the ids of the newest with their rank between 0 and 1. Words that are in every row cost no
     more than rare ones: planned with its values, the statement walks the newest rows for the one and the words' index
-    for the other.
+    for the other. `search_words` makes it anew.
     """
     return RunSQL(
         sql=f"""
@@ -102,6 +102,35 @@ def text_search(table: str) -> RunSQL:
             GRANT EXECUTE ON FUNCTION search_{table} TO {ROLE};
         """,  # noqa: S608 (names of our own tables)
         reverse_sql=f"DROP FUNCTION search_{table}",
+    )
+
+
+def search_words(table: str) -> RunSQL:
+    """A migration operation: `search_<table>` for words that the application looked up (see `lexemes.py`).
+
+    It is like that of `text_search`, but takes a `tsquery` of all that the words may be indexed under, and how many of
+    these a word has on average: `ts_rank` divides by all of them, and a text has hardly more than one of a word. The
+    function of before stays for processes of the version before.
+    """
+    parameters = "person bigint, words tsquery, forms real, wanted_status text, most integer"
+    return RunSQL(
+        sql=f"""
+            CREATE FUNCTION search_{table}({parameters}) RETURNS TABLE (found bigint, rank real)
+            LANGUAGE plpgsql STABLE SECURITY DEFINER
+            SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan AS $$
+            DECLARE
+                acting bigint := {PERSON};
+            BEGIN
+                RETURN QUERY SELECT newest.id, (newest.rank / (newest.rank + 1))::real FROM (
+                    SELECT id, ts_rank(search_vector, words) * forms AS rank FROM {table}
+                    WHERE user_id = acting AND status = wanted_status AND search_vector @@ words
+                    ORDER BY updated_at DESC, id DESC LIMIT most
+                ) newest;
+            END $$;
+            REVOKE ALL ON FUNCTION search_{table}({parameters}) FROM PUBLIC;
+            GRANT EXECUTE ON FUNCTION search_{table}({parameters}) TO {ROLE};
+        """,  # noqa: S608 (names of our own tables)
+        reverse_sql=f"DROP FUNCTION search_{table}({parameters})",
     )
 
 

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     atomic = False
 
-    dependencies = [("moments_app", "0021_operators_filters")]
+    dependencies = [("moments_app", "0023_unindexed_memory")]
 
     operations = [
         AddIndexConcurrently(

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     atomic = False
 
-    dependencies = [("moments_app", "0021_operators_filters")]
+    dependencies = [("moments_app", "0025_chain_in_time")]
 
     operations = [
         migrations.AddField(

@@ -8,8 +8,8 @@ from sessions_app.row_security import protect
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("moments_app", "0021_operators_filters"),
-        ("sessions_app", "0010_created_and_event_type"),
+        ("moments_app", "0028_observations_found"),
+        ("sessions_app", "0014_archived_turns"),
     ]
 
     operations = [

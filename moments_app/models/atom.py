@@ -10,14 +10,14 @@ from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
-from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 from moments_app.models.stream import MemoryStream
+from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
-from sessions_app.word_search import CONFIG
+from sessions_app.models.searched import Searched, SearchedQuerySet
 
 
 def content_hash(text: str) -> str:
@@ -50,7 +50,7 @@ class StreamVersion(models.Model):
         return f"{self.stream} at {self.created_at:%Y-%m-%d %H:%M}"
 
 
-class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
+class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def active(self) -> Self:
         return self.filter(state=MemoryAtom.State.ACTIVE)
 
@@ -94,11 +94,6 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
         # What has a vector is found.
         apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
 
-    def matching(self, text: str) -> Self:
-        """Those that have the words of `text`, whatever their state."""
-        has_words = "search_vector @@ websearch_to_tsquery(%s, %s)"  # without its table: a subquery gives that a name
-        return self.filter(RawSQL(has_words, [CONFIG, text], output_field=models.BooleanField()))  # noqa: S611 (a parameter)
-
     def newest_first(self) -> Self:
         """By when it was said."""
         return self.order_by("-formed_at", "-id")
@@ -113,11 +108,8 @@ class MemoryAtomQuerySet(models.QuerySet["MemoryAtom"]):
         return self.order_by("formed_at", "id")
 
 
-class MemoryAtom(models.Model):
-    """A fact, kept to be recalled, or an observation, which waits to be consolidated.
-
-    The table has one column more, `search_vector`, for searches alone: see `word_search.py`.
-    """
+class MemoryAtom(Searched):
+    """A fact, kept to be recalled, or an observation, which waits to be consolidated."""
 
     class Type(models.TextChoices):
         OBSERVATION = "observation"
@@ -189,6 +181,7 @@ class MemoryAtom(models.Model):
                 name="atom_fresh",
             ),
             models.Index(fields=["stream"], condition=Q(state="active", is_pinned=True), name="atom_pinned"),
+            models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="atom_unindexed"),
         ]
 
     def __str__(self) -> str:

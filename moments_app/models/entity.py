@@ -4,14 +4,15 @@ import uuid
 from typing import Self
 
 from django.contrib.postgres.indexes import GinIndex
-from django.contrib.postgres.search import SearchQuery, SearchVector, SearchVectorField
 from django.db import models
 from django.db.models import F, Q
 
+from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.searched import Searched, SearchedQuerySet
 
 
-class EntityQuerySet(models.QuerySet["Entity"]):
+class EntityQuerySet(SearchedQuerySet["Entity"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Only this person's entities."""
         return self.filter(user=user)
@@ -23,13 +24,11 @@ class EntityQuerySet(models.QuerySet["Entity"]):
         """By their last change."""
         return self.order_by("-updated_at", "-id")
 
-    def matching(self, text: str) -> Self:
-        """Entities whose title or body contain the words of `text`."""
-        return self.filter(search_vector=SearchQuery(text, config="english", search_type="websearch"))
 
-
-class Entity(models.Model):
+class Entity(Searched):
     """Something that a person wants, has to do, or struggles with."""
+
+    SEARCHED = ("title", "body")
 
     class Kind(models.TextChoices):
         TASK = "task"
@@ -51,9 +50,6 @@ class Entity(models.Model):
     source_session = models.ForeignKey(
         Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="entities"
     )
-    search_vector = models.GeneratedField(
-        expression=SearchVector("title", "body", config="english"), output_field=SearchVectorField(), db_persist=True
-    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -64,6 +60,7 @@ class Entity(models.Model):
         indexes = [
             models.Index(fields=["user", "status", "-updated_at", "-id"], name="entity_user_latest"),
             GinIndex(fields=["search_vector"], name="entity_search"),
+            models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="entity_unindexed"),
         ]
 
     def __str__(self) -> str:

@@ -11,14 +11,15 @@ from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex, GinIndex
-from django.contrib.postgres.search import SearchQuery, SearchVector, SearchVectorField
 from django.db import connection, models, transaction
 from django.db.models import Q
 from django.utils.text import slugify
 
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
+from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.searched import Searched, SearchedQuerySet
 
 KEY_MAX_LENGTH = 120
 PREDECESSORS = 3
@@ -60,7 +61,7 @@ WHERE m.id = linked.id AND m.previous_moment_keys IS DISTINCT FROM linked.previo
 """  # noqa: S608 (a constant)
 
 
-class MomentQuerySet(models.QuerySet["Moment"]):
+class MomentQuerySet(SearchedQuerySet["Moment"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Only this person's moments."""
         return self.filter(user=user)
@@ -90,10 +91,6 @@ class MomentQuerySet(models.QuerySet["Moment"]):
         after = Q(ends_at__gt=moment.ends_at) | Q(at_once, ends_at=moment.ends_at)
         return self.filter(after, user_id=moment.user_id, ends_at__gte=moment.ends_at).newest_first().reverse()
 
-    def matching(self, text: str) -> Self:
-        """Moments whose name, summary or detail contain the words of `text`."""
-        return self.filter(search_vector=SearchQuery(text, config="english", search_type="websearch"))
-
     def with_topic(self, topic: str) -> Self:
         return self.filter(topic_tags__contains=[topic])
 
@@ -122,8 +119,10 @@ class MomentQuerySet(models.QuerySet["Moment"]):
         return list(self.raw(CHAIN_SQL, {"user": moment.user_id, "key": moment.key, "depth": depth}))
 
 
-class Moment(models.Model):
+class Moment(Searched):
     """A distinct segment of a session, with the turns it came from."""
+
+    SEARCHED = ("name", "summary", "detail")
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="moments", db_index=False)
     source_session = models.ForeignKey(
@@ -151,11 +150,6 @@ class Moment(models.Model):
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="moments")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(max_length=255)
-    search_vector = models.GeneratedField(
-        expression=SearchVector("name", "summary", "detail", config="english"),
-        output_field=SearchVectorField(),
-        db_persist=True,
-    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -177,6 +171,9 @@ class Moment(models.Model):
             GinIndex(fields=["topic_tags"], name="moment_topics"),
             GinIndex(fields=["emotion_tags"], name="moment_emotions"),
             GinIndex(fields=["search_vector"], name="moment_search"),
+            models.Index(
+                fields=["user", "id"], condition=models.Q(search_version__lt=VERSION), name="moment_unindexed"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
+from sessions_app.models.searched import said_fields
 
 # Columns that tell a person which row it was, of whatever table; the first that has a text does.
 TELLING = (
@@ -148,7 +149,7 @@ class RetractedItem(models.Model):
 
 
 def _stored(row: models.Model) -> list[str]:
-    return [field.name for field in row._meta.concrete_fields if not field.generated]
+    return [field.name for field in said_fields(type(row))]
 
 
 def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:

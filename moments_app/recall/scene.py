@@ -19,6 +19,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
 from moments_app.recall.search import Question
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.searched import said_fields
 
 M = TypeVar("M", bound=Model)
 
@@ -143,7 +144,7 @@ def read_scene(user: UserProfile, session_id: str, query: str, applied: int, que
 
 def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:
     values = dict(zip(names, row, strict=True))
-    fields = model._meta.concrete_fields
+    fields = said_fields(model)
     for field in fields:
         if isinstance(field, JSONField) and values[field.attname] is not None:
             values[field.attname] = json.loads(values[field.attname])  # this cursor gives it as text

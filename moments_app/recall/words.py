@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -11,6 +12,8 @@ from django.db import connection
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
+from sessions_app import lexemes
+
 QUERY_CHARS = 20_000  # of a query whose words are looked at
 MOST_TERMS = 32  # the rarest words of a long query say what it is about
 MOST_READ = 2_000  # texts ranked for one kind; more common words only add to the rank of what rarer ones find
@@ -18,7 +21,11 @@ TYPO_FACTOR = 0.7  # of the weight a word has that may have been meant
 COUNTED = ("fact", "moment", "turn")  # in the order of the statements below
 MEANT = 3  # words at most that a mistyped one may stand for
 
-# The person's own words and those of the shards; both by unique indexes. What is counted is seen by row security.
+UNCOUNTED = 0.5  # of the turns that were counted: when more are not, rarity is counted in what a search finds
+NEWEST = 300  # turns that are looked through for what a mistyped word may have meant, where so much is not counted
+
+# The person's own words and those of the shards; both by unique indexes. What is counted is seen by row security. The
+# sessions that have grown since by `session_grown`, which has no others.
 _WORDS_SQL = """
 WITH shard AS MATERIALIZED (
     SELECT id FROM moments_app_memorystream
@@ -26,9 +33,7 @@ WITH shard AS MATERIALIZED (
 ), seen AS MATERIALIZED (
     SELECT * FROM moments_app_vocabulary WHERE user_id = %(user)s
     UNION ALL SELECT * FROM moments_app_vocabulary WHERE user_id IS NULL AND stream_id IN (SELECT id FROM shard)
-), asked AS MATERIALIZED (
-    SELECT unnest(tsvector_to_array(to_tsvector('english', left(%(text)s, %(chars)s)))) AS stem
-)
+), asked AS MATERIALIZED (SELECT unnest(%(stems)s::text[]) AS stem)
 SELECT
     ARRAY(SELECT id FROM shard), ARRAY(SELECT id FROM seen),
     (SELECT jsonb_build_object(
@@ -40,11 +45,19 @@ SELECT
      FROM asked, LATERAL (
         SELECT sum(facts) AS fact, sum(moments) AS moment, sum(turns) AS turn FROM moments_app_word
         WHERE vocabulary_id IN (SELECT id FROM seen) AND moments_app_word.stem = asked.stem
-     ) counted)
+     ) counted WHERE counted.fact IS NOT NULL),
+    (SELECT sum(message_count - counted_message_count) FROM sessions_app_session
+     WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
 """
 _NEAR_SQL = """
-SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM moments_app_word
-WHERE vocabulary_id = ANY(%(vocabularies)s) AND length(stem) BETWEEN %(least)s AND %(most)s AND stem !~ '[0-9]'
+SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM (
+    SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)
+    UNION ALL SELECT stem, 0, 0, 1 FROM (
+        SELECT search_vector FROM sessions_app_message WHERE user_id = %(user)s AND kind = 'turn' AND role <> 'system'
+          AND retracted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT %(newest)s
+    ) turn, unnest(tsvector_to_array(search_vector)) stem
+) known
+WHERE length(stem) BETWEEN %(least)s AND %(most)s AND stem !~ '[0-9]'
 GROUP BY stem
 """
 
@@ -54,13 +67,15 @@ class Term:
     """A word to look for.
 
     Args:
-        stem: as PostgreSQL's dictionary makes it.
+        word: as it was said, or as it is known.
+        stems: what it may be indexed under.
         counts: texts that have it, by kind.
-        factor: of its weight; less than 1 when it may have been meant, but wasn't said.
+        factor: of its weight; less than 1 when it may have been meant, but wasn't said, or says little.
         said: the word that nothing has, by which it may have been meant; blank: it was said itself.
     """
 
-    stem: str
+    word: str
+    stems: tuple[str, ...]
     counts: dict[str, int]
     factor: float = 1.0
     said: str = ""
@@ -68,7 +83,12 @@ class Term:
     @property
     def query(self) -> str:
         """As a `tsquery`."""
-        return "'" + self.stem.replace("\\", "\\\\").replace("'", "''") + "'"
+        return " | ".join(f"'{stem}'" for stem in self.stems)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything has it, as far as was counted."""
+        return any(self.counts.values())
 
 
 @dataclass(frozen=True)
@@ -80,7 +100,7 @@ class Lookup:
         joint: stems that a candidate has all of.
         with_newest: the newest texts are candidates too, as no word is rare.
         queries, weights: every word, with its weight.
-        average: words in a text.
+        average: words in a text; None: unknown, and how rare a word is must be counted in what is found.
     """
 
     rare: list[str]
@@ -88,7 +108,7 @@ class Lookup:
     with_newest: bool
     queries: list[str]
     weights: list[float]
-    average: float
+    average: float | None
 
 
 @dataclass(frozen=True)
@@ -97,31 +117,52 @@ class QueryWords:
 
     Args:
         shards: primary keys of the streams that are everybody's and seen here.
-        sizes: number and summed length of texts, by kind.
+        sizes: number and summed length of texts, by kind, as they were counted.
         terms: in no order.
+        uncounted: turns that came in since, about.
     """
 
     shards: list[int]
     sizes: dict[str, tuple[int, int]]
     terms: list[Term] = field(default_factory=list)
+    uncounted: int = 0
 
     def lookup(self, kind: str) -> Lookup:
         """How texts of a kind are searched."""
         total, length = self.sizes[kind]
+        if not self.is_counted(kind):
+            return self._uncounted(kind)
         # Words that no count knows may be new, so they are looked for; but they must not crowd out the known ones.
-        told = sorted(self.terms, key=lambda term: (not term.counts[kind], term.counts[kind], term.stem))[:MOST_TERMS]
+        told = sorted(self.terms, key=lambda term: (not term.counts[kind], term.counts[kind], term.word))[:MOST_TERMS]
         terms = sorted(told, key=lambda term: term.counts[kind])
         read = accumulate(term.counts[kind] for term in terms)
         rare = [term for term, so_far in zip(terms, read, strict=True) if so_far <= MOST_READ]
         common = terms[len(rare) :]
         finds_none = bool(common) and not any(term.counts[kind] for term in rare)
         return Lookup(
-            rare=[term.stem for term in rare],
+            rare=[stem for term in rare for stem in term.stems],
             joint=_joint(common, kind, total) if finds_none else [],
             with_newest=finds_none,
             queries=[term.query for term in terms],
             weights=[term.factor * rarity(term.counts[kind], total) for term in terms],
-            average=length / total if total else 1.0,
+            average=length / total,
+        )
+
+    def is_counted(self, kind: str) -> bool:
+        """Whether the counts tell how rare a word is in texts of a kind."""
+        total, _ = self.sizes[kind]
+        return total > 0 and (kind != "turn" or self.uncounted <= UNCOUNTED * total)
+
+    def _uncounted(self, kind: str) -> Lookup:
+        """How texts are searched of which more are new than were counted."""
+        terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MOST_TERMS]
+        return Lookup(
+            rare=[stem for term in terms for stem in term.stems],
+            joint=[],
+            with_newest=False,
+            queries=[term.query for term in terms],
+            weights=[term.factor for term in terms],
+            average=None,
         )
 
 
@@ -138,7 +179,7 @@ def _joint(common: Sequence[Term], kind: str, total: int) -> list[str]:
     share, stems = 1.0, []
     for term in common:
         share *= term.counts[kind] / max(total, 1)
-        stems.append(term.stem)
+        stems.append(term.stems[0])
         if len(stems) > 1 and share * total <= MOST_READ:
             return stems
     return []
@@ -152,25 +193,35 @@ def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
         agent_id: whose shards are seen; blank: only those of every agent.
         text: the query.
     """
-    parameters: dict[str, int | str] = {"user": user_id, "agent": agent_id, "text": text, "chars": QUERY_CHARS}
+    asked = lexemes.asked(text[:QUERY_CHARS])
+    stems = [stem for word in asked for stem in word.stems]
     with connection.cursor() as cursor:
-        cursor.execute(_WORDS_SQL, parameters)
-        [(shards, vocabularies, sizes, asked)] = cursor.fetchall()
-    terms = [_term(row) for row in json.loads(asked)]
+        cursor.execute(_WORDS_SQL, {"user": user_id, "agent": agent_id, "stems": stems})
+        [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
+    counts = {stem: _counts(numbers) for stem, *numbers in json.loads(found)}
+    terms = [_term(word, counts) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
-    words = QueryWords(shards, counted, terms)
-    unknown = [term.stem for term in terms if not any(term.counts.values()) and _may_be_mistyped(term.stem)]
-    meant = _meant(vocabularies, unknown, terms) if unknown and vocabularies else []
-    return replace(words, terms=[*terms, *meant])
+    words = QueryWords(shards, counted, terms, int(uncounted or 0))
+    unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)]
+    if not unknown:
+        return words
+    near = {"user": user_id, "vocabularies": vocabularies, "newest": 0 if words.is_counted("turn") else NEWEST}
+    return replace(words, terms=[*terms, *_meant(near, unknown, terms)])
 
 
-def _term(row: Sequence[Any], factor: float = 1.0) -> Term:
-    stem, *counts = row
-    return Term(stem, {kind: int(count or 0) for kind, count in zip(COUNTED, counts, strict=True)}, factor)
+def _counts(numbers: Sequence[Any]) -> dict[str, int]:
+    return {kind: int(count or 0) for kind, count in zip(COUNTED, numbers, strict=True)}
 
 
-def _may_be_mistyped(stem: str) -> bool:
-    return len(stem) >= 4 and stem.isalpha()
+def _term(word: lexemes.Asked, counts: Mapping[str, dict[str, int]]) -> Term:
+    """A word under what it is indexed under, as far as that is known: the commonest first."""
+    known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
+    together = {kind: sum(counts[stem][kind] for stem in known) for kind in COUNTED}
+    return Term(word.word, tuple(known) or word.stems, together, word.factor)
+
+
+def _may_be_mistyped(word: str) -> bool:
+    return len(word) >= 4 and word.isalpha()
 
 
 def _most_edits(stem: str) -> int:
@@ -178,20 +229,46 @@ def _most_edits(stem: str) -> int:
     return 1 if len(stem) < 8 else 2
 
 
-def _meant(vocabularies: list[int], unknown: list[str], said: Sequence[Term]) -> list[Term]:
-    """The nearest known words of those that nothing has; of several equally near ones the most frequent."""
-    lengths = [(len(stem) - _most_edits(stem), len(stem) + _most_edits(stem)) for stem in unknown]
-    near = {"least": min(least for least, _ in lengths), "most": max(most for _, most in lengths)}
+def _meant(where: Mapping[str, Any], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
+    """The nearest known words of those that nothing has; of several equally near ones the most frequent.
+
+    What a word may be indexed under is compared with what is known of the same language. One that was not counted, but
+    has just been said, is no typo.
+    """
+    lengths = [len(stem) for term in unknown for stem in term.stems]
+    near = {"least": min(lengths) - 2, "most": max(lengths) + 2}
     with connection.cursor() as cursor:
-        cursor.execute(_NEAR_SQL, {"vocabularies": vocabularies, **near})
-        known = [_term(row, TYPO_FACTOR) for row in cursor]
-    meant = {term.stem: replace(term, said=stem) for stem in unknown for term in _nearest(stem, known)}
-    return [term for found, term in meant.items() if found not in {one.stem for one in said}]
+        cursor.execute(_NEAR_SQL, {**where, **near})
+        known = {stem: _counts(numbers) for stem, *numbers in cursor}
+    told = {stem for term in said if term.is_known for stem in term.stems}
+    by_language: dict[str, list[str]] = defaultdict(list)
+    for stem in known:
+        by_language[_language(stem)].append(stem)
+    return [
+        Term(_bare(stem), (stem,), known[stem], TYPO_FACTOR, term.word)
+        for term in unknown
+        if known.keys().isdisjoint(term.stems)
+        for stem in _nearest(term, by_language, known)
+        if stem not in told
+    ]
 
 
-def _nearest(stem: str, known: Sequence[Term]) -> list[Term]:
-    edits = _most_edits(stem)
-    near = process.extract(stem, [term.stem for term in known], scorer=OSA.distance, limit=None, score_cutoff=edits)
-    least = min((distance for _, distance, _ in near), default=0)
-    nearest = [known[position] for _, distance, position in near if distance == least]
-    return sorted(nearest, key=lambda term: (-sum(term.counts.values()), term.stem))[:MEANT]
+def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, dict[str, int]]) -> list[str]:
+    near: dict[str, float] = {}
+    for stem in term.stems:
+        edits = _most_edits(_bare(stem))
+        same = by_language.get(_language(stem), [])
+        for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
+            near[found] = min(distance, near.get(found, distance))
+    least = min(near.values(), default=0)
+    nearest = [stem for stem, distance in near.items() if distance == least]
+    return sorted(nearest, key=lambda stem: (-sum(known[stem].values()), stem))[:MEANT]
+
+
+def _language(stem: str) -> str:
+    return stem.partition(":")[0] if ":" in stem else ""
+
+
+def _bare(stem: str) -> str:
+    """A stem without the mark of its language."""
+    return stem.rpartition(":")[2]

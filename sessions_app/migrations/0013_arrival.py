@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 
 class Migration(migrations.Migration):
-    dependencies = [("sessions_app", "0012_ordinary_search_vector")]
+    dependencies = [("sessions_app", "0012_unindexed_messages")]
 
     operations = [
         migrations.AddField(

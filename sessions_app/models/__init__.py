@@ -5,7 +5,8 @@ from sessions_app.models.archive import Archive
 from sessions_app.models.event import Event
 from sessions_app.models.message import Message
 from sessions_app.models.profile_version import ProfileVersion
+from sessions_app.models.searched import Searched
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
-__all__ = ["ApiKey", "Archive", "Event", "Message", "ProfileVersion", "Session", "UserProfile"]
+__all__ = ["ApiKey", "Archive", "Event", "Message", "ProfileVersion", "Searched", "Session", "UserProfile"]

@@ -8,11 +8,13 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from sessions_app.lexemes import VERSION
+from sessions_app.models.searched import Searched, SearchedQuerySet, said_fields
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
 
-class MessageQuerySet(models.QuerySet["Message"]):
+class MessageQuerySet(SearchedQuerySet["Message"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Only this person's messages."""
         return self.filter(user=user)
@@ -41,7 +43,8 @@ class MessageQuerySet(models.QuerySet["Message"]):
         Returns:
             How many.
         """
-        return self.update(kind=Message.Kind.ARCHIVED, content="", payload=None, metadata={})
+        fields = {"kind": Message.Kind.ARCHIVED, "content": "", "payload": None, "metadata": {}}
+        return self.update(**fields, search_version=VERSION)  # its words are those of its text, and stay
 
     def delete_unread(self) -> int:
         """Deletes these rows and what hangs on them, as `delete` does, by a statement a table: none is read for it.
@@ -57,13 +60,11 @@ class MessageQuerySet(models.QuerySet["Message"]):
         return self._raw_delete(self.db)
 
 
-class Message(models.Model):
+class Message(Searched):
     """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it.
 
     An archived turn keeps its row, so that it is still found and what was made of it still names it. Its text, payload
     and metadata are in its archive alone; it is in no load, page, build or count of turns.
-
-    The table has one column more, `search_vector`, for searches alone: see `word_search.py`.
     """
 
     class Kind(models.TextChoices):
@@ -126,6 +127,7 @@ class Message(models.Model):
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
             # A few kB, and next to nothing for an append: counts by day read what is of these days alone.
             BrinIndex(fields=["created_at"], autosummarize=True, name="message_created"),
+            models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]
 
     def __str__(self) -> str:
@@ -134,4 +136,4 @@ class Message(models.Model):
     @classmethod
     def columns(cls, table: str) -> str:
         """What statements by hand select to make messages of, as SQL: `*` would bring `search_vector` along."""
-        return ", ".join(f"{table}.{field.column}" for field in cls._meta.concrete_fields)
+        return ", ".join(f"{table}.{field.column}" for field in said_fields(cls))

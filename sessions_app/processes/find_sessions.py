@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import QuerySet
 
+from sessions_app import lexemes
 from sessions_app.models import Session
 
 NEWEST = 1_000  # sessions searched, by their last activity
@@ -22,11 +23,7 @@ MOST_WORDS = 8  # the longest of a long text
 SHORT = 120  # characters of a turn that is told whole
 EXCERPT_CHARS = 4_000  # of a turn from which an excerpt is made
 
-_WORDS_SQL = """
-SELECT word FROM unnest(tsvector_to_array(to_tsvector('english', %(text)s))) word
-ORDER BY length(word) DESC, word LIMIT %(most)s
-"""
-_KEYS_SQL = "ARRAY(SELECT 'u' || id || ' ' || %(word_{n})s FROM unnest(ids) id) AS keys_{n}"
+_KEYS_SQL = "ARRAY(SELECT 'u' || id || ' ' || stem FROM unnest(ids) id, unnest(%(word_{n})s::text[]) stem) AS keys_{n}"
 _HAS_WORD_SQL = "memory_words('u' || user_id, search_vector) && people.keys_{n}"
 # A few dozen people at a time, in the order of their newest sessions, until enough is read. A turn is of one person, so
 # one that has a key of each word has all words: `sessions_app_message_words` finds these and no others.
@@ -46,9 +43,7 @@ WITH people AS MATERIALIZED (
     FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
     GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT %(most_sessions)s
 )
-SELECT said.session_id, message.sequence, CASE WHEN length(message.content) <= %(short)s THEN message.content
-    ELSE ts_headline('english', left(message.content, %(excerpt)s), plainto_tsquery('english', %(text)s),
-        'MaxFragments=1, MaxWords=22, MinWords=12, StartSel="", StopSel=""') END
+SELECT said.session_id, message.sequence, left(message.content, %(excerpt)s)
 FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
 """
 _LIMITS = {
@@ -56,7 +51,6 @@ _LIMITS = {
     "most_turns": MOST_TURNS,
     "most_read": MOST_READ,
     "most_sessions": MOST_SESSIONS,
-    "short": SHORT,
     "excerpt": EXCERPT_CHARS,
 }
 
@@ -92,15 +86,24 @@ def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Said |
 
 def _said(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Said]:
     """Where in some sessions, of these people, all the words of a text were said."""
+    words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
+    if not words:
+        return {}
+    stems = {f"word_{n}": list(word.stems) for n, word in enumerate(words)}
+    numbers = range(len(words))
+    sql = _SAID_SQL.format(
+        keys=", ".join(_KEYS_SQL.format(n=n) for n in numbers),
+        has_words=" AND ".join(_HAS_WORD_SQL.format(n=n) for n in numbers),
+    )
     with connection.cursor() as cursor:
-        cursor.execute(_WORDS_SQL, {"text": text, "most": MOST_WORDS})
-        words = {f"word_{n}": word for n, (word,) in enumerate(cursor.fetchall())}
-        if not words:
-            return {}
-        numbers = range(len(words))
-        sql = _SAID_SQL.format(
-            keys=", ".join(_KEYS_SQL.format(n=n) for n in numbers),
-            has_words=" AND ".join(_HAS_WORD_SQL.format(n=n) for n in numbers),
-        )
-        cursor.execute(sql, _LIMITS | words | {"text": text, "users": list(users), "sessions": list(sessions)})
-        return {pk: Said(sequence, excerpt) for pk, sequence, excerpt in cursor}
+        cursor.execute(sql, _LIMITS | stems | {"users": list(users), "sessions": list(sessions)})
+        return {pk: Said(sequence, _excerpt(content, words)) for pk, sequence, content in cursor}
+
+
+def _excerpt(content: str, words: Sequence[lexemes.Asked]) -> str:
+    """A text, or of a long one what stands around the first of the words."""
+    if len(content) <= SHORT:
+        return content
+    place = lexemes.first_place(content, words)
+    start = content.rfind(" ", 0, max(place - SHORT // 3, 0)) + 1
+    return content[start : start + SHORT].rpartition(" ")[0] or content[start : start + SHORT]

@@ -85,6 +85,7 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
     assert registered == {
         "recover_jobs": 1,
         "count_words": 1,
+        "index_words": 1,
         "compact_sessions": 30,
         "form_memories": 10,
         "embed": 10,

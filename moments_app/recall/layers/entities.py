@@ -17,6 +17,7 @@ from django.db import connection
 from moments_app.models import Entity
 from moments_app.recall.item import Item
 from moments_app.recall.scene import Scene
+from sessions_app import lexemes
 
 STATIC = False
 HALF_LIFE_DAYS = 7.0
@@ -30,7 +31,7 @@ BODY_CHARS = 1_000  # of a body that are told
 # use the index of words. Neighbours by the two indexes of links.
 _CANDIDATES_SQL = """
 WITH matching AS MATERIALIZED (
-    SELECT found, rank FROM search_moments_app_entity(%(user)s, %(query)s, 'open', %(matching)s)
+    SELECT found, rank FROM search_moments_app_entity(%(user)s, %(words)s::tsquery, %(forms)s, 'open', %(matching)s)
 ), recent AS (
     SELECT id FROM moments_app_entity WHERE user_id = %(user)s AND status = 'open'
     ORDER BY updated_at DESC, id DESC LIMIT %(recent)s
@@ -95,10 +96,12 @@ def items(scene: Scene) -> Sequence[Item]:
 
 
 def _candidates(scene: Scene) -> list[Candidate]:
-    parameters: dict[str, int | str] = {
+    words, forms = lexemes.any_of(scene.query[:QUERY_CHARS])
+    parameters: dict[str, int | float | str] = {
         "user": scene.user.pk,
         "session": scene.session.pk,
-        "query": scene.query[:QUERY_CHARS],
+        "words": words,
+        "forms": forms,
         "matching": MATCHING,
         "recent": RECENT,
         "body": BODY_CHARS,

@@ -67,7 +67,7 @@ class TestInspection:
     ) -> None:
         words = inspect(ada, "", Question("harpsicord")).words
         assert words is not None
-        assert [(term.stem, term.said, term.factor) for term in words.terms] == [
+        assert [(term.word, term.said, term.factor) for term in words.terms] == [
             ("harpsicord", "", 1.0),
             ("harpsichord", "harpsicord", 0.7),
         ]

@@ -461,7 +461,7 @@ class TestByMeaning:
     def _embedded(self, embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile) -> None:
         for person in (ada, bo):
             say(person, f"The harpsichord of {person.user_id}.", "A kiln is warm.", "It rains.", "Good night.")
-            note(own_stream(person), f"{person.user_id} plays harpsichords.", "fact")
+            note(own_stream(person), f"{person.user_id} has two harpsichords.", "fact")
             moment(person, "keys", f"{person.user_id} bought a harpsichord.")
         note(shard("music"), "Harpsichord jacks need felt.", "fact")
         call_command("embed")

@@ -1,0 +1,250 @@
+"""Finding memory by words in the language they are said in, at once and later; rows written past the application."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from moments_app.models import Entity, Job, MemoryAtom, Moment, Word
+from moments_app.processes.index_words import index_words
+from moments_app.recall.search import Question, recall
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.processes.append import NewMessage, append
+from sessions_app.processes.find_sessions import find_sessions
+from sessions_app.row_security import acting_for
+from tests.moments_app.recall.test_search import contents, moment, own_stream, say
+from tests.support.jobs import count, work_off
+from tests.support.streams import note
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SAID = {
+    "公园": "我昨天在绿禾公园跑了五公里",
+    "парк": "Вчера я гулял в парке с собакой.",
+    "ピアノ": "来週はピアノの試験があります。",
+    "Tochter Klavierprüfung": "Meine Töchter haben im März Klavierprüfungen.",
+    "กุ้ง": "เมื่อวานฉันกินข้าวผัดกุ้งที่ตลาด",
+    "سيارة": "اشتريت السيارة الجديدة من معرض قريب",
+    "harpsichords": "The harpsichord came from Lyon.",
+    "rower": "Wczoraj jechałem rowerem do pracy.",
+    "공원": "어제 공원에서 강아지와 산책했어요.",
+}
+OLD_SQL = """
+UPDATE {table} SET search_vector = to_tsvector('english', {text}), search_version = 0
+"""
+
+
+class TestLanguages:
+    """One conversation in many languages."""
+
+    @pytest.mark.parametrize("counted", [False, True])
+    def test_each_is_found_in_a_mixed_conversation(self, ada: UserProfile, *, counted: bool) -> None:
+        say(ada, *SAID.values())
+        if counted:
+            count(ada)
+        for query, text in SAID.items():
+            assert contents(ada, query, "turn", most=1) == [text]
+
+    def test_facts_and_moments_are_found_the_same(self, ada: UserProfile) -> None:
+        stream = own_stream(ada)
+        for number, (query, text) in enumerate(SAID.items()):
+            note(stream, text, "fact")
+            moment(ada, f"m{number}", text)
+            assert {result.kind for result in recall(ada, "", Question(query, ["fact", "moment"]))} == {
+                "fact",
+                "moment",
+            }
+
+    def test_a_typo_finds_in_its_language_at_once_and_counted(self, ada: UserProfile) -> None:
+        say(ada, *SAID.values())
+        for _ in range(2):
+            assert contents(ada, "Klavirprüfung", "turn", most=1) == [SAID["Tochter Klavierprüfung"]]
+            assert contents(ada, "harpsicord", "turn", most=1) == [SAID["harpsichords"]]
+            count(ada)
+
+    def test_a_word_that_was_just_said_is_no_typo(self, ada: UserProfile) -> None:
+        say(ada, "We went hiking.", session_id="s1")
+        say(ada, "We went biking.", session_id="s2")
+        assert {result.session_id for result in recall(ada, "", Question("hiking", ["turn"]))} == {"s1"}
+
+    def test_sessions_lists_and_entities_are_searched_the_same(self, ada: UserProfile) -> None:
+        say(ada, *SAID.values())
+        session = Session.objects.get()
+        for number, (query, text) in enumerate(SAID.items()):
+            found = find_sessions(Session.objects.all(), query)[session.pk]
+            assert found is not None and found.sequence == number and found.excerpt == text
+            made = moment(ada, f"m{number}", text)
+            fact = note(own_stream(ada, agent_id=f"a{number}"), text, "fact")
+            goal = Entity.objects.create(user=ada, kind="goal", title="Goal", body=text)
+            assert list(Moment.objects.matching(query)) == [made]
+            assert list(MemoryAtom.objects.matching(query)) == [fact]
+            assert list(Entity.objects.matching(query)) == [goal]
+
+    def test_what_stands_around_a_word_of_a_long_turn_is_told(self, ada: UserProfile) -> None:
+        session = append(
+            ada, "s", [NewMessage("user", f"{'这是很长的一段话。' * 60}公园{'然后又说了很多。' * 60}")]
+        ).session
+        said = find_sessions(Session.objects.all(), "公园")[session.pk]
+        assert said is not None and len(said.excerpt) <= 120
+
+
+class TestAtOnce:
+    """How what was just said is ranked."""
+
+    def test_the_rarest_word_counts_most_before_any_count(self, ada: UserProfile) -> None:
+        say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze cracked in the kiln.", role="user")
+        assert contents(ada, "Why did the glaze in my kiln crack?", "turn")[0] == "The glaze cracked in the kiln."
+
+    def test_the_order_is_that_after_the_count(self, ada: UserProfile) -> None:
+        say(ada, *(f"The kiln of {name} is {n % 3} warm." for n, name in enumerate("ann bob cem dora eva".split() * 6)))
+        say(ada, "A glaze for Ann and Bob.", "Ann, Ann, Ann!", session_id="s2")
+        at_once = contents(ada, "Is Ann's glaze warm?", "turn", most=30)
+        count(ada)
+        assert contents(ada, "Is Ann's glaze warm?", "turn", most=30) == at_once
+
+    def test_what_came_in_since_the_count_is_weighed_as_it_is_now(self, ada: UserProfile) -> None:
+        say(ada, "A kiln.", "Good.")
+        count(ada)
+        say(ada, *(f"The kiln is warm, day {n}." for n in range(20)), "The glaze is dry.", role="user", session_id="s2")
+        assert contents(ada, "kiln glaze", "turn")[0] == "The glaze is dry."
+
+    def test_it_takes_as_many_statements_as_after_the_count(self, ada: UserProfile) -> None:
+        def statements() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                contents(ada, "harpsichord from Lyon")
+            return len(captured)
+
+        say(ada, *SAID.values())
+        at_once = statements()
+        count(ada)
+        assert at_once <= statements() + 1 <= 4  # a word that was not counted may be mistyped
+
+
+class TestIndexedAgain:
+    """Rows whose words are not as this version makes them."""
+
+    @staticmethod
+    def _by_the_version_before(table: str = "sessions_app_message", text: str = "content") -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(OLD_SQL.format(table=table, text=text))
+
+    def test_old_rows_are_found_before_and_after(self, ada: UserProfile) -> None:
+        say(ada, *SAID.values())
+        self._by_the_version_before()
+        for query in ("harpsichords", "парке", "Klavierprüfungen"):
+            assert len(contents(ada, query, "turn")) > 0
+        assert contents(ada, "公园", "turn") == []
+        assert index_words().rows == len(SAID)
+        for query, text in SAID.items():
+            assert contents(ada, query, "turn", most=1) == [text]
+        assert index_words().rows == 0
+
+    def test_every_table_is_indexed_and_its_words_are_counted_anew(self, ada: UserProfile) -> None:
+        text = SAID["парк"]
+        say(ada, text)
+        moment(ada, "парк", text)
+        note(own_stream(ada), text, "fact")
+        Entity.objects.create(user=ada, kind="goal", title="Goal", body=text)
+        count(ada)
+        for table, column in (
+            ("sessions_app_message", "content"),
+            ("moments_app_moment", "summary"),
+            ("moments_app_memoryatom", "content"),
+            ("moments_app_entity", "body"),
+        ):
+            self._by_the_version_before(table, column)
+        Word.objects.all().delete()
+        assert index_words(dry_run=True).rows == 4
+        call_command("index_words")
+        work_off()
+        assert index_words(dry_run=True).is_done
+        word = Word.objects.get(stem="парк")
+        assert (word.facts, word.moments, word.turns) == (1, 1, 1)
+        assert Entity.objects.matching("парк").exists()
+
+    def test_a_row_that_came_past_the_application_is_found_after_the_sweep(self, ada: UserProfile) -> None:
+        say(ada, "Hello.")
+        columns = "session_id, user_id, kind, role, tool_name, tokens, created_at, metadata"
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO sessions_app_message (sequence, content, {columns})"
+                f" SELECT 1, 'The harpsichord came.', {columns} FROM sessions_app_message"
+            )
+        assert contents(ada, "harpsichord") == []
+        call_command("index_words")
+        assert "The harpsichord came." in contents(ada, "harpsichord")
+
+    def test_a_text_changed_past_the_application_is_found_as_it_is_now_after_the_sweep(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came.")
+        Message.objects.update(content="Die Orgel kam an.")
+        assert contents(ada, "Orgeln") == []
+        index_words()
+        assert contents(ada, "Orgeln") == ["Die Orgel kam an."]
+        assert contents(ada, "harpsichord") == []
+
+    def test_a_row_without_words_is_never_taken_for_indexed(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came.")
+        columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata, search_version"
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO sessions_app_message (sequence, {columns}) SELECT 1, {columns} FROM sessions_app_message"
+            )
+        assert index_words(dry_run=True).rows == 1
+
+    def test_changed_texts_are_found_by_their_new_words_alone_at_once(self, ada: UserProfile) -> None:
+        atom = note(own_stream(ada), "Spielt Klavier.", "fact")
+        atom.content = "Spielt seit Jahren Orgel."
+        atom.save(update_fields=["content", "content_hash"])
+        assert contents(ada, "Klavier") == [] and contents(ada, "Orgeln") == ["Spielt seit Jahren Orgel."]
+        made = moment(ada, "m", "The kiln.")
+        again = Moment.objects.defer("search_vector").get(pk=made.pk)
+        again.summary = "The oven."
+        again.save()
+        assert contents(ada, "kiln") == [] and contents(ada, "ovens") == ["The oven."]
+        assert index_words(dry_run=True).is_done
+
+    def test_a_run_ends_in_time_and_the_next_goes_on(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.processes.index_words.BATCH", 2)
+        say(ada, *(f"harpsichord {n}" for n in range(5)))
+        self._by_the_version_before()
+        assert (index_words(seconds=0).rows, index_words(seconds=0).rows) == (2, 2)
+        assert Job.objects.filter(process="count_words", user=ada).count() == 1
+        assert index_words() == index_words().__class__(1, is_done=True)
+
+    def test_reading_carries_no_words_along(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came.")
+        with CaptureQueriesContext(connection) as captured:
+            [message] = Message.objects.all()
+        assert '"search_vector"' not in captured[0]["sql"]
+        assert message.search_vector == "'harpsichord':2 'came':3"  # made of what it says
+
+
+class TestIsolation:
+    """Row 9 for words that are counted in what is found."""
+
+    @pytest.mark.parametrize("table", ["moments_app_memoryatom", "moments_app_moment", "sessions_app_message"])
+    def test_row_9_what_is_counted_at_once_is_ones_own(self, ada: UserProfile, bo: UserProfile, table: str) -> None:
+        for person in (ada, bo):
+            say(person, f"Das Klavier von {person.user_id}.")
+            moment(person, "klavier", f"Das Klavier von {person.user_id}.")
+            note(own_stream(person), f"{person.user_id} spielt gern Klavier.", "fact")
+        call = f"SELECT found FROM recall_{table}(%s, %s, %s, '{{}}', false, %s, %s, NULL, NULL, 100)"
+        stems = ["de:klavi", "klavier", "de:klavier"]
+        asked = [bo.pk, [f"u{bo.pk}"], stems, [" | ".join(f"'{stem}'" for stem in stems)], [1.0]]
+        with connection.cursor() as cursor:
+            cursor.execute(call, asked)
+            of_bo = {pk for (pk,) in cursor.fetchall()}
+        assert of_bo
+        with acting_for("ada"), connection.cursor() as cursor:
+            cursor.execute(call, asked)
+            assert not of_bo & {pk for (pk,) in cursor.fetchall()}
+
+    def test_row_9_typos_are_not_told_anothers_words(self, ada: UserProfile, bo: UserProfile) -> None:
+        say(bo, "The harpsichord came from Lyon.")
+        say(ada, "Nothing to say.")
+        with acting_for("ada") as acting:
+            assert acting is not None
+            assert recall(acting, "", Question("harpsicord", since=timezone.now() - timedelta(days=9999))) == []

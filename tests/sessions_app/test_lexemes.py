@@ -1,0 +1,134 @@
+"""What texts are indexed under, and what a query's words are looked for under."""
+
+import pytest
+from django.db import connection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessions_app import lexemes
+
+SAMPLES = [
+    ("Wie viele Töchter haben Sie?", "de"),
+    ("Où habite ta sœur maintenant ?", "fr"),
+    ("¿Cuándo tengo que ir al médico?", "es"),
+    ("Onde mora a minha irmã agora?", "pt"),
+    ("Kiedy muszę iść do lekarza?", "pl"),
+    ("Dün akşam çok yoruldum.", "tr"),
+    ("Ik heb gisteren een fiets gekocht.", "nl"),
+    ("Where does my sister live now?", "en"),
+    ("42!", "en"),
+    ("", "en"),
+]
+
+
+def stems(text: str) -> set[str]:
+    return {part.rpartition(":")[0].strip("'") for part in lexemes.vector(text).split()}
+
+
+def meet(query: str, text: str) -> bool:
+    """Whether any word of a query is one of the text."""
+    return any(not stems(text).isdisjoint(word.stems) for word in lexemes.asked(query))
+
+
+@pytest.mark.parametrize(("text", "language"), SAMPLES)
+def test_a_language_is_told_by_its_letters(text: str, language: str) -> None:
+    assert lexemes.likely_languages(text) == (language,)
+
+
+def test_what_may_be_of_several_languages_is_indexed_in_each() -> None:
+    doubtful = "Birthday 3 May"
+    languages = lexemes.likely_languages(doubtful)
+    assert len(languages) > 1 and lexemes.DEFAULT in languages
+    assert meet("birthdays", doubtful)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("Tochter", "Meine Töchter haben morgen ihre Klavierprüfungen."),
+        ("Klavierprüfung", "Meine Töchter haben morgen ihre Klavierprüfungen."),
+        ("parc", "On s'est promenés dans les parcs de la ville."),
+        ("lápices", "Me compré un lápiz nuevo para la escuela."),
+        ("corações", "O meu coração bate depressa quando corro."),
+        ("парк", "Вчера мы гуляли в парке."),
+        ("ёлка", "Мы купили елку на рынке."),
+        ("kot", "Wczoraj karmiłem koty mojej sąsiadki."),
+        ("köpek", "Köpeğim her sabah parkta koşuyor."),
+        ("Işık", "Dün akşam evdeki bütün ışıklar söndü."),
+        ("سيارة", "اشتريت السيارة من معرض قريب"),
+        ("مدرسة", "ذهبت إلى المدرسة صباحا"),
+        ("बेटी", "मेरी बेटियाँ स्कूल जाती हैं"),
+        ("σκύλος", "Έβγαλα βόλτα τον σκύλο μου."),
+        ("公园", "我昨天在绿禾公园跑了五公里"),
+        ("猫", "我养了一只猫"),
+        ("ピアノ", "来週はピアノの試験です"),
+        ("공원", "어제 공원에서 산책했어요"),
+        ("กุ้ง", "ฉันชอบกินข้าวผัดกุ้ง"),
+        ("paints", "She was painting three sunsets."),
+        ("cafe", "We met at the Café Central."),
+        ("Café", "We met at the cafe."),
+        ("ｆｕｌｌ", "A full moon."),
+    ],
+)
+def test_words_meet_in_other_forms(query: str, text: str) -> None:
+    assert meet(query, text)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "tr", "pl", "pt"])
+@pytest.mark.parametrize("word", ["Klavierprüfungen", "bisikletini", "corazones", "rowerem", "harpsichords", "sœur"])
+def test_a_word_is_met_whatever_the_language_of_its_text_is_taken_for(word: str, language: str) -> None:
+    indexed = lexemes._stems_of(word, (language,))
+    [asked] = lexemes.asked(word)
+    assert indexed and set(indexed) <= set(asked.stems)
+
+
+def test_a_word_of_another_language_is_no_false_friend() -> None:
+    assert not meet("corner", "We grow corn and wheat on the farm.")  # in German corner would be a form of corn
+
+
+def test_stop_words_of_the_texts_language_are_left_out() -> None:
+    assert stems("Who are you and what is it?") == stems("Was ist das und wie sind sie?") == set()
+    assert lexemes.asked("Who are you?") == []
+    assert {word.word for word in lexemes.asked("Wo ist die Katze?")} == {"katze"}
+
+
+def test_forms_of_one_word_in_a_query_are_one() -> None:
+    [word] = lexemes.asked("painting paints painted")
+    assert word.word == "painting"
+
+
+def test_places_are_told_for_phrases() -> None:
+    assert lexemes.vector("kiln cold kiln") == "'kiln':1,3 'cold':2"
+
+
+@pytest.mark.django_db
+def test_a_query_is_read_as_people_write_them_to_search_engines() -> None:
+    def matches(query: str, text: str) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT %s::tsvector @@ %s::tsquery", [lexemes.vector(text), lexemes.all_of(query)])
+            [found] = cursor.fetchone() or [None]
+            return bool(found)
+
+    text = "The kiln cracked, and the glaze with it."
+    assert matches("kilns crack", text) and not matches("kiln oven", text)
+    assert matches("kiln or oven", text) and matches("oven OR kiln", text)
+    assert matches("kiln -oven", text) and not matches("kiln -glaze", text)
+    assert matches('"kiln cracked"', text) and not matches('"cracked kiln"', text)
+    assert matches("公园", "我昨天在绿禾公园跑了五公里") and not matches("公司", "我昨天在绿禾公园跑了五公里")
+    assert not matches("the", text) and not matches("", text) and not matches('"', text)
+
+
+@pytest.mark.django_db
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=200))
+def test_whatever_is_said_postgresql_can_read_what_is_made_of_it(text: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT %s::tsvector, %s::tsquery", [lexemes.vector(text), lexemes.all_of(text)])
+        cursor.execute("SELECT %s::tsquery", [lexemes.any_of(text)[0]])
+    lexemes.likely_languages(text)
+
+
+def test_long_texts_of_many_words_stay_within_what_a_vector_holds() -> None:
+    assert len(lexemes.vector("漢字" * 100_000)) < 1_000_000
+    assert len(lexemes.vector(" ".join(f"wort{n}" for n in range(50_000)))) < 1_000_000
+    assert lexemes.vector("x" * 100_000) == ""
