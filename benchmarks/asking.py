@@ -71,7 +71,7 @@ class Asker:
         self._http = http
         self._mode = mode
 
-    def searched(self, stored: Stored, question: Question, **asked: Any) -> Searched:
+    def searched(self, stored: Stored, question: Question, asked: dict[str, Any]) -> Searched:
         """Searches twice: the first time tells what is found, the second how long it takes.
 
         Args:
@@ -79,7 +79,7 @@ class Asker:
             question: the query.
             asked: further fields of the request; without any, the search is the default one.
         """
-        body = {"user_id": stored.conversation.id, "query": question.q, "match_count": MOST, **asked}
+        body = {"user_id": stored.conversation.id, "query": question.q, "match_count": MOST} | asked
         found = [_Result.of(result) for result in self._results(body)]
         few, most = (_share_among(stored, question, found[:count]) for count in (FEW, MOST))
         seconds = timed(lambda: self._http.request("POST", "/api/v1/memory/search", body))

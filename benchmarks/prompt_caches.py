@@ -35,10 +35,12 @@ class Held:
 
 def plans() -> list[str]:
     """Those that the site makes contexts by, its default first."""
+    from rest_framework.serializers import ChoiceField
+
     from moments_app.api.serializers import ContextInput
 
     known = ContextInput().fields.get("plan")
-    return sorted(known.choices) if known else ["query"]
+    return sorted(known.choices) if isinstance(known, ChoiceField) else ["query"]
 
 
 def hold(http: Http, stored: Stored, plan: str) -> Held:

@@ -19,12 +19,12 @@ from benchmarks.figures import describe_machine, print_markdown
 from benchmarks.prompt_caches import ROUNDS, Held, hold, plans
 from benchmarks.seed import settle
 from benchmarks.site import Site
-from benchmarks.stored import let_an_hour_pass, let_the_night_pass, put_in
+from benchmarks.stored import Place, let_an_hour_pass, let_the_night_pass, put_in
 
 # What would take half an hour is done when it is asked for; all else is as by default.
 NO_WAITING = {"SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001", "MEMORY_FORMATION__COLD_AFTER_MINUTES": "0.0001"}
 BY_WORDS, BY_BOTH = "words", "words and meaning"
-KINDS = {"default": {}, "turns alone": {"kinds": ["turn"]}}
+KINDS: dict[str, dict[str, list[str]]] = {"default": {}, "turns alone": {"kinds": ["turn"]}}
 
 RECALL = "Quality of recall"
 RECALL_NOTE = (
@@ -123,9 +123,7 @@ class Benchmark:
 
     def _scores(self, state: str, search: str, by_rank: list[dict[int, Filled]]) -> Scores:
         asker = self._asker(search)
-        searched = {
-            kinds: [asker.searched(*one, **fields) for one in self._questions] for kinds, fields in KINDS.items()
-        }
+        searched = {kinds: [asker.searched(*one, fields) for one in self._questions] for kinds, fields in KINDS.items()}
         session_id = f"now {state} {search}".replace(" ", "-")
         for stored in self._stored:
             asker.greet(stored, session_id)
@@ -142,7 +140,7 @@ class Benchmark:
 
 def _stored(http: Http, conversation: Conversation) -> Stored:
     """Appends a conversation, of a person of its own."""
-    places = {}
+    places: dict[str, Place] = {}
     for session in conversation.sessions:
         places |= put_in(http, conversation.id, f"session-{session.n}", conversation.messages(session))
     return Stored(conversation, places)

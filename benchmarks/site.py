@@ -49,7 +49,7 @@ class Site:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
-            os.environ.update(SETTINGS | self._settings, DATA_DIR=folder)
+            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder)
             stack.callback(_stop_database, Path(folder))
             _prepare_database()
             self.fresh = FreshDatabase()

@@ -296,7 +296,7 @@ def test_each_language_asks_for_each_statement_in_other_words() -> None:
 def test_languages_are_scored_by_one_person_each_and_by_one_of_all(tmp_path: Path) -> None:
     said = {"statements": ["The kiln arrives on Friday.", "My sisters live in Turin."], "small_talk": ["Good morning!"]}
     known = said | {"language": "en", "questions": [{"q": "which sister?", "statement": 1}]}
-    lost = said | {"language": "xx", "questions": [*known["questions"], {"q": "who sold the piano?", "statement": 0}]}  # type: ignore[misc]
+    lost = said | {"language": "xx", "questions": [*known["questions"], {"q": "who sold the piano?", "statement": 0}]}
     for language in (known, lost):
         (tmp_path / f"{language['language']}.json").write_text(json.dumps(language))
     few = f"import pathlib, benchmarks.languages as one; one.FOLDER = pathlib.Path({str(tmp_path)!r})"
