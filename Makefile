@@ -23,9 +23,10 @@ test: .venv/installed-dev
 bench: .venv/installed-dev
 	.venv/bin/python -m benchmarks
 
-# CONVERSATIONS is a folder of them; docs/benchmarks.md describes the files.
+# CONVERSATIONS is a folder of them, LIMIT the most questions of each; docs/benchmarks.md describes the files.
 bench-recall: .venv/installed-dev
-	.venv/bin/python -m benchmarks.recall_quality "$${CONVERSATIONS:?names a folder: make bench-recall CONVERSATIONS=…}"
+	.venv/bin/python -m benchmarks.recall_quality "$${CONVERSATIONS:?names a folder: make bench-recall CONVERSATIONS=…}" \
+		$(if $(LIMIT),--limit $(LIMIT))
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
 lock: .venv/installed-dev

@@ -1,5 +1,6 @@
 """Conversations with questions about them, read from a folder of JSON files (docs/benchmarks.md has the format)."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -35,9 +36,10 @@ class Session(BaseModel):
 
 
 class Question(BaseModel):
-    """A question, and the ids of the turns that answer it."""
+    """A question, its answer, and the ids of the turns that one has to read for that."""
 
     q: Words
+    a: str | int | float = ""
     category: int
     evidence: list[str]
 
@@ -54,6 +56,11 @@ class Conversation(BaseModel):
     speakers: tuple[str, str]
     sessions: list[Session]
     questions: list[Question]
+
+    @property
+    def turns(self) -> Iterator[tuple[Session, Turn]]:
+        """Each with its session."""
+        return ((session, turn) for session in self.sessions for turn in session.turns)
 
     @property
     def scored(self) -> list[Question]:
@@ -74,7 +81,7 @@ class Conversation(BaseModel):
 
     @model_validator(mode="after")
     def _ids_are_consistent(self) -> Self:
-        turns = [turn for session in self.sessions for turn in session.turns]
+        turns = [turn for _session, turn in self.turns]
         known = {turn.id for turn in turns}
         if len(known) < len(turns):
             raise ValueError("Two turns have the same id")

@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 import psycopg
 
-OF_WORDS = ("", "mode", "wanted")  # columns of a table
+OF_WORDS = ("", "mode", "language", "state", "search", "kinds", "plan", "wanted")  # columns of a table
 
 
 @dataclass(frozen=True)

@@ -1,164 +1,194 @@
-"""How much of what answers a question is found: `python -m benchmarks.recall_quality FOLDER`.
+"""How much of what answers a question is found, and stands in a context: `python -m benchmarks.recall_quality FOLDER`.
 
-Puts every conversation of the folder into a site of its own, asks the site each question and prints which share of the
-turns that answer it come back. With an embeddings provider in the environment, also by meaning and by both.
+Puts every conversation of the folder into a site of its own and asks the site each question: at once, and again when
+all is done that a site does in a day. Prints which share of the turns that answer it come back, and which share of them
+and of the answer's words a context holds. With an embeddings provider in the environment, also by meaning.
 """
 
-import json
+import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from benchmarks.clients import Http, timed
-from benchmarks.conversations import BadConversations, Conversation, Question, read_folder
+from benchmarks.asking import BUDGETS, FEW, MOST, Asker, Filled, Searched, Stored
+from benchmarks.clients import Http
+from benchmarks.conversations import BadConversations, Conversation, read_folder
 from benchmarks.figures import describe_machine, print_markdown
+from benchmarks.prompt_caches import ROUNDS, Held, hold, plans
 from benchmarks.seed import settle
 from benchmarks.site import Site
+from benchmarks.stored import Place, let_an_hour_pass, let_the_night_pass, put_in
 
-MOST, FEW = 10, 5  # results that recall is told of
-BATCH = 100  # turns a request
-TITLE = "Quality of recall"
-NOTE = (
-    f"Recall: the share of a question's evidence among the best {MOST} turns (or {FEW}), averaged over questions; by "
-    f"conversation and category it is recall@{MOST}. Milliseconds: over HTTP, one client, with the query's vector "
-    "known from before, so without the endpoint's time."
+# What would take half an hour is done when it is asked for; all else is as by default.
+NO_WAITING = {"SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001", "MEMORY_FORMATION__COLD_AFTER_MINUTES": "0.0001"}
+BY_WORDS, BY_BOTH = "words", "words and meaning"
+KINDS: dict[str, dict[str, list[str]]] = {"default": {}, "turns alone": {"kinds": ["turn"]}}
+
+RECALL = "Quality of recall"
+RECALL_NOTE = (
+    f"Recall: the share of a question's evidence among the best {MOST} results (or {FEW}), averaged over questions; by "
+    f"conversation and category it is recall@{MOST}. A turn is among them when it is a result, or 80 % of its content "
+    "words are in one. Milliseconds: over HTTP, one client, with the query's vector known from before."
 )
-
-Place = tuple[str, int]  # of a turn: its session's id and its sequence
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A conversation in the site, and where each of its turns is."""
-
-    conversation: Conversation
-    places: dict[str, Place]
+CONTEXTS = "Answers in contexts"
+CONTEXTS_NOTE = (
+    "Evidence: the share of a question's evidence of which 80 % of the content words stand in the context; words: the "
+    "share of the answer's content words. By rank alone: the turns that a search finds, best first, until the budget "
+    "is full, without any other memory."
+)
+CACHES = "Prompts that stay the same"
+CACHES_NOTE = f"Share of a prompt that is the beginning of the one before it as well, over {ROUNDS} rounds."
 
 
 @dataclass(frozen=True)
-class Score:
-    """What came back for one question.
+class Scores:
+    """Of all questions, in one state, searched in one way.
 
     Args:
-        groups: what the question belongs to: its conversation, its category.
-        of_most, of_few: share of the evidence among the results, and among the first few of them.
-        seconds: that the same took when asked again, the query's vector being known.
+        state, search: which.
+        searched: by the kinds that were asked for.
+        served, by_rank: of each question by budget: of the contexts, and of turns in the order of their rank alone.
     """
 
-    groups: tuple[str, str]
-    of_most: float
-    of_few: float
-    seconds: float
+    state: str
+    search: str
+    searched: dict[str, list[Searched]]
+    served: list[dict[int, Filled]]
+    by_rank: list[dict[int, Filled]]
 
 
-def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("Name one folder: python -m benchmarks.recall_quality FOLDER.", file=sys.stderr)
-        return 2
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recall_quality", description=RECALL)
+    parser.add_argument("folder", type=Path, help="of conversations, a JSON file each")
+    parser.add_argument("--limit", type=int, help="most questions of a conversation; left out: all")
+    asked = parser.parse_args(arguments)
     try:
-        conversations = read_folder(Path(arguments[0]))
+        conversations = read_folder(asked.folder)
     except BadConversations as error:
         print(error, file=sys.stderr)
         return 2
-    with Site() as site:
+    with Site(NO_WAITING) as site:
         print(describe_machine(site.conninfo))
-        _print_scores(_measured(site, conversations))
+        benchmark = Benchmark(site, conversations, asked.limit)
+        scores = list(benchmark.scores())
+        _print_recall(scores)
+        _print_contexts(scores)
+        _print_caches(benchmark.held())
     return 0
 
 
-def _measured(site: Site, conversations: Sequence[Conversation]) -> dict[str, list[Score]]:
-    """The scores of all questions, by mode."""
-    http = Http(site.port, site.key)
-    stored = [Stored(conversation, _put_in(http, conversation)) for conversation in conversations]
-    _count_words()
-    modes = ("text", "semantic", "hybrid") if _embed_all() else ("text",)
-    settle()
-    http = Http(site.port, site.key)  # the site closes a connection that has been idle for long
-    return {
-        mode: [_ask(http, one, question, mode) for one in stored for question in one.conversation.scored]
-        for mode in modes
-    }
+class Benchmark:
+    """A site with the conversations in it.
+
+    Args:
+        site: empty.
+        conversations: that it is to hold.
+        limit: most questions of each; None for all.
+    """
+
+    def __init__(self, site: Site, conversations: Sequence[Conversation], limit: int | None) -> None:
+        from django.conf import settings
+
+        # Two web servers of one site: what differs is how a query is understood.
+        self._ports = {BY_WORDS: site.serve(EMBEDDING__PROVIDER="none")}
+        if settings.EMBEDDING.is_on:
+            self._ports[BY_BOTH] = site.port
+        self._key = site.key
+        http = self._http(BY_WORDS)
+        self._stored = [_stored(http, conversation) for conversation in conversations]
+        self._questions = [(one, question) for one in self._stored for question in one.conversation.scored[:limit]]
+
+    def scores(self) -> Iterator[Scores]:
+        """In both states; what is asked at once has no vectors yet, so that by words is all there is."""
+        settle()
+        yield self._scores("at once", BY_WORDS, self._by_rank(BY_WORDS))
+        let_an_hour_pass()
+        settle()
+        # Before turns are archived: who has no platform has them all.
+        by_rank = {search: self._by_rank(search) for search in self._ports}
+        let_the_night_pass()
+        settle()
+        for search in self._ports:
+            yield self._scores("settled", search, by_rank[search])
+
+    def held(self) -> list[Held]:
+        """Conversations of the first person, in a way for each plan."""
+        return [hold(self._http(BY_WORDS), self._stored[0], plan) for plan in plans()]
+
+    def _by_rank(self, search: str) -> list[dict[int, Filled]]:
+        asker = self._asker(search)
+        return [asker.by_rank(*one) for one in self._questions]
+
+    def _scores(self, state: str, search: str, by_rank: list[dict[int, Filled]]) -> Scores:
+        asker = self._asker(search)
+        searched = {kinds: [asker.searched(*one, fields) for one in self._questions] for kinds, fields in KINDS.items()}
+        session_id = f"now {state} {search}".replace(" ", "-")
+        for stored in self._stored:
+            asker.greet(stored, session_id)
+        served = [asker.served(*one, session_id) for one in self._questions]
+        return Scores(state, search, searched, served, by_rank)
+
+    def _asker(self, search: str) -> Asker:
+        return Asker(self._http(search), "text" if search == BY_WORDS else "hybrid")
+
+    def _http(self, search: str) -> Http:
+        """A new connection: the site closes one that has been idle for long."""
+        return Http(self._ports[search], self._key)
 
 
-def _put_in(http: Http, conversation: Conversation) -> dict[str, Place]:
-    """Appends a conversation, of a person of its own, and returns where each turn is."""
+def _stored(http: Http, conversation: Conversation) -> Stored:
+    """Appends a conversation, of a person of its own."""
     places: dict[str, Place] = {}
     for session in conversation.sessions:
-        session_id = f"session-{session.n}"
-        messages = conversation.messages(session)
-        for start in range(0, len(messages), BATCH):
-            body = {"user_id": conversation.id, "messages": messages[start : start + BATCH]}
-            answer = json.loads(http.request("POST", f"/api/v1/sessions/{session_id}/messages", body))
-            places |= {message["external_id"]: (session_id, message["sequence"]) for message in answer["messages"]}
-    return places
+        places |= put_in(http, conversation.id, f"session-{session.n}", conversation.messages(session))
+    return Stored(conversation, places)
 
 
-def _count_words() -> None:
-    """Asks for the counts as the schedule does, and does the work of the worker that isn't there."""
-    from django.core.management import call_command
-
-    from moments_app.models import Job
-    from moments_app.processes import count_words, run
-
-    call_command("count_words", stdout=sys.stderr)
-    for job in Job.objects.filter(process=count_words.NAME):
-        run.run_job(job.job_id)
-        job.refresh_from_db()
-        if job.status != Job.Status.COMPLETED:
-            raise RuntimeError(f"The words were not counted: {job.error}")
+# --- tables ---
 
 
-def _embed_all() -> bool:
-    """Gives every turn its vector; False when no provider is set that does."""
-    from django.conf import settings
-    from django.core.management import call_command
-
-    if not settings.EMBEDDING.is_on or not settings.EMBEDDING.turns:
-        return False
-    call_command("embed", stdout=sys.stderr)
-    return True
-
-
-def _ask(http: Http, stored: Stored, question: Question, mode: str) -> Score:
-    """Searches for what answers a question, twice: the first time tells what is found, the second how long it takes.
-
-    Raises:
-        RuntimeError: the site searched in another mode.
-    """
-    user_id = stored.conversation.id
-    body = {"user_id": user_id, "query": question.q, "kinds": ["turn"], "match_count": MOST, "mode": mode}
-
-    def search() -> bytes:
-        return http.request("POST", "/api/v1/memory/search", body)
-
-    answer = json.loads(search())
-    if answer["degraded"] or answer["mode"] != mode:
-        raise RuntimeError(f"Asked in mode {mode}, the site answered in mode {answer['mode']}: is the provider well?")
-    found: list[Place] = [(result["session_id"], result["sequence"]) for result in answer["results"]]
-    evidence = {stored.places[turn] for turn in question.evidence}
-    return Score(
-        groups=(f"conversation {user_id}", f"category {question.category}"),
-        of_most=len(evidence.intersection(found)) / len(evidence),
-        of_few=len(evidence.intersection(found[:FEW])) / len(evidence),
-        seconds=timed(search),
-    )
-
-
-def _print_scores(scores: dict[str, list[Score]]) -> None:
-    all_groups = [score.groups for score in next(iter(scores.values()))]
+def _print_recall(scores: Sequence[Scores]) -> None:
+    all_groups = [searched.groups for searched in scores[0].searched["default"]]
     conversations, categories = (dict.fromkeys(names) for names in zip(*all_groups, strict=True))
     groups = [*conversations, *sorted(categories)]
-    columns = ["mode", f"recall@{MOST}", f"recall@{FEW}", *groups, "questions", "p50 ms"]
-    print_markdown(TITLE, columns, [_row(mode, of_mode, groups) for mode, of_mode in scores.items()], NOTE)
+    columns = ["state", "search", "kinds", f"recall@{MOST}", f"recall@{FEW}", *groups, "questions", "p50 ms"]
+    rows = [
+        [one.state, one.search, kinds, *_of_recall(searched, groups)]
+        for one in scores
+        for kinds, searched in one.searched.items()
+    ]
+    print_markdown(RECALL, columns, rows, RECALL_NOTE)
 
 
-def _row(mode: str, scores: Sequence[Score], groups: Sequence[str]) -> list[str]:
-    shares = [fmean(score.of_most for score in scores), fmean(score.of_few for score in scores)]
-    shares += [fmean(score.of_most for score in scores if group in score.groups) for group in groups]
-    p50_ms = median(score.seconds for score in scores) * 1000
-    return [mode, *(f"{share:.3f}" for share in shares), str(len(scores)), f"{p50_ms:.2f}"]
+def _of_recall(searched: Sequence[Searched], groups: Sequence[str]) -> list[str]:
+    shares = [fmean(one.of_most for one in searched), fmean(one.of_few for one in searched)]
+    shares += [fmean(one.of_most for one in searched if group in one.groups) for group in groups]
+    p50_ms = median(one.seconds for one in searched) * 1000
+    return [*(f"{share:.3f}" for share in shares), str(len(searched)), f"{p50_ms:.2f}"]
+
+
+def _print_contexts(scores: Sequence[Scores]) -> None:
+    columns = ["state", "search", "budget", "evidence", "words", "tokens"]
+    columns += ["by rank: evidence", "by rank: words", "by rank: tokens"]
+    rows = [
+        [one.state, one.search, f"{budget:,}", *_means(one.served, budget), *_means(one.by_rank, budget)]
+        for one in scores
+        for budget in BUDGETS
+    ]
+    print_markdown(CONTEXTS, columns, rows, CONTEXTS_NOTE)
+
+
+def _means(by_budget: Sequence[dict[int, Filled]], budget: int) -> list[str]:
+    of = [filled[budget] for filled in by_budget]
+    evidence, answer = fmean(one.evidence for one in of), fmean(one.answer for one in of)
+    return [f"{evidence:.3f}", f"{answer:.3f}", f"{fmean(one.tokens for one in of):,.0f}"]
+
+
+def _print_caches(held: Sequence[Held]) -> None:
+    rows = [[one.plan, f"{one.mean_share:.3f}", f"{min(one.shares):.3f}", f"{fmean(one.tokens):,.0f}"] for one in held]
+    print_markdown(CACHES, ["plan", "mean share", "least", "tokens"], rows, CACHES_NOTE)
 
 
 if __name__ == "__main__":

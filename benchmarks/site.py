@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,9 @@ SETTINGS = {
     "HTTPS": "false",
     "LOG_LEVEL": "WARNING",
     "API_RATE": "1000000",
-    # No worker runs here: a build that came due would be asked for again with each further append.
+}
+# Where no worker runs: a build that came due would be asked for again with each further append.
+NOTHING_DUE = {
     "MOMENT_BUILDER__MESSAGE_THRESHOLD": "1000000000",
     "MOMENT_BUILDER__TOKEN_THRESHOLD": "1000000000",
     "MEMORY_FORMATION__ENABLED": "false",
@@ -35,12 +37,19 @@ SETTINGS = {
 
 
 class Site:
-    """Everything is there on entering, but the web server, which starts when first asked for; gone on leaving."""
+    """Everything is there on entering, but the web server, which starts when first asked for; gone on leaving.
+
+    Args:
+        settings: that differ from the defaults, beside those that keep it to itself.
+    """
+
+    def __init__(self, settings: Mapping[str, str] = NOTHING_DUE) -> None:
+        self._settings = settings
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
-            os.environ.update(SETTINGS, DATA_DIR=folder)
+            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder)
             stack.callback(_stop_database, Path(folder))
             _prepare_database()
             self.fresh = FreshDatabase()

@@ -1,15 +1,19 @@
-"""That the benchmarks run: what they measure is not looked at here."""
+"""That the benchmarks run, and that those which score what is found do it right. How fast is not looked at here."""
 
 import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.utils import timezone
 
+from benchmarks.languages import read_languages
+from benchmarks.measures import content_words, filled, same_beginning, stands_in
 from tests.support.openai_server import OpenAIServer
 
 SMALL = """
@@ -85,31 +89,33 @@ def test_a_long_conversation_is_counted_and_drawn(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert [row["moments"] for row in table(done.stdout)] == ["0", "2"]
+    assert [row["moments"] for row in table(done.stdout, "Prompt tokens of a long conversation")] == ["0", "2"]
     assert "with, moments after 12 turns" in picture.read_text()
 
 
 # --- quality of recall ---
 
+YESTERDAY = timezone.now() - timedelta(days=1)
+
 
 def conversation(name: str, said: list[str], questions: list[dict[str, Any]]) -> dict[str, Any]:
     """Of two sessions, between Ada and Bo in turn."""
     turns = [{"id": f"t{n}", "speaker": ("Ada", "Bo")[n % 2], "text": text} for n, text in enumerate(said)]
-    times = ("2026-03-02T08:00:00Z", "2026-03-09T08:00:00Z")
+    times = [(YESTERDAY + timedelta(hours=n)).isoformat() for n in range(2)]
     sessions = [{"n": n, "at": at, "turns": turns[2 * n : 2 * n + 2]} for n, at in enumerate(times)]
     return {"id": name, "speakers": ["Ada", "Bo"], "sessions": sessions, "questions": questions}
 
 
-def question(q: str, category: int, *evidence: str) -> dict[str, Any]:
-    return {"q": q, "a": "–", "category": category, "evidence": evidence}
+def question(q: str, category: int, *evidence: str, answer: str = "–") -> dict[str, Any]:
+    return {"q": q, "a": answer, "category": category, "evidence": evidence}
 
 
 KILN = conversation(
     "kiln",
     ["The kiln arrives on Friday.", "Who carries it upstairs?", "My sister moved to Turin.", "Give her my regards!"],
     [
-        question("When does the kiln arrive?", 2, "t0"),
-        question("Where does the sister of Ada live, and what is to be carried?", 1, "t1", "t2"),
+        question("When does the kiln arrive?", 2, "t0", answer="on Friday"),
+        question("Where does the sister of Ada live, and what is to be carried?", 1, "t1", "t2", answer="Turin"),
         question("Who sold the piano?", 5, "t3"),
         question("What is the weather like?", 3),
     ],
@@ -118,7 +124,7 @@ GARDEN = conversation(
     "garden",
     ["I planted quinces.", "They need years.", "A hedgehog sleeps in the shed.", "Leave it there until April."],
     [
-        question("What animal sleeps in the shed?", 4, "t2"),
+        question("What animal sleeps in the shed?", 4, "t2", answer="a hedgehog"),
         question("Does the hedgehog like fruit?", 3, "t2", "t0"),  # no word of t0, nor of any turn near it
     ],
 )
@@ -131,8 +137,9 @@ def write(folder: Path, *conversations: dict[str, Any]) -> Path:
 
 
 def recall_quality(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
+    few = "import sys; from benchmarks import prompt_caches, recall_quality; prompt_caches.ROUNDS = 3"
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks.recall_quality", *map(str, arguments)],
+        [sys.executable, "-c", f"{few}; sys.exit(recall_quality.main(sys.argv[1:]))", *map(str, arguments)],
         cwd=settings.BASE_DIR,
         env=os.environ | {"EMBEDDING__PROVIDER": "auto", "EMBEDDING__BASE_URL": "", "EMBEDDING__API_KEY": ""} | env,
         capture_output=True,
@@ -141,19 +148,25 @@ def recall_quality(*arguments: object, **env: str) -> "subprocess.CompletedProce
     )
 
 
-def table(printed: str) -> list[dict[str, str]]:
-    """The rows of the Markdown table in what was printed."""
-    header, _, *rows = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("|")]
+def table(printed: str, title: str) -> list[dict[str, str]]:
+    """The rows of the Markdown table under a title in what was printed."""
+    under = printed.partition(f"### {title}\n")[2].partition("\n### ")[0]
+    header, _, *rows = [line.strip("| ").split(" | ") for line in under.splitlines() if line.startswith("|")]
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def test_recall_is_scored_over_the_questions_that_have_an_answer(tmp_path: Path) -> None:
+def test_recall_is_scored_at_once_and_settled_over_the_questions_that_have_an_answer(tmp_path: Path) -> None:
     done = recall_quality(write(tmp_path, KILN, GARDEN))
     assert done.returncode == 0, done.stderr[-3_000:]
-    [text] = table(done.stdout)
-    assert float(text.pop("p50 ms")) > 0
-    assert text == {
-        "mode": "text",
+    rows = table(done.stdout, "Quality of recall")
+    assert [(row.pop("state"), row.pop("search"), row.pop("kinds")) for row in rows] == [
+        ("at once", "words", "default"),
+        ("at once", "words", "turns alone"),
+        ("settled", "words", "default"),
+        ("settled", "words", "turns alone"),
+    ]
+    assert all(float(row.pop("p50 ms")) > 0 for row in rows)
+    assert rows[1] == {
         "recall@10": "0.875",
         "recall@5": "0.875",
         "conversation garden": "0.750",
@@ -166,12 +179,72 @@ def test_recall_is_scored_over_the_questions_that_have_an_answer(tmp_path: Path)
     }
 
 
-def test_recall_is_scored_in_every_mode_with_a_provider(tmp_path: Path) -> None:
-    with OpenAIServer() as server:
-        done = recall_quality(write(tmp_path, KILN), EMBEDDING__BASE_URL=server.base_url)
+def test_contexts_are_scored_by_budget_beside_turns_filled_in_by_rank(tmp_path: Path) -> None:
+    known = KILN | {"questions": KILN["questions"][:2]}
+    done = recall_quality(write(tmp_path, known))
     assert done.returncode == 0, done.stderr[-3_000:]
-    assert [row["mode"] for row in table(done.stdout)] == ["text", "semantic", "hybrid"]
-    assert {row["questions"] for row in table(done.stdout)} == {"2"}
+    rows = table(done.stdout, "Answers in contexts")
+    budgets = ["500", "1,000", "2,000", "3,000"]
+    assert [(row["state"], row["budget"]) for row in rows] == [(s, b) for s in ("at once", "settled") for b in budgets]
+    for row in rows:
+        scores = [row[column] for column in ("evidence", "words", "by rank: evidence", "by rank: words")]
+        assert scores == ["1.000"] * 4, row
+        assert 0 < int(row["tokens"]) <= int(row["budget"].replace(",", ""))
+        assert int(row["by rank: tokens"]) < 100
+    plans = table(done.stdout, "Prompts that stay the same")
+    assert "query" in [row["plan"] for row in plans]
+    assert all(0 < float(row["least"]) <= float(row["mean share"]) <= 1 for row in plans)
+
+
+def test_what_no_turn_says_is_in_no_context(tmp_path: Path) -> None:
+    lost = GARDEN | {"questions": [question("Who sold the piano?", 4, "t0", answer="the plumber")]}
+    done = recall_quality(write(tmp_path, lost))
+    assert done.returncode == 0, done.stderr[-3_000:]
+    at_once = table(done.stdout, "Answers in contexts")[0]
+    assert (at_once["evidence"], at_once["words"], at_once["by rank: evidence"]) == ("0.000", "0.000", "0.000")
+
+
+def test_recall_is_scored_with_and_without_meaning_where_there_is_a_provider(tmp_path: Path) -> None:
+    with OpenAIServer() as server:
+        done = recall_quality(write(tmp_path, KILN), "--limit", "1", EMBEDDING__BASE_URL=server.base_url)
+    assert done.returncode == 0, done.stderr[-3_000:]
+    rows = table(done.stdout, "Quality of recall")
+    assert [row["search"] for row in rows] == ["words"] * 4 + ["words and meaning"] * 2
+    assert {row["questions"] for row in rows} == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The kilns ARE on the 4th, aren't they?", {"kilns", "4th", "aren", "t"}),
+        ("Café, à la carte", {"cafe", "la", "carte"}),
+        ("公园 at 9", {"公园", "9"}),
+        ("我在公园跑步", {"我在", "在公", "公园", "园跑", "跑步"}),
+        ("ピアノの試験", {"ヒア", "アノ", "ノの", "の試", "試験"}),
+        ("猫", {"猫"}),
+        (1995, {"1995"}),
+        ("–", set()),
+    ],
+)
+def test_content_words_are_told_in_any_script(text: str, words: set[str]) -> None:
+    assert content_words(text) == words
+
+
+def test_a_turn_stands_in_a_text_that_has_four_fifths_of_its_words() -> None:
+    turn = content_words("Kiln arrives Friday morning upstairs")
+    assert stands_in(turn, content_words("the kiln arrives friday morning"))
+    assert not stands_in(turn, content_words("the kiln arrives friday"))
+
+
+def test_lines_are_filled_in_until_one_is_too_many() -> None:
+    assert filled([("a", 3), ("b", 4), ("c", 4), ("d", 1)], 10) == ("a\nb", 7)
+    assert filled([], 10) == ("", 0)
+
+
+def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
+    assert same_beginning("abcd", "abcx") == 0.75
+    assert same_beginning("abcd", "abcdef") == 1
+    assert same_beginning("abcd", "bcd") == 0
 
 
 @pytest.mark.parametrize(
@@ -203,3 +276,42 @@ def test_a_folder_without_conversations_is_named(tmp_path: Path) -> None:
         [sentence] = done.stderr.splitlines()
         assert folder in sentence
     assert recall_quality().returncode == 2
+
+
+# --- languages ---
+
+
+def test_each_language_asks_for_each_statement_in_other_words() -> None:
+    languages = read_languages()
+    spoken = {"ar", "de", "en", "es", "fr", "hi", "ja", "ko", "pl", "pt", "ru", "th", "tr", "zh"}
+    assert {language.language for language in languages} == spoken
+    for language in languages:
+        assert len(set(language.statements)) == 20
+        assert sorted(asked.statement for asked in language.questions) == list(range(20))
+        assert len(set(language.small_talk)) == 10
+        for asked in language.questions:
+            assert asked.q not in language.statements[asked.statement]
+
+
+def test_languages_are_scored_by_one_person_each_and_by_one_of_all(tmp_path: Path) -> None:
+    said = {"statements": ["The kiln arrives on Friday.", "My sisters live in Turin."], "small_talk": ["Good morning!"]}
+    known = said | {"language": "en", "questions": [{"q": "which sister?", "statement": 1}]}
+    lost = said | {"language": "xx", "questions": [*known["questions"], {"q": "who sold the piano?", "statement": 0}]}
+    for language in (known, lost):
+        (tmp_path / f"{language['language']}.json").write_text(json.dumps(language))
+    few = f"import pathlib, benchmarks.languages as one; one.FOLDER = pathlib.Path({str(tmp_path)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{few}; raise SystemExit(one.main(['--missed']))"],
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    rows = table(done.stdout, "Search by words in each language")
+    assert [(row["language"], row["recall@3 alone"], row["questions"]) for row in rows] == [
+        ("en", "1.00", "1"),
+        ("xx", "0.50", "2"),
+        ("mean", "0.67", "3"),
+    ]
+    assert "- xx: who sold the piano?" in done.stdout

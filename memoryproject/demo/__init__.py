@@ -15,6 +15,8 @@ from urllib.parse import quote, urlencode
 CONVERSATION = Path(__file__).parent / "conversation.jsonl"
 BATCH = 100
 BUILD_TIMEOUT = 120  # seconds
+QUESTION = "How many kronor a month is the shop on Linnégatan, and how large is it?"
+QUESTION_TOKENS = 1_000
 
 
 class Demonstration:
@@ -42,6 +44,7 @@ class Demonstration:
         self._import()
         self._show_moments()
         self._show_reload()
+        self._show_context()
 
     def _import(self) -> None:
         for start in range(0, len(self.messages), BATCH):
@@ -86,6 +89,18 @@ class Demonstration:
             self.write(f"  [{message['sequence']} {message['kind']} {message['role']}] {message['content'][:1200]}")
         if len(messages) > 3:
             self.write(f"  … and {len(messages) - 3} more turns, up to {messages[-1]['sequence']}.")
+
+    def _show_context(self) -> None:
+        """Asks in a session of its own, where nothing but memory can have the answer."""
+        session_id = f"{self.session_id}-later"
+        greeting = {"role": "user", "content": "Good morning!", "external_id": "later-001"}
+        self._call("POST", f"sessions/{session_id}/messages", user_id=self.user_id, **self.agent, messages=[greeting])
+        asked = {"query": QUESTION, "max_tokens": QUESTION_TOKENS, "format": "markdown"}
+        context = self._call("GET", "memory/context", user_id=self.user_id, session_id=session_id, **asked)
+        used = context["budget"]["estimated_used"]
+        self.write(f"\nWhat a model gets in a new session, asked: {QUESTION} ({used} of {QUESTION_TOKENS} tokens)")
+        for line in context["context"].splitlines():
+            self.write(f"  {line}")
 
     def _call(self, method: str, path: str, **fields: Any) -> Any:
         url, body = f"{self.base_url}/api/v1/{quote(path)}", None

@@ -90,6 +90,15 @@ def test_everything_is_found_by_its_name(tab: Page) -> None:
     tab.wait_for_url("**/moments_app/retraction/")
 
 
+def test_a_name_typed_right_behind_the_shortcut_is_searched_for_however_late_the_browser_draws(tab: Page) -> None:
+    tab.add_init_script("window.requestAnimationFrame = (draw) => setTimeout(draw, 500)")
+    tab.goto(reverse("admin:index"))
+    tab.keyboard.press("Control+k")
+    tab.keyboard.type("retrac")
+    expect(tab.locator("#search-input-command")).to_have_value("retrac")
+    expect(tab.locator("#command-results-list")).to_contain_text("Retractions")
+
+
 def test_one_turns_the_pages_of_a_list(tab: Page) -> None:
     Event.objects.bulk_create(Event(type="x", actor="test") for _ in range(120))
     tab.goto(list_url(Event))

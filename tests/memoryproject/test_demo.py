@@ -12,7 +12,9 @@ from tests.support.transcript import START
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_it_shows_moments_whose_keys_have_letters_of_any_language(settings: Settings) -> None:
+@pytest.fixture
+def printed(settings: Settings) -> list[str]:
+    """What it prints where its jobs are not run."""
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"enabled": False})
     nora = UserProfile.objects.ensure("demo-nora")
     Moment.objects.create(
@@ -27,7 +29,16 @@ def test_it_shows_moments_whose_keys_have_letters_of_any_language(settings: Sett
         last_sequence=1,
         engine="test",
     )
-    printed: list[str] = []
+    lines: list[str] = []
     with live_site() as url:
-        Demonstration(url, ApiKey.objects.issue("demonstration", scope="write")[1], printed.append).run()
+        Demonstration(url, ApiKey.objects.issue("demonstration", scope="write")[1], lines.append).run()
+    return lines
+
+
+def test_it_shows_moments_whose_keys_have_letters_of_any_language(printed: list[str]) -> None:
     assert any("hallands-ömsesidiga-20260318" in line for line in printed)
+
+
+def test_the_context_that_it_shows_in_a_new_session_has_the_answer(printed: list[str]) -> None:
+    asked = next(n for n, line in enumerate(printed) if "What a model gets in a new session" in line)
+    assert any("11,800 kronor a month" in line for line in printed[asked + 1 :])

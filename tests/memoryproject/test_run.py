@@ -79,6 +79,9 @@ def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> No
     assert re.search(r"shown this once: operator / \S{16}", printed)
     assert len(re.findall(r"^  \S+-202603\d\d  \(turns \d+–\d+", printed, re.M)) >= 5
     assert "moment_compression" in printed
+    context = printed.partition("What a model gets in a new session")[2]
+    assert "38 square metres" in context
+    assert "11,800 kronor a month" in context
     again = Run(folder)
     again.wait_until(lambda: "Ctrl-C" in again.log.read_text() or again.process.poll() is not None)
     printed = again.stop()

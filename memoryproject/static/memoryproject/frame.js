@@ -7,7 +7,7 @@ document.addEventListener("alpine:init", () => {
   Alpine.data("theme", theme);
   Alpine.data("searchForm", searchForm);
   Alpine.data("searchDropdown", searchDropdown);
-  Alpine.data("searchCommand", searchCommand);
+  Alpine.data("searchCommand", listeningCommand);
 
   // The whole page: `unfold/layouts/skeleton.html`.
   Alpine.data("page", (firstTab) => ({
@@ -28,6 +28,19 @@ document.addEventListener("alpine:init", () => {
     },
   }));
 });
+
+// The search for names. Unfold's shows itself with the next frame and puts the focus on its field after 20 ms: what is
+// typed before goes nowhere, and if no frame was drawn by then, so does all the rest. Ours listens from the shortcut on.
+function listeningCommand() {
+  const command = searchCommand();
+  const open = command.handleOpen;
+  command.handleOpen = function () {
+    open.call(this);
+    this.$root.style.removeProperty("display");
+    this.$refs.searchInputCommand.focus();
+  };
+  return command;
+}
 
 // Django's boxes of choices have hints that are an icon with a label: without a role nobody is told it.
 window.addEventListener("load", () => requestAnimationFrame(() => {
