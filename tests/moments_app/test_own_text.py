@@ -15,12 +15,13 @@ from moments_app.own_text import as_said
 from moments_app.processes.digest_session import NAME as DIGEST
 from moments_app.processes.housekeeping import Tidied, housekeeping
 from moments_app.processes.run import run_job
-from moments_app.recall import served
+from moments_app.recall import served, write_behind
 from moments_app.recall.search import Question, recall
 from sessions_app.models import Message, UserProfile
 from sessions_app.processes.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.chat import wait_for
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form
@@ -248,3 +249,13 @@ def test_a_context_served_before_lines_were_kept_is_known_by_the_whole_of_it(ada
     import_module("moments_app.migrations.0030_own_text_before").note_what_was_served_before(apps, None)
     left = [turn.content for turn in as_said(list(Message.objects.turns().in_order()))]
     assert left == ["What now?", "What is <MemoryContext>?"]
+
+
+@pytest.mark.usefixtures("remembered")
+def test_lines_are_written_soon_behind_the_request(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.waiting.stop()  # whoever served before began to write at another pace
+    monkeypatch.setattr(write_behind, "SOON", 0.02)
+    context_of(service)
+    wait_for(ServedLine.objects.exists)
+    served.waiting.stop()
+    assert not served.waiting.waiting()
