@@ -14,7 +14,8 @@ from moments_app.engines.base import DraftLine, Labelled
 from moments_app.models import StreamVersion
 from moments_app.models.atom import content_hash
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
+# Of a line of which it isn't known what it carries: it stays, for nothing would wait in its place.
+ALWAYS = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Piece:
     label: str
     text: str
     carries: tuple[int, ...]
-    time: datetime = LONG_AGO
+    time: datetime = ALWAYS
 
     @property
     def labelled(self) -> Labelled:
@@ -160,7 +161,8 @@ def fold(
     """The lines that remain of an answer, and of the text so far.
 
     A line that names nothing known is not taken: nobody could tell what it rests on. A piece is carried when each line
-    that names it fits. A line so far that isn't carried stays as it is where there is room for it.
+    that names it fits. A line so far that isn't carried stays as it is where there is room for it, and always when it
+    isn't known what it carries.
 
     Args:
         fixed: lines that were written by hand; they stay.
@@ -175,7 +177,9 @@ def fold(
     unsaid = [draft for draft in drafts if content_hash(draft.text) not in said]
     dropped["written by hand already"] += len(drafts) - len(unsaid)
     candidates = [found for draft in unsaid if (found := _candidate(draft, pieces, dropped))]
-    fitting = _fitting(candidates, most)
+    named = {label for one in candidates for label in one.labels}
+    staying = sum(len(piece.text.split()) for piece in old if not piece.carries and piece.label not in named)
+    fitting = _fitting(candidates, most - staying)
     dropped["over the word limit"] += len(candidates) - len(fitting)
     lost = {label for one in candidates if one not in fitting for label in one.labels}
     taken = [one for one in fitting if one.labels - lost]

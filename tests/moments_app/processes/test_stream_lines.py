@@ -428,18 +428,36 @@ class TestTextsFromBefore:
         assert not is_due(stream)
         assert_nothing_is_lost(stream, service)
 
-    def test_a_model_may_merge_lines_of_which_nothing_is_known(
-        self, stream: MemoryStream, model_server: OpenAIServer
-    ) -> None:
+    @pytest.fixture
+    def told(self, stream: MemoryStream) -> MemoryStream:
+        """With a line in words of a model's own."""
         note(stream, "Owns one anvil.")
         fold(stream)
         StreamVersion.objects.update(lines=None, content_after="A person of many tools.")
         MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="A person of many tools.")
         note(stream, "Owns one felt.")
+        return stream
+
+    @pytest.mark.parametrize("engine", ["extractive", "model"])
+    def test_row_31_a_line_of_which_nothing_is_known_stays_until_one_names_it(
+        self, told: MemoryStream, request: pytest.FixtureRequest, engine: str
+    ) -> None:
+        if engine == "model":
+            server = request.getfixturevalue("model_server")
+            server.queue(answering(lambda parts: [said("Owns a felt.", "O1")]))
+        MemoryStream.objects.filter(pk=told.pk).update(consolidated_max_words=6)
+        fold(told)
+        told.refresh_from_db()
+        assert told.consolidated_content == "A person of many tools."
+        assert waiting(told) == {"Owns one felt."}
+
+    def test_a_model_may_merge_lines_of_which_nothing_is_known(
+        self, told: MemoryStream, model_server: OpenAIServer
+    ) -> None:
         model_server.queue(answering(lambda parts: [said("Many tools, felt too.", "L1", "O1")]))
-        fold(stream)
-        stream.refresh_from_db()
-        assert stream.consolidated_content == "Many tools, felt too."
+        fold(told)
+        told.refresh_from_db()
+        assert told.consolidated_content == "Many tools, felt too."
 
 
 def test_row_31_evicted_observations_are_not_found_and_nobody_else_finds_one(
