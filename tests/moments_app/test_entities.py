@@ -26,7 +26,7 @@ def add(api: Api, title: str, **fields: Any) -> str:
 
 
 def titles(user: UserProfile, query: str = "", session_id: str = "s1") -> list[str]:
-    scene = read_scene(user, session_id, query)
+    scene = read_scene(user, session_id, query, applied=3_000, question=None)
     assert scene is not None
     return [item.text.removeprefix("[task] ") for item in entities.items(scene)]
 

@@ -92,7 +92,7 @@ def test_row_14_what_is_answered_never_exceeds_the_budget(
 def test_a_budget_that_is_large_enough_leaves_nothing_out(name: str) -> None:
     fitted = fit(whole(), FORMATS[name], 10_000)
     assert left(fitted) == {layer: [item.text for item in items] for layer, items in whole().items()}
-    assert fitted.trimmed == fitted.next == []
+    assert not fitted.trimmed and not fitted.next
 
 
 def recalled(number: int, text: str = WORDS, **fields: object) -> Item:

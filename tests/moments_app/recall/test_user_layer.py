@@ -33,7 +33,7 @@ def stream(session: Session) -> MemoryStream:
 def lines(session: Session) -> list[str]:
     """The layer's items."""
     session.user.refresh_from_db()
-    scene = read_scene(session.user, session.session_id, "")
+    scene = read_scene(session.user, session.session_id, "", applied=3_000, question=None)
     assert scene is not None
     return [item.text for item in layer.items(scene)]
 
