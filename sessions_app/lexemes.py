@@ -2,20 +2,22 @@
 
 Made here and not by PostgreSQL, whose parser and dictionaries know one language at a time and depend on the locale of
 the database. Scripts tell most languages apart; a text in Latin letters is told by its letters' sequences (py3langid).
-A word is indexed under its Snowball stem without accents, marked with its language, `de:tocht`; English ones and those
-of other scripts carry no mark. What may be one of several languages is indexed under the stems of each. Where a script
-has no spaces, or puts endings to words as Korean does, each two characters that stand together are a word, as in
-Lucene's CJK analyzer; a Chinese character is one by itself too, for many a word is no longer.
+A word is indexed under its Snowball stem without accents, marked with its language, `de:tocht`, and under its plain
+form; an English one under its stem alone, without a mark, as those of scripts that tell the language. What may be one
+of several languages is indexed under the stems of each. Where a script has no spaces, or Korean puts endings to words,
+each two characters that stand together are a word, as in Lucene's CJK analyzer; a Chinese character is one by itself
+too, for many a word is no longer.
 
-A word of a query is looked for under its stem in every language, so nothing has to be known of the language in which a
-person said it, and a text whose language was mistaken is still found by the form in which it has a word.
+A word of a query is looked for in the language of the query, in English, and in its plain form, by which a text in any
+other language is met: a name, a word that two languages have, a text whose language was mistaken. A query too short to
+tell its language is looked for in all of them.
 """
 
 import re
 import threading
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -26,9 +28,10 @@ from py3langid import langid
 VERSION = 1  # of what is made here: rows of an older one are indexed again by `index_words`
 MAX_CHARS = 50_000  # of a text; a vector's own limit is a megabyte
 MAX_WORD = 64  # characters; what is longer is no word
-MANY = 64  # words of a query; of a longer one only those of the likeliest languages are looked for
+FEW = 3  # words of a query that leave its language in doubt
 LIKELY = 0.3  # probability from which on a language is taken for possible
 SURE = 0.6  # and below which none is beyond doubt: English is possible as well
+CERTAIN = 0.9  # and from which on a query is looked for in no other
 DEFAULT = "en"
 TOLD_BY = 400  # characters that tell a text's language
 ALONE = 0.5  # of its weight has a single character of those that make words of two
@@ -140,9 +143,11 @@ def vector(text: str) -> str:
 
 def asked(text: str) -> list[Asked]:
     """The words of a query, each once."""
-    languages = likely_languages(text)
+    ranked = _ranked(text)
+    languages = _likely(ranked)
     runs = list(dict.fromkeys(_runs(text)))
-    tried = languages if len(runs) > MANY else (*languages, *(code for code in _LATIN if code not in languages))
+    in_doubt = ranked[0][1] < CERTAIN or len(text.split()) <= FEW
+    tried = tuple(dict.fromkeys((*languages, DEFAULT, *(_LATIN if in_doubt else ()))))
     words: dict[str, Asked] = {}
     for word in (word for script, run in runs for word in _asked(script, run, languages, tried)):
         known = words.get(word.stems[0], word)
@@ -190,8 +195,16 @@ def all_of(text: str) -> str:
 
 def likely_languages(text: str) -> tuple[str, ...]:
     """In which languages the Latin letters of a text may be, the likeliest first; English where they hardly tell."""
+    return _likely(_ranked(text))
+
+
+def _ranked(text: str) -> Sequence[tuple[str, float]]:
+    """All languages with their probability, the likeliest first."""
     letters = _NO_LATIN.sub(" ", text[:TOLD_BY]).strip()
-    ranked = _identifier().rank(letters) if letters else [(DEFAULT, 1.0)]
+    return _identifier().rank(letters) if letters else [(DEFAULT, 1.0)]
+
+
+def _likely(ranked: Sequence[tuple[str, float]]) -> tuple[str, ...]:
     likely = [language for language, probability in ranked if probability >= LIKELY]
     return tuple(dict.fromkeys(likely if ranked[0][1] >= SURE else [*likely, DEFAULT]))
 
@@ -222,12 +235,15 @@ def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """What a word is indexed under, in a text of these languages; nothing where it says nothing."""
     if len(word) > MAX_WORD:
         return ()
-    languages = (_language_by_script(word),) if not _is_latin(word) else languages
+    is_latin = _is_latin(word)
+    languages = languages if is_latin else (_language_by_script(word),)
+    plain = _plain(_one_way(word))
     if not languages[0] or any(map(str.isdigit, word)):
-        return (_plain(_one_way(word)),)
+        return (plain,)
     if _is_stop_word(word, languages[0]):
         return ()
-    return tuple(_stem(word, language) for language in languages if not _is_stop_word(word, language))
+    stems = (_stem(word, language) for language in languages if not _is_stop_word(word, language))
+    return tuple(dict.fromkeys((*stems, plain) if is_latin and DEFAULT not in languages else stems))
 
 
 def _parts(script: str, run: str) -> Iterator[str]:
@@ -260,13 +276,15 @@ def _looked_for(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """All that a word may be indexed under; also if its accents were left out, and as PostgreSQL's English dictionary
     has it, by which older versions indexed.
     """
-    stems = dict.fromkeys(_stems_of(word, (languages[0],)))
     bare = _plain(word.casefold())
+    stems = dict.fromkeys(_stems_of(word, (languages[0],)))
     for language in languages if _is_latin(word) else ():
         for form in (word, bare):
             stems |= dict.fromkeys(_stems_of(form, (language,)))
+    if _is_latin(word):
+        stems[bare] = None
     if not word.isascii():
-        stems[_stemmed("en", word.casefold())] = None
+        stems[_stemmed(DEFAULT, word.casefold())] = None
     return tuple(stems)
 
 
@@ -278,7 +296,7 @@ def _stem(word: str, language: str) -> str:
     stem = _stemmed(language, _one_way(word.translate(_TURKISH) if language == "tr" else word))
     end, instead = _ENDINGS.get(language, ("", ""))
     stem = _plain(stem.removesuffix(end) + instead if end and stem.endswith(end) else stem)
-    return f"{language}:{stem}" if language in _LATIN and language != "en" else stem
+    return f"{language}:{stem}" if language in _LATIN and language != DEFAULT else stem
 
 
 def _one_way(word: str) -> str:

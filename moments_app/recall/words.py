@@ -129,29 +129,38 @@ class QueryWords:
 
     def lookup(self, kind: str) -> Lookup:
         """How texts of a kind are searched."""
-        total, length = self.sizes[kind]
-        if not self.is_counted(kind):
+        counted = self._counted(kind)
+        if counted is None:
             return self._uncounted(kind)
+        total, length = self.sizes[counted]
         # Words that no count knows may be new, so they are looked for; but they must not crowd out the known ones.
-        told = sorted(self.terms, key=lambda term: (not term.counts[kind], term.counts[kind], term.word))[:MOST_TERMS]
-        terms = sorted(told, key=lambda term: term.counts[kind])
-        read = accumulate(term.counts[kind] for term in terms)
+        told = sorted(self.terms, key=lambda term: (not term.counts[counted], term.counts[counted], term.word))
+        terms = sorted(told[:MOST_TERMS], key=lambda term: term.counts[counted])
+        read = accumulate(term.counts[counted] for term in terms)
         rare = [term for term, so_far in zip(terms, read, strict=True) if so_far <= MOST_READ]
         common = terms[len(rare) :]
-        finds_none = bool(common) and not any(term.counts[kind] for term in rare)
+        finds_none = bool(common) and not any(term.counts[counted] for term in rare)
         return Lookup(
             rare=[stem for term in rare for stem in term.stems],
-            joint=_joint(common, kind, total) if finds_none else [],
+            joint=_joint(common, counted, total) if finds_none else [],
             with_newest=finds_none,
             queries=[term.query for term in terms],
-            weights=[term.factor * rarity(term.counts[kind], total) for term in terms],
+            weights=[term.factor * rarity(term.counts[counted], total) for term in terms],
             average=length / total,
         )
 
-    def is_counted(self, kind: str) -> bool:
-        """Whether the counts tell how rare a word is in texts of a kind."""
-        total, _ = self.sizes[kind]
-        return total > 0 and (kind != "turn" or self.uncounted <= UNCOUNTED * total)
+    def _counted(self, kind: str) -> str | None:
+        """The kind whose counts tell how rare a word is in texts of a kind: its own, or before there are any the one of
+        which there is most; None where none does.
+        """
+        told_by = kind if self.sizes[kind][0] else max(COUNTED, key=lambda other: self.sizes[other])
+        total, _ = self.sizes[told_by]
+        return told_by if total and (told_by != "turn" or self.uncounted <= UNCOUNTED * total) else None
+
+    @property
+    def are_turns_counted(self) -> bool:
+        """Whether most turns are counted."""
+        return self._counted("turn") is not None
 
     def _uncounted(self, kind: str) -> Lookup:
         """How texts are searched of which more are new than were counted."""
@@ -205,7 +214,7 @@ def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
     unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)]
     if not unknown:
         return words
-    near = {"user": user_id, "vocabularies": vocabularies, "newest": 0 if words.is_counted("turn") else NEWEST}
+    near = {"user": user_id, "vocabularies": vocabularies, "newest": 0 if words.are_turns_counted else NEWEST}
     return replace(words, terms=[*terms, *_meant(near, unknown, terms)])
 
 
@@ -214,10 +223,10 @@ def _counts(numbers: Sequence[Any]) -> dict[str, int]:
 
 
 def _term(word: lexemes.Asked, counts: Mapping[str, dict[str, int]]) -> Term:
-    """A word under what it is indexed under, as far as that is known: the commonest first."""
-    known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
-    together = {kind: sum(counts[stem][kind] for stem in known) for kind in COUNTED}
-    return Term(word.word, tuple(known) or word.stems, together, word.factor)
+    """A word with what is known of it. A text may have several of its stems, so the commonest tells."""
+    together = {kind: max((counts[stem][kind] for stem in word.stems if stem in counts), default=0) for kind in COUNTED}
+    stems = sorted(word.stems, key=lambda stem: -sum(counts.get(stem, {}).values()))
+    return Term(word.word, tuple(stems), together, word.factor)
 
 
 def _may_be_mistyped(word: str) -> bool:
