@@ -14,7 +14,7 @@ Without recall (`plan=stable`) standing text has all of its ceilings, and live t
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from itertools import zip_longest
@@ -68,7 +68,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """What of one layer is not in the context, and the tokens it would have taken."""
+    """What of one layer is not in the context, and the tokens it would have taken; of what recall finds nothing is
+    told, for it goes on for as long as there is room.
+    """
 
     layer: str
     count: int
@@ -85,7 +87,7 @@ class Fitted:
         layers: by name, in order.
         overhead: tokens of the wrapping around all.
         trimmed: what didn't make it.
-        next: the best of that, which a larger budget would hold.
+        next: the best of what a larger budget would hold.
     """
 
     form: Format
@@ -97,13 +99,18 @@ class Fitted:
     def tokens_of(self, name: str) -> int:
         """Of a layer, with its wrapping; an empty one costs nothing."""
         lines = self.layers[name]
-        days = {day: line.item for line in lines if (day := day_of(name, line.item))}
-        headings = sum(self.form.day_tokens(item) for item in days.values())
+        headings = heading_tokens(self.form, {day for line in lines if (day := day_of(name, line.item))})
         return sum(line.tokens for line in lines) + headings + self.form.wrapping_tokens(name) if lines else 0
 
     @property
     def tokens(self) -> int:
         return self.overhead + sum(map(self.tokens_of, self.layers))
+
+
+def heading_tokens(form: Format, days: Collection[date]) -> int:
+    """Return what the days over recalled lines take, the year standing with the first day of each."""
+    years = {day.year: day for day in days}
+    return sum(map(form.day_tokens, days)) + sum(map(form.year_tokens, years.values()))
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,9 @@ class _Filling:
 
     def __init__(self, layers: Mapping[str, Sequence[Item]], form: Format, applied: int, sent: Iterable[str]) -> None:
         self._form, self._applied = form, applied
-        self._pieces = {name: list(_pieces(name, items, form)) for name, items in layers.items()}
+        self._pieces = {name: list(_pieces(name, items, form)) for name, items in layers.items() if name != "retrieved"}
+        self._recalled = _pieces("retrieved", layers.get("retrieved", ()), form)  # priced as far as they are looked at
+        self._following: list[Line] = []  # of them, the best that have no room
         self._taken: dict[str, list[Piece]] = {name: [] for name in layers}
         self._said, self._days = Said(sent), set[date]()
         self._passed_over: set[tuple[str, int]] = set()
@@ -272,13 +281,11 @@ class _Filling:
 
     def take_recalled(self) -> None:
         """What recall found, best first, as long as there is room for a line of usual length."""
-        for piece in self._pieces.get("retrieved", ()):
-            if self.left < LEAST_LINE:
+        for piece in self._recalled:
+            if self.left < LEAST_LINE and len(self._following) >= NEXT:
                 return
-            if self._said.has(piece.item, by_address=True):
-                self._passed_over.add((piece.layer, piece.place))
-            else:
-                self._take(piece, self.left)
+            if not self._said.has(piece.item, by_address=True) and not self._take(piece, self.left):
+                self._following += piece.lines
 
     def take_older_turns(self) -> None:
         """Live turns before those taken, the newest first; where not all fit, they begin at a multiple of `STEP`."""
@@ -316,7 +323,11 @@ class _Filling:
         """Tokens it would take now: with the wrapping of its layer if it is the first, and with its day."""
         wrapping = 0 if self._taken[piece.layer] else self._form.wrapping_tokens(piece.layer)
         day = day_of(piece.layer, piece.item)
-        heading = self._form.day_tokens(piece.item) if day and day not in self._days else 0
+        heading = 0
+        if day and day not in self._days:
+            heading = self._form.day_tokens(day)
+            if all(day.year != other.year for other in self._days):
+                heading += self._form.year_tokens(day)
         return piece.tokens + wrapping + heading
 
     def _cost_in_all(self, pieces: Iterable[Piece]) -> dict[str, int]:
@@ -352,8 +363,9 @@ class _Filling:
             for name, lines in left_out.items()
             if lines
         ]
-        following = [line for name in ("retrieved", *CEILINGS) for line in left_out.get(name, ())]
-        return Fitted(self._form, layers, self._form.overhead_tokens(), trimmed, following[:NEXT])
+        standing = [line for name in CEILINGS for line in left_out.get(name, ())]
+        following = [*self._following, *standing][:NEXT]
+        return Fitted(self._form, layers, self._form.overhead_tokens(), trimmed, following)
 
     def _in_order(self, name: str) -> list[Line]:
         """The lines of a layer as they stand: what was recalled by time, all else as the layer has it."""

@@ -1,8 +1,9 @@
 """Making one order out of several: pure functions over scores."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import TypeVar
 
 MEANING_WEIGHT = 1.0  # of similarity beside words, both in standard deviations
@@ -70,5 +71,6 @@ def fused(
 
 def _in_deviations(values: Sequence[float]) -> Callable[[float], float]:
     """Return what tells a value's distance from the mean of all, in standard deviations; 0 where all are equal."""
-    mean, deviation = fmean(values), pstdev(values)
+    mean = fmean(values)
+    deviation = math.sqrt(fmean((value - mean) ** 2 for value in values))
     return lambda value: (value - mean) / deviation if deviation > 1e-9 else 0.0

@@ -64,8 +64,11 @@ class Format(Protocol):
     def wrapping_tokens(self, layer: str) -> int:
         """Of what stands around a layer's items."""
 
-    def day_tokens(self, item: Item) -> int:
+    def day_tokens(self, day: date) -> int:
         """Of the day over what was recalled of it."""
+
+    def year_tokens(self, day: date) -> int:
+        """What its year takes in addition; only the first day of each year has it."""
 
     def overhead_tokens(self) -> int:
         """Of what stands around everything."""
@@ -103,8 +106,11 @@ class Lines(ABC):
     def wrapping_tokens(self, layer: str) -> int:
         return sum(estimate_tokens(f"{part}\n") for part in self.around(layer) if part)
 
-    def day_tokens(self, item: Item) -> int:
-        return estimate_tokens(f"{_day(item)}\n")
+    def day_tokens(self, day: date) -> int:
+        return estimate_tokens(f"{_day(day)}:\n")
+
+    def year_tokens(self, day: date) -> int:
+        return estimate_tokens(f" {day.year}")
 
     def overhead_tokens(self) -> int:
         return sum(estimate_tokens(f"{part}\n") for part in (self.head, self.tail) if part)
@@ -118,18 +124,17 @@ class Lines(ABC):
         return "\n".join(line for line in [*lines, self.tail] if line)
 
     def _lines(self, layer: str, items: Sequence[Item]) -> Iterator[str]:
-        """Items as they are written, each day before the first of it."""
-        day = None
+        """Items as they are written, each day before the first of it, the year where it is another."""
+        last: date | None = None
         for item in items:
-            if (of_item := day_of(layer, item)) and of_item != day:
-                yield _day(item)
-                day = of_item
+            if (day := day_of(layer, item)) and day != last:
+                yield f"{_day(day)}:" if last and last.year == day.year else f"{_day(day)} {day.year}:"
+                last = day
             yield self.line(layer, item)
 
 
-def _day(item: Item) -> str:
-    assert item.time is not None
-    return f"{item.time.day} {item.time:%B %Y}:"
+def _day(day: date) -> str:
+    return f"{day.day} {day:%B}"
 
 
 class Xml(Lines):
@@ -203,8 +208,11 @@ class Messages:
     def wrapping_tokens(self, layer: str) -> int:
         return 0 if layer in ("hot_turns", "query") else self._memory.wrapping_tokens(layer)
 
-    def day_tokens(self, item: Item) -> int:
-        return self._memory.day_tokens(item)
+    def day_tokens(self, day: date) -> int:
+        return self._memory.day_tokens(day)
+
+    def year_tokens(self, day: date) -> int:
+        return self._memory.year_tokens(day)
 
     def overhead_tokens(self) -> int:
         return 2 * (MESSAGE_TOKENS + self._memory.overhead_tokens())
@@ -240,7 +248,10 @@ class Json:
     def wrapping_tokens(self, layer: str) -> int:
         return 0
 
-    def day_tokens(self, item: Item) -> int:
+    def day_tokens(self, day: date) -> int:
+        return 0
+
+    def year_tokens(self, day: date) -> int:
         return 0
 
     def overhead_tokens(self) -> int:

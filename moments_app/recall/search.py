@@ -246,7 +246,7 @@ def searched(user: UserProfile, words: QueryWords, question: Question, most: int
                 score / (worth[kind] or 1.0) if search == "text" else score,
                 bool(is_unembedded),
             )
-            for search, kind, found, score, session, sequence, is_unembedded in cursor
+            for search, kind, found, score, session, sequence, is_unembedded in cursor.fetchall()
             if kind != "turn" or session is not None
         ]
 
@@ -270,36 +270,41 @@ def told(
     ranks, scores = _ranks(found), _scores(found)
     named = words_of(question.text)
     results = [
-        replace(one, score=_with_speaker(order[key], one, named), ranks=ranks.get(key, {}), scores=scores.get(key, {}))
-        for key in order
-        if (one := read.get(key))
+        Result(
+            **fields,
+            score=_with_speaker(order[key], fields["kind"], fields["content"], named),
+            ranks=ranks.get(key, {}),
+            scores=scores.get(key, {}),
+        )
+        for key, fields in read.items()
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     least = NEAR_ENOUGH * max((one.score for one in found if one.search == "semantic"), default=0.0)
     return _said_once(result for result in results if result.is_relevant(least))[:most]
 
 
-def _with_speaker(score: float, result: Result, named: Collection[str]) -> float:
+def _with_speaker(score: float, kind: str, content: str, named: Collection[str]) -> float:
     """The score of a result: what somebody said answers best what is asked about them."""
-    counts_more = score > 0 and result.kind == "turn" and is_named(result.content, named)
-    return score * SPEAKER_FACTOR if counts_more else score
+    return score * SPEAKER_FACTOR if score > 0 and kind == "turn" and is_named(content, named) else score
 
 
 def _said_once(results: Iterable[Result]) -> list[Result]:
     """Results without those that only say what another one says; a turn stands in for what was taken from it."""
     kept: list[Result] = []
     words: list[frozenset[str]] = []
+    derived: list[int] = []  # places of what is no turn
     for result in results:
         own = words_of(result.content)
-        is_turn = result.kind == "turn"
-        if not is_turn and any(own <= others for others in words):
+        if result.kind != "turn":
+            if any(own <= others for others in words):
+                continue
+            derived.append(len(kept))
+        elif (taken := next((place for place in derived if words[place] <= own), None)) is not None:
+            kept[taken], words[taken] = replace(result, score=kept[taken].score), own
+            derived.remove(taken)
             continue
-        derived = [n for n, others in enumerate(words) if is_turn and kept[n].kind != "turn" and others <= own]
-        if derived:
-            kept[derived[0]], words[derived[0]] = replace(result, score=kept[derived[0]].score), own
-        else:
-            kept.append(result)
-            words.append(own)
+        kept.append(result)
+        words.append(own)
     return kept
 
 
@@ -321,8 +326,8 @@ def _scores(found: Sequence[Found]) -> dict[Key, dict[str, float]]:
     return scores
 
 
-def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Key, Result]:
-    """What is told of each that is there; planned anew each time, so only for the kinds that were found."""
+def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Key, dict[str, Any]]:
+    """Fields of the result of each that is there; planned anew each time, so only for the kinds that were found."""
     if not keys:
         return {}
     statements = [_READ_SQL[kind] for kind in dict.fromkeys(key.kind for key in keys)]
@@ -346,18 +351,20 @@ def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Ke
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """The rows of `_READ_SQL` with the texts of archived turns, but for turns that have none."""
     archived = {row: _place(row) for row in rows if row[3] is None}
-    texts = read_archived(user, archived.values()) if archived else {}
+    if not archived:
+        return list(rows)
+    texts = read_archived(user, archived.values())
     found = {row: texts.get(place, UNREADABLE) for row, place in archived.items()}
     return [(*row[:3], found.get(row, row[3]), *row[4:]) for row in rows if found.get(row) != ""]
 
 
-def _told(row: Sequence[Any]) -> tuple[Key, Result]:
+def _told(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
     kind, _, ref, content, session_id, sequence, time, role, own_places = row
     if own_places:  # what memory itself had said is no result
         content = without(lines_of(content), own_places)
     place = _place(row)
-    found = Result(kind, ref, content[:CONTENT_CHARS], session_id, sequence, time, role, pk=place[0])
-    return Key(kind, place), found
+    fields = {"kind": kind, "ref": ref, "content": content[:CONTENT_CHARS], "session_id": session_id}
+    return Key(kind, place), fields | {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
 
 
 def _place(row: Sequence[Any]) -> Place:

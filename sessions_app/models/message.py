@@ -44,9 +44,7 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
             How many.
         """
         # The words they have are those of their text, whatever version made them, and stay.
-        return self.update(
-            kind=Message.Kind.ARCHIVED, content="", payload=None, metadata={}, search_version=VERSION
-        )
+        return self.update(kind=Message.Kind.ARCHIVED, content="", payload=None, metadata={}, search_version=VERSION)
 
     def delete_unread(self) -> int:
         """Deletes these rows and what hangs on them, as `delete` does, by a statement a table: none is read for it.

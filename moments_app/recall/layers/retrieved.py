@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from moments_app.recall.item import Item
 from moments_app.recall.scene import Scene
 from moments_app.recall.search import Result, recall
+from sessions_app.processes.read_archived import UNREADABLE
 from sessions_app.shorten import shorten_middle
+from sessions_app.tokens import estimate_tokens
 
 STATIC = False
 MAX_CHARS = 600  # of a result that stand in a context
-LINE_TOKENS = 6  # of a short one: so many are asked for as could stand in the budget
+LINE_TOKENS = 15  # of a short one: so many are asked for as could stand in the budget
 MOST = 250
+USUAL_LINE = 30  # tokens
 
 
 def items(scene: Scene) -> Sequence[Item]:
@@ -20,7 +23,9 @@ def items(scene: Scene) -> Sequence[Item]:
     most = min(max(scene.applied // LINE_TOKENS, 1), MOST)
     found = recall(scene.user, scene.session.agent_id, scene.question, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
-    return [_item(result) for result in found if not scene.query.startswith(result.content)]
+    said = [result for result in found if result.content != UNREADABLE and not scene.query.startswith(result.content)]
+    told = [_item(result) for result in said]
+    return sorted(told, key=lambda item: -item.worth)
 
 
 def _item(result: Result) -> Item:
@@ -32,9 +37,16 @@ def _item(result: Result) -> Item:
         time=result.time,
         role=result.role,
         why=_why(result),
-        worth=result.score,
+        worth=_worth(result),
         is_neighbour=not result.ranks,
     )
+
+
+def _worth(result: Result) -> float:
+    """By its tokens: what was made of turns is worth the less the longer it is, for the turns can be had themselves."""
+    if result.kind == "turn" or result.score <= 0:
+        return result.score
+    return result.score * min(1.0, USUAL_LINE / max(estimate_tokens(result.content), 1))
 
 
 def _why(result: Result) -> str:
