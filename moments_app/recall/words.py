@@ -57,7 +57,7 @@ SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM (
           AND retracted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT %(newest)s
     ) turn, unnest(tsvector_to_array(search_vector)) stem
 ) known
-WHERE length(stem) BETWEEN %(least)s AND %(most)s AND stem !~ '[0-9]'
+WHERE length(stem) = ANY(%(lengths)s) AND stem !~ '[0-9]'
 GROUP BY stem
 """
 
@@ -244,17 +244,16 @@ def _meant(where: Mapping[str, Any], unknown: Sequence[Term], said: Sequence[Ter
     What a word may be indexed under is compared with what is known of the same language. One that was not counted, but
     has just been said, is no typo.
     """
-    lengths = [len(stem) for term in unknown for stem in term.stems]
-    near = {"least": min(lengths) - 2, "most": max(lengths) + 2}
+    lengths = {len(stem) + edits for term in unknown for stem in term.stems for edits in _edits(_bare(stem))}
     with connection.cursor() as cursor:
-        cursor.execute(_NEAR_SQL, {**where, **near})
-        known = {stem: _counts(numbers) for stem, *numbers in cursor}
+        cursor.execute(_NEAR_SQL, {**where, "lengths": list(lengths)})
+        known = {stem: numbers for stem, *numbers in cursor}
     told = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
     for stem in known:
         by_language[_language(stem)].append(stem)
     return [
-        Term(_bare(stem), (stem,), known[stem], TYPO_FACTOR, term.word)
+        Term(_bare(stem), (stem,), _counts(known[stem]), TYPO_FACTOR, term.word)
         for term in unknown
         if known.keys().isdisjoint(term.stems)
         for stem in _nearest(term, by_language, known)
@@ -262,7 +261,11 @@ def _meant(where: Mapping[str, Any], unknown: Sequence[Term], said: Sequence[Ter
     ]
 
 
-def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, dict[str, int]]) -> list[str]:
+def _edits(stem: str) -> range:
+    return range(-_most_edits(stem), _most_edits(stem) + 1)
+
+
+def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
     near: dict[str, float] = {}
     for stem in term.stems:
         edits = _most_edits(_bare(stem))
@@ -271,7 +274,7 @@ def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[st
             near[found] = min(distance, near.get(found, distance))
     least = min(near.values(), default=0)
     nearest = [stem for stem, distance in near.items() if distance == least]
-    return sorted(nearest, key=lambda stem: (-sum(known[stem].values()), stem))[:MEANT]
+    return sorted(nearest, key=lambda stem: (-sum(known[stem]), stem))[:MEANT]
 
 
 def _language(stem: str) -> str:
