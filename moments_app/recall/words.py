@@ -241,7 +241,7 @@ def _most_edits(stem: str) -> int:
     return 1 if len(stem) < 8 else 2
 
 
-def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, object]) -> dict[str, Sequence[int]]:
+def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """All stems about as long as those of some words, with their counts."""
     lengths = {len(stem) + edits for term in unknown for stem in term.stems for edits in _edits(_bare(stem))}
     with connection.cursor() as cursor:
