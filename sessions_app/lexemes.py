@@ -1,7 +1,8 @@
 """The words that texts are found by: what a text is indexed under, and what a query's words may be indexed under.
 
 Made here and not by PostgreSQL, whose parser and dictionaries know one language at a time and depend on the locale of
-the database. Scripts tell most languages apart; a text in Latin letters is told by its letters' sequences (py3langid).
+the database. Scripts tell most languages apart; a text in Latin letters is told by stop words that one language alone
+has, else by its letters' sequences (py3langid).
 A word is indexed under its Snowball stem without accents, marked with its language, `de:tocht`, and under its plain
 form; an English one under its stem alone, without a mark, as those of scripts that tell the language. What may be one
 of several languages is indexed under the stems of each. Where a script has no spaces, or Korean puts endings to words,
@@ -33,7 +34,8 @@ LIKELY = 0.3  # probability from which on a language is taken for possible
 SURE = 0.6  # and below which none is beyond doubt: English is possible as well
 CERTAIN = 0.9  # and from which on a query is looked for in no other
 DEFAULT = "en"
-TOLD_BY = 400  # characters that tell a text's language
+TOLD_BY = 200  # characters that tell a text's language
+TELLING = 2  # stop words of one language and none of another do
 ALONE = 0.5  # of its weight has a single character of those that make words of two
 POSITIONS = 16_383  # that PostgreSQL tells apart
 OCCURRENCES = 255  # of a word that it keeps
@@ -201,6 +203,9 @@ def likely_languages(text: str) -> tuple[str, ...]:
 def _ranked(text: str) -> Sequence[tuple[str, float]]:
     """All languages with their probability, the likeliest first."""
     letters = _NO_LATIN.sub(" ", text[:TOLD_BY]).strip()
+    telling = [language for word in letters.casefold().split() if (language := _telling_words().get(word))]
+    if len(telling) >= TELLING and len(set(telling)) == 1:
+        return [(telling[0], 1.0)]
     return _identifier().rank(letters) if letters else [(DEFAULT, 1.0)]
 
 
@@ -332,6 +337,16 @@ def _stop_words() -> dict[str, frozenset[str]]:
     for language, _, listed in (line.partition(": ") for line in lines if not line.startswith("#")):
         words[language] += listed.split()
     return {language: frozenset(listed) for language, listed in words.items()}
+
+
+@cache
+def _telling_words() -> dict[str, str]:
+    """Stop words in Latin letters that one language alone has, with that language."""
+    languages: dict[str, list[str]] = defaultdict(list)
+    for language in _LATIN:
+        for word in _stop_words()[language]:
+            languages[word].append(language)
+    return {word: told[0] for word, told in languages.items() if len(told) == 1}
 
 
 _local = threading.local()  # a stemmer serves one thread at a time

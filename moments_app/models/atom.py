@@ -190,7 +190,7 @@ class MemoryAtom(Searched):
     def save(self, *args: object, **kwargs: object) -> None:
         """Keeps the hash that tells whether the stream has it already."""
         self.content_hash = content_hash(self.content)
-        super().save(*args, **kwargs)  # type: ignore[arg-type]
+        super().save(*args, **kwargs)
 
     def clean(self) -> None:
         """What the constraint says, in words: the hash is no field of a form."""

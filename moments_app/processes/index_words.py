@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from moments_app.models import Job, MemoryStream
 from moments_app.processes import count_words
 from sessions_app import lexemes
-from sessions_app.models.searched import Searched
+from sessions_app.models.searched import Searched, SearchedQuerySet
 
 NAME = "index_words"
 BATCH = 500
@@ -53,7 +53,7 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
         seconds: after which a run ends, with a batch; None: when all is done.
     """
     if dry_run:
-        waiting = sum(table.objects.unindexed().count() for table in tables())
+        waiting = sum(SearchedQuerySet(table).unindexed().count() for table in tables())
         return Indexed(waiting, not waiting)
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
     rows = 0
@@ -78,7 +78,8 @@ def _index_batch(table: type[Searched]) -> int:
     """By the index of such rows, which has a person's together."""
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     rows: list[Any] = list(
-        table.objects.unindexed()
+        SearchedQuerySet(table)
+        .unindexed()
         .only("pk", *owners, *table.SEARCHED)
         .select_for_update(skip_locked=True, no_key=True)[:BATCH]
     )

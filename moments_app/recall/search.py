@@ -279,7 +279,8 @@ def told(
         for key, fields in read.items()
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
-    least = NEAR_ENOUGH * max((one.score for one in found if one.search == "semantic"), default=0.0)
+    nearest = max((one.score for one in found if one.search == "semantic"), default=0.0)
+    least = NEAR_ENOUGH * nearest if question.used_mode == "hybrid" else -1.0
     return _said_once(result for result in results if result.is_relevant(least))[:most]
 
 
@@ -350,12 +351,13 @@ def _read(user: UserProfile, question: Question, keys: Sequence[Key]) -> dict[Ke
 
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """The rows of `_READ_SQL` with the texts of archived turns, but for turns that have none."""
-    archived = {row: _place(row) for row in rows if row[3] is None}
+    archived = {row[1]: _place(row) for row in rows if row[3] is None}
     if not archived:
         return list(rows)
     texts = read_archived(user, archived.values())
-    found = {row: texts.get(place, UNREADABLE) for row, place in archived.items()}
-    return [(*row[:3], found.get(row, row[3]), *row[4:]) for row in rows if found.get(row) != ""]
+    found = {name: texts.get(place, UNREADABLE) for name, place in archived.items()}
+    told = [(*row[:3], found[row[1]] if row[3] is None else row[3], *row[4:]) for row in rows]
+    return [row for row in told if row[3]]
 
 
 def _told(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:

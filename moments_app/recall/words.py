@@ -50,16 +50,18 @@ SELECT
      WHERE user_id = %(user)s AND message_count > counted_message_count * 1.25)
 """
 _NEAR_SQL = """
-SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM (
-    SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)
-    UNION ALL SELECT stem, 0, 0, 1 FROM (
-        SELECT search_vector FROM sessions_app_message WHERE user_id = %(user)s AND kind = 'turn' AND role <> 'system'
-          AND retracted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT %(newest)s
-    ) turn, unnest(tsvector_to_array(search_vector)) stem
-) known
-WHERE length(stem) BETWEEN %(least)s AND %(most)s AND stem !~ '[0-9]'
+SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM ({known}) known
+WHERE length(stem) = ANY(%(lengths)s) AND stem !~ '[0-9]'
 GROUP BY stem
 """
+_COUNTED_SQL = "SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)"
+_JUST_SAID_SQL = f"""
+SELECT stem, 0, 0, 1 FROM (
+    SELECT search_vector FROM sessions_app_message
+    WHERE user_id = %(user)s AND kind = 'turn' AND role <> 'system' AND retracted_at IS NULL
+    ORDER BY created_at DESC, id DESC LIMIT {NEWEST}
+) turn, unnest(tsvector_to_array(search_vector)) stem
+"""  # noqa: S608 (a number of our own)
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,8 @@ def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
     unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)]
     if not unknown:
         return words
-    near = {"user": user_id, "vocabularies": vocabularies, "newest": 0 if words.are_turns_counted else NEWEST}
+    known = _COUNTED_SQL if words.are_turns_counted else f"{_COUNTED_SQL} UNION ALL {_JUST_SAID_SQL}"
+    near = _known_near(unknown, known, {"user": user_id, "vocabularies": vocabularies})
     return replace(words, terms=[*terms, *_meant(near, unknown, terms)])
 
 
@@ -238,23 +241,26 @@ def _most_edits(stem: str) -> int:
     return 1 if len(stem) < 8 else 2
 
 
-def _meant(where: Mapping[str, Any], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
+def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
+    """All stems about as long as those of some words, with their counts."""
+    lengths = {len(stem) + edits for term in unknown for stem in term.stems for edits in _edits(_bare(stem))}
+    with connection.cursor() as cursor:
+        cursor.execute(_NEAR_SQL.format(known=known), {**parameters, "lengths": list(lengths)})
+        return {stem: numbers for stem, *numbers in cursor}
+
+
+def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
     """The nearest known words of those that nothing has; of several equally near ones the most frequent.
 
     What a word may be indexed under is compared with what is known of the same language. One that was not counted, but
     has just been said, is no typo.
     """
-    lengths = [len(stem) for term in unknown for stem in term.stems]
-    near = {"least": min(lengths) - 2, "most": max(lengths) + 2}
-    with connection.cursor() as cursor:
-        cursor.execute(_NEAR_SQL, {**where, **near})
-        known = {stem: _counts(numbers) for stem, *numbers in cursor}
     told = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
     for stem in known:
         by_language[_language(stem)].append(stem)
     return [
-        Term(_bare(stem), (stem,), known[stem], TYPO_FACTOR, term.word)
+        Term(_bare(stem), (stem,), _counts(known[stem]), TYPO_FACTOR, term.word)
         for term in unknown
         if known.keys().isdisjoint(term.stems)
         for stem in _nearest(term, by_language, known)
@@ -262,7 +268,11 @@ def _meant(where: Mapping[str, Any], unknown: Sequence[Term], said: Sequence[Ter
     ]
 
 
-def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, dict[str, int]]) -> list[str]:
+def _edits(stem: str) -> range:
+    return range(-_most_edits(stem), _most_edits(stem) + 1)
+
+
+def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
     near: dict[str, float] = {}
     for stem in term.stems:
         edits = _most_edits(_bare(stem))
@@ -271,7 +281,7 @@ def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[st
             near[found] = min(distance, near.get(found, distance))
     least = min(near.values(), default=0)
     nearest = [stem for stem, distance in near.items() if distance == least]
-    return sorted(nearest, key=lambda stem: (-sum(known[stem].values()), stem))[:MEANT]
+    return sorted(nearest, key=lambda stem: (-sum(known[stem]), stem))[:MEANT]
 
 
 def _language(stem: str) -> str:

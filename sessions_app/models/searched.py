@@ -32,7 +32,7 @@ class WordsField(models.Field):  # type: ignore[type-arg]
     def db_type(self, connection: Any) -> str:
         return "tsvector"
 
-    def select_format(self, compiler: Any, sql: str, params: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, tuple[str | int, ...]]:
         return "NULL::tsvector", ()
 
 

@@ -1,6 +1,7 @@
 """Finding memory by words in the language they are said in, at once and later; rows written past the application."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -233,7 +234,7 @@ class TestIsolation:
             note(own_stream(person), f"{person.user_id} spielt gern Klavier.", "fact")
         call = f"SELECT found FROM recall_{table}(%s, %s, %s, '{{}}', false, %s, %s, NULL, NULL, 100)"
         stems = ["de:klavi", "klavier", "de:klavier"]
-        asked = [bo.pk, [f"u{bo.pk}"], stems, [" | ".join(f"'{stem}'" for stem in stems)], [1.0]]
+        asked: list[Any] = [bo.pk, [f"u{bo.pk}"], stems, [" | ".join(f"'{stem}'" for stem in stems)], [1.0]]
         with connection.cursor() as cursor:
             cursor.execute(call, asked)
             of_bo = {pk for (pk,) in cursor.fetchall()}
