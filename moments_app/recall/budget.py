@@ -8,7 +8,7 @@ than the sum. The budget is filled, not trimmed:
 3. Short standing text: a share of the budget for all of it, a ceiling for each layer, taken in turns, a line of each.
    It doesn't depend on the query, so what stands first stays byte for byte and providers' prompt caches serve it.
 4. What recall found, best first, until the budget is full. It has at least half of what was left.
-5. What is left then goes to more standing text, up to the ceilings, and to older live turns.
+5. Where all of that had room, more standing text, up to the ceilings, and older live turns.
 
 Without recall (`plan=stable`) standing text has all of its ceilings, and live turns what remains.
 """
@@ -194,12 +194,10 @@ def fit(
         filling.take_window(half, is_whole=is_whole)
         pool = min(STANDING_SHARE * (applied - STANDING_FROM), half - filling.tokens_of("hot_turns"))
         filling.take_standing(int(pool))
-        filling.take_recalled()
-        filling.take_standing(filling.left)
-        filling.take_older_turns()
-    else:
-        filling.take_standing(filling.left)
-        filling.take_older_turns()
+        if not filling.take_recalled():
+            return filling.fitted()
+    filling.take_standing(filling.left)
+    filling.take_older_turns()
     return filling.fitted()
 
 
@@ -279,13 +277,14 @@ class _Filling:
             if shorter := _shortened(self._form, piece.layer, piece.lines[0], min(room, ceiling) - wrapping):
                 self._take(replace(piece, lines=[shorter]), room)
 
-    def take_recalled(self) -> None:
-        """What recall found, best first, as long as there is room for a line of usual length."""
+    def take_recalled(self) -> bool:
+        """What recall found, best first, as long as there is room; returns whether all of it had."""
         for piece in self._recalled:
             if self.left < LEAST_LINE and len(self._following) >= NEXT:
-                return
+                break
             if not self._said.has(piece.item, by_address=True) and not self._take(piece, self.left):
                 self._following += piece.lines
+        return not self._following
 
     def take_older_turns(self) -> None:
         """Live turns before those taken, the newest first; where not all fit, they begin at a multiple of `STEP`."""

@@ -69,9 +69,9 @@ def test_the_list_is_filtered(service: Api, keys: list[str]) -> None:
     assert listed(service, session_id="s2") == keys[:2]
     assert listed(service, category="session-compression") == keys
     assert listed(service, category="other") == []
-    Moment.objects.filter(key=keys[3]).update(
-        topic_tags=["glaze firing", "shop"], summary="They fired the kilns twice."
-    )
+    fired = Moment.objects.get(key=keys[3])
+    fired.topic_tags, fired.summary = ["glaze firing", "shop"], "They fired the kilns twice."
+    fired.save()
     assert listed(service, topic="glaze firing") == [keys[3]]
     assert listed(service, text="fire kiln") == [keys[3]]
     assert listed(service, text="'; DROP TABLE") == []

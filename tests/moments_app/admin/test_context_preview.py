@@ -24,16 +24,17 @@ class TestContextPreview:
 
     def test_it_shows_layers_with_tokens_and_where_each_line_is_from(self, root: Client, built: Session) -> None:
         entity = Entity.objects.create(user=built.user, kind="task", title="Order the element")
-        shown = page(root, self.url(built), query="The element?", max_tokens=2000, format="markdown")
-        for moment in Moment.objects.newest_first()[:3]:
-            assert change_url(moment) in shown
+        shown = page(root, self.url(built), query="The kiln, the element?", max_tokens=2000, format="markdown")
+        whole = page(root, self.url(built), max_tokens=3000, plan="stable")
+        assert any(change_url(moment) in whole for moment in Moment.objects.newest_first()[:5])
         assert change_url(entity) in shown and change_url(built.user) in shown
         assert f"{change_url(built)}?at=" in shown
-        assert "of 2000 tokens" in shown and "Nothing was trimmed." in shown
-        assert "## The user" in shown
+        assert "of 2000 tokens" in shown and "## The user" in shown
+        assert "words no. 1" in shown and "the newest round" in shown
+        assert "What would come next" in page(root, self.url(built), query="Turn", max_tokens=400, format="xml")
 
     def test_it_says_what_was_trimmed_and_when_the_budget_is_too_small(self, root: Client, built: Session) -> None:
-        assert "dropped, " in page(root, self.url(built), max_tokens=300, format="xml")
+        assert "over its share of the budget" in page(root, self.url(built), max_tokens=300, format="xml")
         assert "Policy and query alone need" in page(root, self.url(built), max_tokens=5, format="xml")
         assert "max_tokens" in page(root, self.url(built), max_tokens="many", format="xml").lower().replace(" ", "_")
 

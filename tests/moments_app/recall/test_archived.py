@@ -139,7 +139,7 @@ def test_row_38_imported_settled_and_archived_it_is_found_with_its_text(
         for mode in ("text", "semantic", "hybrid")
     ]
     before = [service.post("memory/search", **question).json() for question in asked]
-    assert all(len(answer["results"]) >= 2 and not answer["degraded"] for answer in before)
+    assert all(answer["results"] and not answer["degraded"] for answer in before)
     arrived(session, timedelta(days=31))
     for expected in (6, 0):
         assert retain().archived_turns == expected
@@ -170,13 +170,14 @@ def test_turns_around_archived_ones_are_found_with_their_text(ada: UserProfile) 
 
 
 def test_what_was_retracted_system_or_said_by_the_platform_itself_is_not_found(ada: UserProfile) -> None:
-    session = imported(ada, *TEXTS, "<MemoryContext>The harpsichord is in Lyon.</MemoryContext>")
+    session = imported(ada, *TEXTS, "The harpsichord is in a context.")
+    session.messages.filter(sequence=6).update(role="tool", tool_name="get_context")
     session.messages.filter(sequence=0).update(retracted_at=timezone.now())
     session.messages.filter(sequence=4).update(role="system")
     cover(session, session.message_count)
     arrived(session, timedelta(days=31))
     assert retain().archived_turns == 7
-    assert "MemoryContext" not in str(found(ada, "harpsichord")) and TEXTS[0] not in contents(ada, "harpsichord")
+    assert "in a context" not in str(found(ada, "harpsichord")) and TEXTS[0] not in contents(ada, "harpsichord")
     assert TEXTS[4] not in contents(ada, "Trieste")
 
 

@@ -206,7 +206,7 @@ def test_a_turn_that_names_its_speaker_needs_no_role() -> None:
 def test_standing_text_is_the_same_whatever_is_asked() -> None:
     standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(5)] for name in CEILINGS if name != "entities"}
     texts = []
-    for query, found in (("short", 100), ("a question " * 20, 200)):
+    for query, found in (("short", 200), ("a question " * 20, 300)):
         layers = only(**standing, retrieved=[recalled(n) for n in range(found)]) | {"query": [Item(query)]}
         fitted = left(fit(layers, FORMATS["xml"], 3_000))
         texts.append([fitted[name] for name in standing])

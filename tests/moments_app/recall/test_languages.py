@@ -54,10 +54,8 @@ class TestLanguages:
         for number, (query, text) in enumerate(SAID.items()):
             note(stream, text, "fact")
             moment(ada, f"m{number}", text)
-            assert {result.kind for result in recall(ada, "", Question(query, ["fact", "moment"]))} == {
-                "fact",
-                "moment",
-            }
+            for kind in ("fact", "moment"):
+                assert [result.kind for result in recall(ada, "", Question(query, [kind]))][:1] == [kind]
 
     def test_a_typo_finds_in_its_language_at_once_and_counted(self, ada: UserProfile) -> None:
         say(ada, *SAID.values())
