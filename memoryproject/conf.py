@@ -151,7 +151,7 @@ class RecallSettings(Group):
     """How memory is searched."""
 
     match_count: int = Field(5, ge=1, le=100, description="Results of a search that doesn't say how many.")
-    candidates: int = Field(200, ge=10, le=1_000, description="Best of each search that are put in order.")
+    candidates: int = Field(150, ge=10, le=1_000, description="Best of each search that are put in order.")
     query_messages: int = Field(10, ge=1, le=100, description="Latest turns that an automatic query is made of.")
     query_timeout_seconds: float = Field(
         2.0, gt=0, le=60, description="Most seconds that may take; then the message itself is the query."

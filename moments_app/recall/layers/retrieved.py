@@ -11,8 +11,8 @@ from sessions_app.tokens import estimate_tokens
 
 STATIC = False
 MAX_CHARS = 600  # of a result that stand in a context
-LINE_TOKENS = 15  # of a short one: so many are asked for as could stand in the budget
-MOST = 250
+LINE_TOKENS = 20  # of a short one: so many are asked for as could stand in the budget
+MOST = 200
 USUAL_LINE = 30  # tokens
 
 
