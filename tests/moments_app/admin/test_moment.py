@@ -58,7 +58,8 @@ class TestMoment:
 
     def test_it_is_found_by_its_words(self, root: Client, built: Session) -> None:
         moment = Moment.objects.earliest("id")
-        Moment.objects.filter(pk=moment.pk).update(detail="An unmistakable porcupine.")
+        moment.detail = "An unmistakable porcupine."
+        moment.save(update_fields=["detail"])
         shown = page(root, list_url(Moment), q="porcupines")
         assert moment.key in shown
         assert Moment.objects.latest("id").key not in shown
