@@ -83,7 +83,7 @@ def add_search_vector(table: str, text: str) -> RunSQL:
 def write_search_vector(table: str, texts: Sequence[str], *indexes: str) -> RunSQL:
     """A migration operation: the words of a table's texts are written by the application from now on.
 
-    Neither the table nor an index is read or written for it: each row keeps the words it has until `index_words` comes to it.
+    Neither the table nor an index is read or written for it: a row keeps the words it has until `index_words` comes.
 
     Args:
         table, texts: by their names in the database.
