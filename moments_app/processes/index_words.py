@@ -92,7 +92,7 @@ def _index_batch(table: type[Searched]) -> int:
 
 
 def _words(row: Any) -> str | None:
-    """None where there is no text: it may have been taken away, and the row is still to be found by the words it had."""
+    """None where there is no text: it may have been taken away, and the row is still found by the words it had."""
     return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 

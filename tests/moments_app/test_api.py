@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Job, Moment
+from moments_app.processes.index_words import index_words
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import assert_chain_is_whole, build
@@ -72,6 +73,7 @@ def test_the_list_is_filtered(service: Api, keys: list[str]) -> None:
     Moment.objects.filter(key=keys[3]).update(
         topic_tags=["glaze firing", "shop"], summary="They fired the kilns twice."
     )
+    index_words()
     assert listed(service, topic="glaze firing") == [keys[3]]
     assert listed(service, text="fire kiln") == [keys[3]]
     assert listed(service, text="'; DROP TABLE") == []
