@@ -30,6 +30,27 @@ SELECT session.id, user_id, n, 'turn', CASE n %% 2 WHEN 0 THEN 'user' ELSE 'assi
 FROM sessions_app_session AS session, generate_series(session.last_sequence + 1 - %(turns)s, session.last_sequence) AS n
 WHERE session.id = COALESCE(%(session)s, session.id)
 """
+# Rows put in by SQL have words too, as PostgreSQL makes them. What the application writes has its own.
+INDEX = """
+CREATE FUNCTION seeded_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.search_vector := to_tsvector('english', concat_ws(' ', {texts}));
+    NEW.search_version := 1;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER seeded_words BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.search_vector IS NULL)
+    EXECUTE FUNCTION seeded_{table}()
+"""
+
+
+def index_what_is_seeded() -> None:
+    """Has the database make the words of rows that the application does not write."""
+    from moments_app.processes.index_words import tables
+
+    with connection.cursor() as cursor:
+        for table in tables():
+            texts = ", ".join(f"NEW.{text}" for text in table.SEARCHED)
+            cursor.execute(INDEX.format(table=table._meta.db_table, texts=texts))
 
 
 def populate() -> None:

@@ -112,6 +112,9 @@ def _prepare_database() -> None:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
+    from benchmarks.seed import index_what_is_seeded
+
+    index_what_is_seeded()
 
 
 def _issue_key() -> str:

@@ -20,6 +20,9 @@ _in_threads = WSGIMiddleware(get_wsgi_application(), workers=CONF.web_threads)  
 # Only now: they need Django to be set up.
 from moments_app.chat.endpoint import application as _chat
 from moments_app.mcp.endpoint import PATH, Endpoint
+from sessions_app import lexemes
+
+lexemes.load()  # half a second that no request has to wait
 
 _mcp = Endpoint()
 

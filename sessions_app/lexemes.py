@@ -133,6 +133,12 @@ class Asked:
     factor: float = 1.0
 
 
+def load() -> None:
+    """Reads what tells languages apart, which is read when first needed otherwise."""
+    _identifier()
+    _telling_words()
+
+
 def vector(text: str) -> str:
     """What a text is indexed under, with the places, as PostgreSQL reads a `tsvector`."""
     places: dict[str, list[int]] = defaultdict(list)
@@ -361,7 +367,7 @@ def _stemmed(language: str, word: str) -> str:
 
 @cache
 def _identifier() -> langid.LanguageIdentifier:
-    """What tells languages apart; it takes half a second to load."""
+    """What tells languages by the sequences of their letters; it takes half a second to load."""
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(list(_LATIN))
     return identifier

@@ -84,7 +84,7 @@ def add_search_vector(table: str, text: str) -> RunSQL:
 def write_search_vector(table: str, texts: Sequence[str], *indexes: str) -> RunSQL:
     """A migration operation: the words of a table's texts are written by the application from now on.
 
-    Neither the table nor an index is written anew: each row keeps the words it has until `index_words` comes to it.
+    Neither the table nor an index is read or written for it: a row keeps the words it has until `index_words` comes.
 
     Args:
         table, texts: by their names in the database.
@@ -96,7 +96,7 @@ def write_search_vector(table: str, texts: Sequence[str], *indexes: str) -> RunS
     return RunSQL(
         sql=f"""
             ALTER TABLE {table} ALTER COLUMN search_vector DROP EXPRESSION;
-            ALTER TABLE {table} ADD COLUMN search_version smallint DEFAULT 0 NOT NULL CHECK (search_version >= 0);
+            ALTER TABLE {table} ADD COLUMN search_version smallint DEFAULT 0 NOT NULL;
             CREATE TRIGGER words_missing BEFORE INSERT ON {table} FOR EACH ROW
                 WHEN (NEW.search_vector IS NULL AND NEW.search_version > 0) EXECUTE FUNCTION memory_words_outdated();
             CREATE TRIGGER words_outdated BEFORE UPDATE OF {", ".join(texts)} ON {table} FOR EACH ROW

@@ -12,7 +12,7 @@ from sessions_app.word_search import recall_anew, words_index, write_search_vect
 FACTS = "state = 'active' AND atom_type = 'fact'"
 ATOMS_SCOPE = "COALESCE('u' || user_id, 's' || stream_id)"
 MOMENTS_SCOPE = "'u' || user_id"
-VERSION = models.PositiveSmallIntegerField(db_default=0, default=1, editable=False)
+VERSION = models.SmallIntegerField(db_default=0, default=1, editable=False)
 
 
 def words() -> models.Field:

@@ -25,7 +25,7 @@ BATCH = 500
 SECONDS = 40.0  # a run
 
 _WRITE_SQL = """
-UPDATE {table} SET search_vector = made.words::tsvector, search_version = %s
+UPDATE {table} SET search_vector = COALESCE(made.words::tsvector, search_vector), search_version = %s
 FROM unnest(%s::bigint[], %s::text[]) made (id, words) WHERE {table}.id = made.id
 """
 
@@ -86,9 +86,14 @@ def _index_batch(table: type[Searched]) -> int:
     if rows:
         sql = _WRITE_SQL.format(table=table._meta.db_table)
         with connection.cursor() as cursor:
-            cursor.execute(sql, [lexemes.VERSION, [row.pk for row in rows], [row.search_vector for row in rows]])
+            cursor.execute(sql, [lexemes.VERSION, [row.pk for row in rows], [_words(row) for row in rows]])
         _ask_for_counts(rows)
     return len(rows)
+
+
+def _words(row: Any) -> str | None:
+    """None where there is no text: it may have been taken away, and the row is still found by the words it had."""
+    return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 
 def _ask_for_counts(rows: Sequence[Any]) -> None:

@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
                 migrations.AddField(
                     model_name="message",
                     name="search_version",
-                    field=models.PositiveSmallIntegerField(db_default=0, default=1, editable=False),
+                    field=models.SmallIntegerField(db_default=0, default=1, editable=False),
                 ),
             ],
         ),

@@ -61,7 +61,7 @@ class Searched(models.Model):
     SEARCHED: Sequence[str] = ("content",)  # names of the fields with texts
 
     search_vector = WordsField(null=True, editable=False)
-    search_version = models.PositiveSmallIntegerField(default=lexemes.VERSION, db_default=0, editable=False)
+    search_version = models.SmallIntegerField(default=lexemes.VERSION, db_default=0, editable=False)
 
     class Meta:
         abstract = True

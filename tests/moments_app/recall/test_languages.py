@@ -184,6 +184,17 @@ class TestIndexedAgain:
         assert contents(ada, "Orgeln") == ["Die Orgel kam an."]
         assert contents(ada, "harpsichord") == []
 
+    def test_a_row_whose_text_was_taken_away_keeps_its_words(self, ada: UserProfile) -> None:
+        say(ada, "The harpsichord came.", "Die Orgel kam.")
+        self._by_the_version_before()
+        Message.objects.update(content="")
+        index_words()
+        Message.objects.update(content="")
+        assert index_words(dry_run=True).is_done
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM sessions_app_message WHERE search_vector @@ 'harpsichord'")
+            assert cursor.fetchone() == (1,)
+
     def test_a_row_without_words_is_never_taken_for_indexed(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.")
         columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata, search_version"
