@@ -70,7 +70,8 @@ class Term:
 
     Args:
         word: as it was said, or as it is known.
-        stems: what it may be indexed under.
+        stems: what it may be indexed under, the commonest first.
+        known: those of them that some text was counted with.
         counts: texts that have it, by kind.
         factor: of its weight; less than 1 when it may have been meant, but wasn't said, or says little.
         said: the word that nothing has, by which it may have been meant; blank: it was said itself.
@@ -81,11 +82,20 @@ class Term:
     counts: dict[str, int]
     factor: float = 1.0
     said: str = ""
+    known: tuple[str, ...] = ()
 
     @property
     def query(self) -> str:
-        """As a `tsquery`."""
-        return " | ".join(f"'{stem}'" for stem in self.stems)
+        """As a `tsquery`: what no text was counted with adds nothing to a rank but its price."""
+        return " | ".join(f"'{stem}'" for stem in self.known or self.stems)
+
+    @property
+    def looked_up(self) -> list[str]:
+        """Stems by which texts are found: of a known word also its English and plain ones, which may be new.
+
+        In a language that can't be told there is a stem for each, and they would cost more than all others.
+        """
+        return [stem for stem in self.stems if not self.known or stem in self.known or ":" not in stem]
 
     @property
     def is_known(self) -> bool:
@@ -143,7 +153,7 @@ class QueryWords:
         common = terms[len(rare) :]
         finds_none = bool(common) and not any(term.counts[counted] for term in rare)
         return Lookup(
-            rare=[stem for term in rare for stem in term.stems],
+            rare=[stem for term in rare for stem in term.looked_up],
             joint=_joint(common, counted, total) if finds_none else [],
             with_newest=finds_none,
             queries=[term.query for term in terms],
@@ -168,7 +178,7 @@ class QueryWords:
         """How texts are searched of which more are new than were counted."""
         terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MOST_TERMS]
         return Lookup(
-            rare=[stem for term in terms for stem in term.stems],
+            rare=[stem for term in terms for stem in term.looked_up],
             joint=[],
             with_newest=False,
             queries=[term.query for term in terms],
@@ -229,7 +239,13 @@ def _term(word: lexemes.Asked, counts: Mapping[str, dict[str, int]]) -> Term:
     """A word with what is known of it. A text may have several of its stems, so the commonest tells."""
     together = {kind: max((counts[stem][kind] for stem in word.stems if stem in counts), default=0) for kind in COUNTED}
     stems = sorted(word.stems, key=lambda stem: -sum(counts.get(stem, {}).values()))
-    return Term(word.word, tuple(stems), together, word.factor)
+    return Term(
+        word.word,
+        tuple(stems),
+        together,
+        word.factor,
+        known=tuple(stem for stem in stems if any(counts.get(stem, {}).values())),
+    )
 
 
 def _may_be_mistyped(word: str) -> bool:

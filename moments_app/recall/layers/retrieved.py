@@ -11,7 +11,7 @@ from sessions_app.tokens import estimate_tokens
 
 STATIC = False
 MAX_CHARS = 600  # of a result that stand in a context
-LINE_TOKENS = 20  # of a short one: so many are asked for as could stand in the budget
+LINE_TOKENS = 28  # of a short one: so many are asked for as could stand in the budget
 MOST = 200
 USUAL_LINE = 30  # tokens
 
