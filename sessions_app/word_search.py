@@ -31,7 +31,7 @@ NEWEST = 500  # rows ranked where a query has but common words
 _UNCOUNTED_SQL = """
     WITH stem AS (
         SELECT btrim(stem, '''') AS stem, term, weight
-        FROM unnest($2, $4) WITH ORDINALITY terms (query, weight, term), unnest(string_to_array(query, ' | ')) stem
+        FROM unnest($2, $4) WITH ORDINALITY terms (query, weight, term), regexp_split_to_table(query, ' ?[|] ?') stem
     ), candidate AS MATERIALIZED (%s
     ), said AS MATERIALIZED (
         SELECT candidate.id, stem.term, max(stem.weight) AS weight, max(cardinality(word.positions)) AS times
@@ -133,8 +133,9 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
     row a candidate), words of which a candidate has all, whether the person's newest rows with any word are candidates
     too (where no word is rare), every word as a `tsquery` of all that it may be indexed under, with its weight, the
     average number of words in a row, the earliest time, and the most rows wanted. Of what a word may be indexed under,
-    the best counts. It returns ids with their score, best first, the newer first where two are equal. Without an
-    average it counts for itself how rare each word is among the candidates, and weights are factors of that.
+    the best counts; what stands there without spaces around `|` is ranked together. It returns ids with their score,
+    best first, the newer first where two are equal. Without an average it counts for itself how rare each word is among
+    the candidates, and weights are factors of that.
 
     Under row security `@@` and `&&` can't use an index, for they are not leakproof. The function runs as the tables'
     owner and holds the line itself: whoever the caller names, a request finds its acting user's rows and those that
@@ -221,9 +222,13 @@ def _recall_sql(table: str, *, scope: str, time: str, condition: str) -> str:
                 formula text := (
                     SELECT string_agg(format('%s * greatest(%s)', weight, ranks), ' + ')
                     FROM unnest(queries, weights) terms (query, weight), LATERAL (
-                        SELECT string_agg(format('ts_rank(search_vector, %L::tsquery)', stem), ', ') AS ranks
-                        FROM unnest(string_to_array(query, ' | ')) stem
-                    ) stems
+                        -- Of those that stand together hardly two are in a text, and `ts_rank` divides by all.
+                        SELECT string_agg(
+                            format('ts_rank(search_vector, %L::tsquery) * %s', stems, 1 + length(stems)
+                                - length(replace(stems, '|', ''))), ', '
+                        ) AS ranks
+                        FROM unnest(string_to_array(query, ' | ')) stems
+                    ) forms
                 );
                 candidates text := $q$SELECT {read} FROM {table} WHERE {words} && $1 AND {seen} LIMIT {MOST_READ}$q$;
             BEGIN

@@ -19,6 +19,7 @@ MOST_TERMS = 32  # the rarest words of a long query say what it is about
 MOST_READ = 2_000  # texts ranked for one kind; more common words only add to the rank of what rarer ones find
 TYPO_FACTOR = 0.7  # of the weight a word has that may have been meant
 COUNTED = ("fact", "moment", "turn")  # in the order of the statements below
+LIKELIEST = 2  # stems of a word that nothing has, which are ranked each by itself
 MEANT = 3  # words at most that a mistyped one may stand for
 
 UNCOUNTED = 0.5  # of the turns that were counted: when more are not, rarity is counted in what a search finds
@@ -70,11 +71,11 @@ class Term:
 
     Args:
         word: as it was said, or as it is known.
-        stems: what it may be indexed under, the commonest first.
-        known: those of them that some text was counted with.
+        stems: what it is indexed under, as far as that is known; else what it may be.
         counts: texts that have it, by kind.
         factor: of its weight; less than 1 when it may have been meant, but wasn't said, or says little.
         said: the word that nothing has, by which it may have been meant; blank: it was said itself.
+        others: what it may be indexed under in what was not counted yet.
     """
 
     word: str
@@ -82,20 +83,18 @@ class Term:
     counts: dict[str, int]
     factor: float = 1.0
     said: str = ""
-    known: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def all_stems(self) -> tuple[str, ...]:
+        """What it is looked for under."""
+        return self.stems + self.others
 
     @property
     def query(self) -> str:
-        """As a `tsquery`: what no text was counted with adds nothing to a rank but its price."""
-        return " | ".join(f"'{stem}'" for stem in self.known or self.stems)
-
-    @property
-    def looked_up(self) -> list[str]:
-        """Stems by which texts are found: of a known word also its English and plain ones, which may be new.
-
-        In a language that can't be told there is a stem for each, and they would cost more than all others.
-        """
-        return [stem for stem in self.stems if not self.known or stem in self.known or ":" not in stem]
+        """As a `tsquery`; the others are ranked together, for each that is ranked by itself costs."""
+        together = ["|".join(f"'{stem}'" for stem in self.others)] if self.others else []
+        return " | ".join([*(f"'{stem}'" for stem in self.stems), *together])
 
     @property
     def is_known(self) -> bool:
@@ -153,7 +152,7 @@ class QueryWords:
         common = terms[len(rare) :]
         finds_none = bool(common) and not any(term.counts[counted] for term in rare)
         return Lookup(
-            rare=[stem for term in rare for stem in term.looked_up],
+            rare=[stem for term in rare for stem in term.all_stems],
             joint=_joint(common, counted, total) if finds_none else [],
             with_newest=finds_none,
             queries=[term.query for term in terms],
@@ -178,7 +177,7 @@ class QueryWords:
         """How texts are searched of which more are new than were counted."""
         terms = sorted(self.terms, key=lambda term: (term.counts[kind], -term.factor))[:MOST_TERMS]
         return Lookup(
-            rare=[stem for term in terms for stem in term.looked_up],
+            rare=[stem for term in terms for stem in term.all_stems],
             joint=[],
             with_newest=False,
             queries=[term.query for term in terms],
@@ -220,7 +219,7 @@ def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
         cursor.execute(_WORDS_SQL, {"user": user_id, "agent": agent_id, "stems": stems})
         [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
     counts = {stem: _counts(numbers) for stem, *numbers in json.loads(found)}
-    terms = [_term(word, counts) for word in asked]
+    terms = [_term(word, counts, is_counted=not uncounted) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
     words = QueryWords(shards, counted, terms, int(uncounted or 0))
     unknown = [term for term in terms if not term.is_known and _may_be_mistyped(term.word)]
@@ -235,17 +234,16 @@ def _counts(numbers: Sequence[Any]) -> dict[str, int]:
     return {kind: int(count or 0) for kind, count in zip(COUNTED, numbers, strict=True)}
 
 
-def _term(word: lexemes.Asked, counts: Mapping[str, dict[str, int]]) -> Term:
-    """A word with what is known of it. A text may have several of its stems, so the commonest tells."""
-    together = {kind: max((counts[stem][kind] for stem in word.stems if stem in counts), default=0) for kind in COUNTED}
-    stems = sorted(word.stems, key=lambda stem: -sum(counts.get(stem, {}).values()))
-    return Term(
-        word.word,
-        tuple(stems),
-        together,
-        word.factor,
-        known=tuple(stem for stem in stems if any(counts.get(stem, {}).values())),
-    )
+def _term(word: lexemes.Asked, counts: Mapping[str, dict[str, int]], *, is_counted: bool) -> Term:
+    """A word with what is known of it. A text may have several of its stems, so the commonest tells.
+
+    What nothing was counted under is left out when everything was counted, about.
+    """
+    known = sorted((stem for stem in word.stems if stem in counts), key=lambda stem: -sum(counts[stem].values()))
+    together = {kind: max((counts[stem][kind] for stem in known), default=0) for kind in COUNTED}
+    stems = tuple(known) or word.stems[:LIKELIEST]
+    others = () if known and is_counted else tuple(stem for stem in word.stems if stem not in stems)
+    return Term(word.word, stems, together, word.factor, others=others)
 
 
 def _may_be_mistyped(word: str) -> bool:
@@ -259,7 +257,7 @@ def _most_edits(stem: str) -> int:
 
 def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """All stems about as long as those of some words, with their counts."""
-    lengths = {len(stem) + edits for term in unknown for stem in term.stems for edits in _edits(_bare(stem))}
+    lengths = {len(stem) + edits for term in unknown for stem in term.all_stems for edits in _edits(_bare(stem))}
     with connection.cursor() as cursor:
         cursor.execute(_NEAR_SQL.format(known=known), {**parameters, "lengths": list(lengths)})
         return {stem: numbers for stem, *numbers in cursor}
@@ -278,7 +276,7 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
     return [
         Term(_bare(stem), (stem,), _counts(known[stem]), TYPO_FACTOR, term.word)
         for term in unknown
-        if known.keys().isdisjoint(term.stems)
+        if known.keys().isdisjoint(term.all_stems)
         for stem in _nearest(term, by_language, known)
         if stem not in told
     ]
@@ -290,7 +288,7 @@ def _edits(stem: str) -> range:
 
 def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
     near: dict[str, float] = {}
-    for stem in term.stems:
+    for stem in term.all_stems:
         edits = _most_edits(_bare(stem))
         same = by_language.get(_language(stem), [])
         for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
