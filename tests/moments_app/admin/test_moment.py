@@ -59,7 +59,7 @@ class TestMoment:
     def test_it_is_found_by_its_words(self, root: Client, built: Session) -> None:
         moment = Moment.objects.earliest("id")
         moment.detail = "An unmistakable porcupine."
-        moment.save(update_fields=["detail"])
+        moment.save()
         shown = page(root, list_url(Moment), q="porcupines")
         assert moment.key in shown
         assert Moment.objects.latest("id").key not in shown
@@ -110,6 +110,17 @@ class TestList:
         assert [
             key for key in Moment.objects.order_by("key").values_list("key", flat=True) if f">{key}<" in shown
         ] == found
+
+    @pytest.mark.parametrize("asked", [{}, {"user_id": "ada"}, {"user_id": ""}])
+    def test_row_37_it_goes_by_when_things_happened(
+        self, root: Client, ada: UserProfile, asked: dict[str, str]
+    ) -> None:
+        moments = remember(ada, 4)
+        moments[1].delete()
+        moments[1].save(force_insert=True)  # made anew
+        shown = page(root, list_url(Moment), **asked)
+        keys = [moment.key for moment in moments]
+        assert sorted(keys, key=lambda key: shown.index(f">{key}<")) == keys[::-1]
 
     def test_a_longer_list_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 1)
