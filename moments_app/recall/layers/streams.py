@@ -29,7 +29,8 @@ def _items(stream: MemoryStream, atoms: list[MemoryAtom]) -> Iterator[Item]:
 def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
     for line in text.split("\n"):
         if line.strip():
-            yield Item(line, ref=stream.uri, time=stream.last_updated_at, name=stream.name)
+            said = line.strip().removeprefix("- ")  # a context has list marks of its own
+            yield Item(said, ref=stream.uri, time=stream.last_updated_at, name=stream.name)
 
 
 def _item(atom: MemoryAtom, name: str) -> Item:
