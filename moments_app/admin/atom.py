@@ -1,5 +1,6 @@
 """Facts and observations: where each comes from, and what an operator does to one."""
 
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -204,26 +205,16 @@ class MemoryAtomAdmin(RecallConsole):
     def evict(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Takes it out of memory."""
         atom = self._changeable(request, pk)
-        try:
-            curate.evict(atom)
-        except ValueError as error:
-            messages.error(request, str(error))
-        else:
-            self.log_change(request, atom, "Evicted.")
-            messages.success(request, "Evicted: no context and no search has it any more.")
+        told = "Evicted: no context and no search has it any more."
+        self.attempt(request, atom, partial(curate.evict, atom), log="Evicted.", told=told)
         return HttpResponseRedirect(_page_of(atom))
 
     @method_decorator(require_POST)
     def restore(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Takes it back into memory."""
         atom = self._changeable(request, pk)
-        try:
-            curate.restore(atom, requested_by=f"operator:{request.user}")
-        except ValueError as error:
-            messages.error(request, str(error))
-        else:
-            self.log_change(request, atom, "Restored.")
-            messages.success(request, "Restored: it is in memory again.")
+        restore = partial(curate.restore, atom, requested_by=f"operator:{request.user}")
+        self.attempt(request, atom, restore, log="Restored.", told="Restored: it is in memory again.")
         return HttpResponseRedirect(_page_of(atom))
 
     @method_decorator(require_POST)
@@ -235,13 +226,9 @@ class MemoryAtomAdmin(RecallConsole):
             messages.error(request, "Choose a stream of the same person.")
             return HttpResponseRedirect(_page_of(atom))
         stream = form.cleaned_data["stream"]
-        try:
-            curate.move(atom, stream, requested_by=f"operator:{request.user}")
-        except ValueError as error:
-            messages.error(request, str(error))
-        else:
-            self.log_change(request, atom, f"Moved from {atom.stream.title} to {stream.title}.")
-            messages.success(request, f"Moved to {stream.title}.")
+        move = partial(curate.move, atom, stream, requested_by=f"operator:{request.user}")
+        log = f"Moved from {atom.stream.title} to {stream.title}."
+        self.attempt(request, atom, move, log=log, told=f"Moved to {stream.title}.")
         return HttpResponseRedirect(_page_of(atom))
 
     def _changeable(self, request: HttpRequest, pk: int) -> MemoryAtom:
