@@ -12,10 +12,10 @@ from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
-from unfold.contrib.filters.admin import TextFilter
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
+from moments_app.admin.filters import UserFilter
 from moments_app.admin.recall_console import RecallConsole
 from moments_app.admin.transcript import entries
 from moments_app.models import MemoryAtom, MemoryStream
@@ -29,18 +29,6 @@ FOUND = 1_000  # items, and people
 TARGETS = 100  # streams to move an item to
 SOURCES = 50  # turns
 STATES = {"active": "success", "absorbed": "info", "evicted": "warning"}  # colours
-
-
-class PersonFilter(TextFilter):  # type: ignore[misc]
-    """Items of one person."""
-
-    title = "user_id"
-    parameter_name = "person"
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[MemoryAtom]) -> QuerySet[MemoryAtom]:
-        if not self.value():
-            return queryset
-        return queryset.filter(user__in=UserProfile.objects.filter(user_id=self.value().replace("\0", "")))
 
 
 class MoveForm(forms.Form):
@@ -64,7 +52,7 @@ class MemoryAtomAdmin(RecallConsole):
     """Items with where they come from. What an operator writes is pinned: kept word for word."""
 
     list_display = ("content", "kind", "state_label", "in_stream", "said", "recalled")
-    list_filter = (PersonFilter, "atom_type", "state", "is_pinned")
+    list_filter = (UserFilter, "atom_type", "state", "is_pinned")
     list_filter_submit = True
     paginator = InfinitePaginator
     sortable_by = ()
@@ -110,7 +98,7 @@ class MemoryAtomAdmin(RecallConsole):
         term = search_term.strip().replace("\0", "")
         if not term:
             return queryset, False
-        if request.GET.get("person") or request.GET.get("stream__id__exact"):
+        if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return queryset.matching(term), False  # type: ignore[attr-defined]
         # By primary keys, which are few: in one statement either half would be looked for in all rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
