@@ -1,5 +1,6 @@
 """Facts and observations: where each comes from, and what an operator does to one."""
 
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -11,10 +12,10 @@ from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST
-from unfold.contrib.filters.admin import TextFilter
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
+from moments_app.admin.filters import UserFilter
 from moments_app.admin.recall_console import RecallConsole
 from moments_app.admin.transcript import entries
 from moments_app.models import MemoryAtom, MemoryStream
@@ -28,18 +29,6 @@ FOUND = 1_000  # items, and people
 TARGETS = 100  # streams to move an item to
 SOURCES = 50  # turns
 STATES = {"active": "success", "absorbed": "info", "evicted": "warning"}  # colours
-
-
-class PersonFilter(TextFilter):  # type: ignore[misc]
-    """Items of one person."""
-
-    title = "user_id"
-    parameter_name = "person"
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[MemoryAtom]) -> QuerySet[MemoryAtom]:
-        if not self.value():
-            return queryset
-        return queryset.filter(user__in=UserProfile.objects.filter(user_id=self.value().replace("\0", "")))
 
 
 class MoveForm(forms.Form):
@@ -63,7 +52,7 @@ class MemoryAtomAdmin(RecallConsole):
     """Items with where they come from. What an operator writes is pinned: kept word for word."""
 
     list_display = ("content", "kind", "state_label", "in_stream", "said", "recalled")
-    list_filter = (PersonFilter, "atom_type", "state", "is_pinned")
+    list_filter = (UserFilter, "atom_type", "state", "is_pinned")
     list_filter_submit = True
     paginator = InfinitePaginator
     sortable_by = ()
@@ -109,7 +98,7 @@ class MemoryAtomAdmin(RecallConsole):
         term = search_term.strip().replace("\0", "")
         if not term:
             return queryset, False
-        if request.GET.get("person") or request.GET.get("stream__id__exact"):
+        if request.GET.get(UserFilter.parameter_name) or request.GET.get("stream__id__exact"):
             return queryset.matching(term), False  # type: ignore[attr-defined]
         # By primary keys, which are few: in one statement either half would be looked for in all rows.
         people = list(UserProfile.objects.filter(user_id__startswith=term).values_list("pk", flat=True)[:FOUND])
@@ -204,26 +193,16 @@ class MemoryAtomAdmin(RecallConsole):
     def evict(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Takes it out of memory."""
         atom = self._changeable(request, pk)
-        try:
-            curate.evict(atom)
-        except ValueError as error:
-            messages.error(request, str(error))
-        else:
-            self.log_change(request, atom, "Evicted.")
-            messages.success(request, "Evicted: no context and no search has it any more.")
+        told = "Evicted: no context and no search has it any more."
+        self.attempt(request, atom, partial(curate.evict, atom), log="Evicted.", told=told)
         return HttpResponseRedirect(_page_of(atom))
 
     @method_decorator(require_POST)
     def restore(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Takes it back into memory."""
         atom = self._changeable(request, pk)
-        try:
-            curate.restore(atom, requested_by=f"operator:{request.user}")
-        except ValueError as error:
-            messages.error(request, str(error))
-        else:
-            self.log_change(request, atom, "Restored.")
-            messages.success(request, "Restored: it is in memory again.")
+        restore = partial(curate.restore, atom, requested_by=f"operator:{request.user}")
+        self.attempt(request, atom, restore, log="Restored.", told="Restored: it is in memory again.")
         return HttpResponseRedirect(_page_of(atom))
 
     @method_decorator(require_POST)
@@ -235,13 +214,9 @@ class MemoryAtomAdmin(RecallConsole):
             messages.error(request, "Choose a stream of the same person.")
             return HttpResponseRedirect(_page_of(atom))
         stream = form.cleaned_data["stream"]
-        try:
-            curate.move(atom, stream, requested_by=f"operator:{request.user}")
-        except ValueError as error:
-            messages.error(request, str(error))
-        else:
-            self.log_change(request, atom, f"Moved from {atom.stream.title} to {stream.title}.")
-            messages.success(request, f"Moved to {stream.title}.")
+        move = partial(curate.move, atom, stream, requested_by=f"operator:{request.user}")
+        log = f"Moved from {atom.stream.title} to {stream.title}."
+        self.attempt(request, atom, move, log=log, told=f"Moved to {stream.title}.")
         return HttpResponseRedirect(_page_of(atom))
 
     def _changeable(self, request: HttpRequest, pk: int) -> MemoryAtom:

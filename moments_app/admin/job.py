@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -154,22 +155,12 @@ class JobAdmin(LogAdmin):
         return HttpResponseRedirect(reverse("admin:moments_app_job_change", args=[job.pk]))
 
     def _retry(self, request: HttpRequest, job: Job) -> None:
-        try:
-            job.restart()
-        except ValueError as error:
-            messages.error(request, f"{job}: {error}")
-        else:
-            self.log_change(request, job, "Retried.")
-            messages.success(request, f"{job} is queued again.")
+        self.attempt(request, job, job.restart, log="Retried.", told=f"{job} is queued again.", about=str(job))
 
     def _cancel(self, request: HttpRequest, job: Job) -> None:
-        try:
-            cancel(job, actor=f"operator:{request.user.get_username()}")
-        except ValueError as error:
-            messages.error(request, f"{job}: {error}")
-        else:
-            self.log_change(request, job, "Cancelled.")
-            messages.success(request, f"{job} is cancelled; nothing of it is kept.")
+        end = partial(cancel, job, actor=f"operator:{request.user.get_username()}")
+        told = f"{job} is cancelled; nothing of it is kept."
+        self.attempt(request, job, end, log="Cancelled.", told=told, about=str(job))
 
     @admin.display(description="Process")
     def what(self, job: Job) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -206,13 +207,9 @@ class RetractionAdmin(ReadOnlyAdmin):
             self._undo(request, retraction)
 
     def _undo(self, request: HttpRequest, retraction: Retraction) -> None:
-        try:
-            undo_retraction(retraction, requested_by=f"operator:{request.user}")
-        except CannotRetract as error:
-            messages.error(request, f"{retraction}: {error}")
-        else:
-            self.log_change(request, retraction, "Undone.")
-            messages.success(request, f"{retraction} is undone.")
+        undo = partial(undo_retraction, retraction, requested_by=f"operator:{request.user}")
+        told = f"{retraction} is undone."
+        self.attempt(request, retraction, undo, log="Undone.", told=told, about=str(retraction))
 
 
 @dataclass(frozen=True)

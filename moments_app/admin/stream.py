@@ -1,6 +1,7 @@
 """Memory streams: what is in one, when it is consolidated, and the versions of its text."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -290,13 +291,9 @@ class MemoryStreamAdmin(PageAdmin):
         messages.success(request, f"{stream.title}: asked for, job {job.job_id}.")
 
     def _undo(self, request: HttpRequest, stream: MemoryStream) -> None:
-        try:
-            consolidate.undo(stream)
-        except ValueError as error:
-            messages.error(request, f"{stream.title}: {error}")
-            return
-        self.log_change(request, stream, "Undid the last consolidation.")
-        messages.success(request, f"{stream.title}: the text is as before, and what was absorbed waits again.")
+        undo, told = partial(consolidate.undo, stream), "the text is as before, and what was absorbed waits again."
+        log = "Undid the last consolidation."
+        self.attempt(request, stream, undo, log=log, told=f"{stream.title}: {told}", about=stream.title)
 
 
 def _page_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:

@@ -122,13 +122,7 @@ class SummaryAdmin(ReadOnlyAdmin):
         if job is None:
             messages.error(request, "No job of this session's summary has failed.")
             return HttpResponseRedirect(request.path.removesuffix("retry/"))
-        try:
-            job.restart()
-        except ValueError as error:
-            messages.error(request, str(error))
-        else:
-            self.log_change(request, job, "Retried.")
-            messages.success(request, f"{job} is queued again.")
+        self.attempt(request, job, job.restart, log="Retried.", told=f"{job} is queued again.")
         return HttpResponseRedirect(change_url(job))
 
     def _failed_job(self, request: HttpRequest, session: Session) -> Job | None:

@@ -94,9 +94,6 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
     def with_topic(self, topic: str) -> Self:
         return self.filter(topic_tags__contains=[topic])
 
-    def with_emotion(self, emotion: str) -> Self:
-        return self.filter(emotion_tags__contains=[emotion])
-
     def telling_of(self, user_id: int, since: datetime) -> Self:
         """Those of a person whose journey may tell of what happened from a time on."""
         return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")

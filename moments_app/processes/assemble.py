@@ -23,7 +23,7 @@ from moments_app.recall.scene import Scene, read_scene
 from moments_app.recall.search import Question
 from sessions_app.models import UserProfile
 
-__all__ = ["PLANS", "BudgetTooSmall", "Envelope", "Wanted", "assemble", "preview", "serve"]
+__all__ = ["PLANS", "BudgetTooSmall", "Envelope", "Wanted", "preview", "serve"]
 
 PLANS = ("query", "stable")
 
@@ -94,8 +94,15 @@ class Envelope:
         return items[0].source_sequences[1] if items and items[0].source_sequences else None
 
 
-def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
-    """The context of a session, to be served: a receipt of it is kept.
+def serve(envelope: Envelope) -> None:
+    """Note that a context is served: its lines, its receipt, and the facts that were retrieved for it."""
+    served.note_context(envelope.scene.user, envelope.context, envelope.fitted.layers, envelope.scene.query)
+    receipts.keep(_receipt(envelope))
+    accesses.note(line.item.ref for line in envelope.fitted.layers.get("retrieved", ()))
+
+
+def preview(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
+    """Return the context of a session. Nothing is noted of it until it is served.
 
     Returns:
         None when the user has no such session.
@@ -103,21 +110,6 @@ def assemble(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | N
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    envelope = preview(user, session_id, wanted)
-    if envelope:
-        serve(envelope)
-    return envelope
-
-
-def serve(envelope: Envelope) -> None:
-    """Notes that a context is served: its lines, its receipt, and the facts that were retrieved for it."""
-    served.note_context(envelope.scene.user, envelope.context, envelope.fitted.layers, envelope.scene.query)
-    receipts.keep(_receipt(envelope))
-    accesses.note(line.item.ref for line in envelope.fitted.layers.get("retrieved", ()))
-
-
-def preview(user: UserProfile, session_id: str, wanted: Wanted) -> Envelope | None:
-    """The same, to be looked at; see `assemble`."""
     scene = read_scene(user, session_id, wanted.query, wanted.applied, wanted.question)
     if scene is None:
         return None

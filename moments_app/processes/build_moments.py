@@ -193,7 +193,7 @@ def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
 
 def _first_waiting(session: Session) -> int:
     """Sequence of the first turn that no moment covers; what was retracted is covered and not shown."""
-    return 0 if session.last_moment_message_idx is None else session.last_moment_message_idx + 1
+    return session.built_to + 1
 
 
 def _fitting(turns: Sequence[Message]) -> int:

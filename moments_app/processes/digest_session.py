@@ -107,7 +107,7 @@ def read(session: Session, end: int) -> Work | Skipped:
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     request = DigestRequest(
         turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
-        context=known_at(latest_event(session)),
+        context=known_at(Message.objects.boundaries_of(session).first()),
         max_words=MAX_WORDS,
         prompt=prompt_version.content,
     )
@@ -123,11 +123,6 @@ def read(session: Session, end: int) -> Work | Skipped:
 
 def _live(session: Session) -> Any:
     return session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.live_from_sequence)
-
-
-def latest_event(session: Session) -> Message | None:
-    """The partition event that the live window begins after."""
-    return session.messages.partitions().filter(user_id=session.user_id).order_by("-sequence", "-id").first()
 
 
 # --- think ---

@@ -141,8 +141,7 @@ def claim(job: Job) -> Work | Skipped:
 
 
 def _unformed(session: Session) -> QuerySet[Message]:
-    done = -1 if session.last_formation_sequence is None else session.last_formation_sequence
-    return _formable(session).filter(sequence__gt=done)
+    return _formable(session).filter(sequence__gt=session.formed_to)
 
 
 def _formable(session: Session) -> QuerySet[Message]:

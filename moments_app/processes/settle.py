@@ -19,7 +19,7 @@ from moments_app.models import Job, Moment, PromptVersion
 from moments_app.partition import PartitionEvent, known_at
 from moments_app.processes import build_moments, digest_session, form_memories, roll_summary
 from moments_app.processes.base import CannotRun, Moved, Skipped, Waits, complete, locked_session
-from sessions_app.models import Session
+from sessions_app.models import Message, Session
 
 NAME = "settle"
 BUSY_PAUSE = timedelta(seconds=5)  # while another worker is at one of the steps
@@ -178,7 +178,7 @@ def _take_along(session: Session) -> None:
 
 def _leave_known(session: Session) -> dict[str, object]:
     """The checkpoint of a session with nothing left to digest: what the one before it says."""
-    known = known_at(digest_session.latest_event(session))
+    known = known_at(Message.objects.boundaries_of(session).first())
     turns = range(session.live_from_sequence, session.last_sequence + 1)
     PartitionEvent.of_digest(known, [], turns, session=session, cleared=True).leave(session.last_sequence)
     session.begin_live_window(session.last_sequence + 1)

@@ -22,7 +22,7 @@ from moments_app.models.engine_call import TRIAL
 from moments_app.processes import build_moments, consolidate, digest_session, form_memories, roll_summary
 from moments_app.processes.base import CannotRun, Skipped
 from moments_app.processes.run import Process
-from sessions_app.models import Session
+from sessions_app.models import Message, Session
 
 Purpose = PromptResource.Purpose
 # What a process did last waits again, in the transaction that is taken back; whether there was anything.
@@ -177,8 +177,7 @@ def _before_last_formation(job: Job) -> bool:
 
 def _before_last_boundary(job: Job) -> bool:
     session = _session(job)
-    boundaries = session.messages.partitions().filter(user_id=session.user_id).order_by("-sequence", "-id")
-    latest = list(boundaries[:2])
+    latest = list(Message.objects.boundaries_of(session)[:2])
     if not latest:
         return False
     latest[0].delete()

@@ -134,7 +134,7 @@ class Remade:
 
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
     """Removes the moments that stand where others are put back, and those that were built without the turns."""
-    built_to = _built_to(session)
+    built_to = session.built_to
     firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
     firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment).filter(is_rewritten=False)]
     if not firsts:
@@ -144,10 +144,6 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
     if built_to >= min(firsts):
         session.last_moment_message_idx = min(firsts) - 1 if min(firsts) else None
     return Remade(built_to, removed)
-
-
-def _built_to(session: Session) -> int:
-    return -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
 
 
 def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) -> None:
@@ -163,7 +159,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     for moment in moments:
         held = session.messages.turns().believed()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
-        session.last_moment_message_idx = max(_built_to(session), moment.last_sequence)
+        session.last_moment_message_idx = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
     for item in retraction.items.of(Moment).filter(is_rewritten=True):
         Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
@@ -290,13 +286,12 @@ class Again:
 def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[Stretch]:
     """Those of the turns that formations have passed over since."""
     formed = -1 if was["last_formation_sequence"] is None else was["last_formation_sequence"]
-    now = -1 if session.last_formation_sequence is None else session.last_formation_sequence
-    return [(sequence, sequence) for sequence in sequences if formed < sequence <= now]
+    return [(sequence, sequence) for sequence in sequences if formed < sequence <= session.formed_to]
 
 
 def _ask_for(retraction: Retraction, session: Session, again: Again) -> None:
     by = retraction.actor
-    if again.built_to > _built_to(session):
+    if again.built_to > session.built_to:
         build_again(session, again.built_to, by)
     if again.stretches:
         form_again(session, again.stretches, by)

@@ -1,9 +1,10 @@
 """What the operator's pages have in common."""
 
+from collections.abc import Callable
 from datetime import datetime, time, timedelta
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import PermissionDenied
@@ -68,6 +69,27 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         context = (extra_context or {}) | (self.around(request, obj) if obj else {})
         response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
         return response
+
+    def attempt(
+        self, request: HttpRequest, obj: Model, do: Callable[[], object], *, log: str, told: str, about: str = ""
+    ) -> None:
+        """Change a row and say so, in its log and in a message; or say in a message why it was refused.
+
+        Args:
+            request: of the operator.
+            obj: that the log is about.
+            do: the change; a `ValueError` is a refusal.
+            log: what the log says of it.
+            told: what the message says of it.
+            about: what the refusal is about; blank where the page says that.
+        """
+        try:
+            do()
+        except ValueError as error:
+            messages.error(request, f"{about}: {error}" if about else str(error))
+        else:
+            self.log_change(request, obj, log)
+            messages.success(request, told)
 
 
 class ReadOnlyAdmin(PageAdmin):

@@ -33,6 +33,10 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
     def partitions(self) -> Self:
         return self.filter(kind=Message.Kind.PARTITION)
 
+    def boundaries_of(self, session: Session) -> Self:
+        """A session's partition events, latest first: its live window begins after the first of them."""
+        return self.partitions().filter(session=session, user_id=session.user_id).order_by("-sequence", "-id")
+
     def in_order(self) -> Self:
         """Conversation order: by sequence, a partition event right after its turn."""
         return self.order_by("sequence", "-kind", "id")

@@ -170,9 +170,19 @@ class Session(models.Model):
         return self.last_sequence - self.live_from_sequence + 1
 
     @property
+    def built_to(self) -> int:
+        """Sequence of the last turn that is in a moment; −1: none."""
+        return -1 if self.last_moment_message_idx is None else self.last_moment_message_idx
+
+    @property
+    def formed_to(self) -> int:
+        """Sequence of the last turn formed into memory streams; −1: none."""
+        return -1 if self.last_formation_sequence is None else self.last_formation_sequence
+
+    @property
     def unbuilt_count(self) -> int:
         """Turns behind the last that is in a moment."""
-        return self.last_sequence - (-1 if self.last_moment_message_idx is None else self.last_moment_message_idx)
+        return self.last_sequence - self.built_to
 
     @property
     def wants_digest(self) -> bool:

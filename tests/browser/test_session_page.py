@@ -106,7 +106,15 @@ class TestJourneys:
         tab = log_in(permissions=["clipboard-read", "clipboard-write"])
         tab.goto(change_url(built).replace("/change/", "/context/"))
         tab.get_by_role("button", name="Copy").click()
-        expect(tab.get_by_text("Copied.")).to_be_visible()
+        expect(tab.get_by_role("button", name="Copied")).to_be_visible()
+        assert "<MemoryContext>" in tab.evaluate("navigator.clipboard.readText()")
+
+    def test_over_plain_http_it_is_copied_as_well(self, log_in: Callable[..., Page], built: Session) -> None:
+        tab = log_in(permissions=["clipboard-read", "clipboard-write"])
+        tab.add_init_script("Object.defineProperty(navigator.clipboard, 'writeText', {value: undefined})")
+        tab.goto(change_url(built).replace("/change/", "/context/"))
+        tab.get_by_role("button", name="Copy").click()
+        expect(tab.get_by_role("button", name="Copied")).to_be_visible()
         assert "<MemoryContext>" in tab.evaluate("navigator.clipboard.readText()")
 
     def test_an_operator_rebuilds_a_sessions_moments(self, tab: Page, built: Session) -> None:

@@ -52,16 +52,15 @@ def assert_each_compacted_turn_is_in_exactly_one_moment(session: Session) -> Non
     that are retracted at none.
     """
     session.refresh_from_db()
-    boundary = -1 if session.last_moment_message_idx is None else session.last_moment_message_idx
     moments = list(Moment.objects.filter(source_session=session).order_by("first_sequence"))
     covered = [n for moment in moments for n in range(moment.first_sequence, moment.last_sequence + 1)]
-    assert covered == list(range(boundary + 1))
+    assert covered == list(range(session.built_to + 1))
     for moment in moments:
         held = list(moment.messages.in_order().values_list("sequence", flat=True))
         believed = session.messages.turns().believed().in_order()
         covered_by_it = believed.filter(sequence__range=(moment.first_sequence, moment.last_sequence))
         assert held == list(covered_by_it.values_list("sequence", flat=True))
-    assert not session.messages.turns().believed().filter(moment=None, sequence__lte=boundary).exists()
+    assert not session.messages.turns().believed().filter(moment=None, sequence__lte=session.built_to).exists()
 
 
 def assert_chain_is_whole(user: UserProfile) -> None:

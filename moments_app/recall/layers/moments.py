@@ -19,8 +19,7 @@ def items(scene: Scene) -> Sequence[Item]:
         .defer("search_vector", "detail")
         .newest_first()[: settings.MOMENT_BUILDER.recent_moment_count]
     )
-    events = scene.session.messages.partitions().filter(user_id=scene.user.pk)
-    event = events.order_by("-sequence", "-id").first()
+    event = Message.objects.boundaries_of(scene.session).first()
     return [_checkpoint(scene, event), *map(_moment, latest)] if event else _hints(scene, latest)
 
 

@@ -1,4 +1,4 @@
-// The pages of a session, where HTML and HTMX can't do it: which turns are in sight, and copying a text.
+// The pages of a session, where HTML and HTMX can't do it: which turns are in sight.
 "use strict";
 
 // A transcript opens at its newest turns, unless the address names one.
@@ -21,22 +21,5 @@ function keepInSight(event) {
     }, { once: true });
 }
 
-async function copy(button) {
-    const text = document.getElementById(button.dataset.copy);
-    const told = document.querySelector(`[data-copied="${button.dataset.copy}"]`);
-    try {
-        await navigator.clipboard.writeText(text.value);
-        told.textContent = "Copied.";
-    } catch {
-        text.focus();
-        text.select();
-        told.textContent = "Selected: copy it with the keyboard.";
-    }
-}
-
-document.querySelectorAll("[data-copy]").forEach((button) => {
-    button.hidden = false;
-    button.addEventListener("click", () => copy(button));
-});
 document.addEventListener("htmx:beforeSwap", keepInSight);
 showNewest();

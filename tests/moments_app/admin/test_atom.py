@@ -132,8 +132,8 @@ class TestList:
         assert listed(q="wearing felt") == [True, False, False]
         assert listed(q="felt") == [True, False, True]
         assert listed(q="ada") == [True, True, False]
-        assert listed(person="bo") == [False, False, True]
-        assert listed(person="ada", q="felt") == [True, False, False]
+        assert listed(user_id="bo") == [False, False, True]
+        assert listed(user_id="ada", q="felt") == [True, False, False]
         assert listed(stream__id__exact=own.pk, q="felt") == [True, False, False]
         assert listed(q="\0") == [True, True, True]
 

@@ -14,15 +14,13 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
-from moments_app.processes.assemble import Wanted, assemble
+from moments_app.processes.assemble import Wanted, preview, serve
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall import receipts, write_behind
 from moments_app.recall.layers import DEFAULT
 from moments_app.recall.search import Question, recall
-from moments_app.recall.workflow import get_context_for_workflow
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.processes.append import NewMessage, append
-from sessions_app.processes.load import Omitted
 from sessions_app.row_security import acting_for
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -342,7 +340,9 @@ class TestCost:
         with acting_for("ada") as ada:
             assert ada is not None
             with CaptureQueriesContext(connection) as captured:
-                assemble(ada, "s1", Wanted(query="the element", refresh=True))
+                envelope = preview(ada, "s1", Wanted(query="the element", refresh=True))
+                assert envelope is not None
+                serve(envelope)
             plans = [explained(query["sql"]) for query in captured if "moments_app_moment" in query["sql"]]
         assert len(plans) >= 2
         for plan in plans:
@@ -419,50 +419,6 @@ class TestReceipts:
         ContextReceipt.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
         call_command("prune_receipts")
         assert ContextReceipt.objects.count() == 1
-
-
-class TestWorkflow:
-    """Reading for a workflow: summary and gap."""
-
-    def test_the_gap_ends_before_the_question_that_is_open(self, ada: UserProfile, rolling: None) -> None:
-        append(ada, "s1", turns(6))
-        work_off()
-        session = append(ada, "s1", turns(3, first=6)).session
-        read = get_context_for_workflow(session)
-        assert read.summary and read.summary.end_sequence == 5
-        assert [message.sequence for message in read.messages] == [6, 7]
-
-    def test_a_version_that_failed_or_is_being_made_is_never_used(self, ada: UserProfile, rolling: None) -> None:
-        session = append(ada, "s1", turns(6)).session
-        assert get_context_for_workflow(session).summary is None
-        Summary.objects.get().fail("x")
-        read = get_context_for_workflow(session)
-        assert read.summary is None
-        assert [message.sequence for message in read.messages] == list(range(6))
-
-    def test_it_is_bounded_when_summaries_lag_behind(self, ada: UserProfile, rolling: None, settings: Settings) -> None:
-        append(ada, "s1", turns(6))
-        work_off()
-        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
-        session = append(ada, "s1", turns(200, first=6)).session
-        read = get_context_for_workflow(session)
-        assert [message.sequence for message in read.messages] == list(range(131, 206))
-        assert read.omitted == Omitted(125, 6, 130)
-
-    def test_what_it_leaves_out_is_named(self, ada: UserProfile, rolling: None, settings: Settings) -> None:
-        settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(
-            update={"load_max_messages": 2, "lag_messages": 2, "message_threshold": 2}
-        )
-        settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})
-        session = append(ada, "s1", turns(5)).session
-        assert get_context_for_workflow(session).omitted == Omitted(3, 0, 2)
-        Summary.objects.create(
-            session=session, user=ada, status="completed", start_sequence=0, end_sequence=1, text="x"
-        )
-        assert get_context_for_workflow(session).omitted is None  # the newest is an open question
-        session = append(ada, "s1", turns(2, first=5)).session
-        read = get_context_for_workflow(session)
-        assert ([message.sequence for message in read.messages], read.omitted) == ([4, 5], Omitted(2, 2, 3))
 
 
 class TestStreams:
