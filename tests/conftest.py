@@ -20,6 +20,7 @@ from moments_app.recall import accesses, served, write_behind
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
+from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
 _started_server = False
@@ -37,6 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     if _started_server:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker
+) -> None:
+    """The run's database is a copy of one that is migrated already."""
+    with django_db_blocker.unblock():
+        connection.settings_dict["TEST"]["TEMPLATE"] = migrated()
 
 
 @pytest.fixture(scope="session")
