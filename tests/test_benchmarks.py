@@ -83,6 +83,7 @@ def run(migrated_folder: Path) -> Run:
     return measure
 
 
+@pytest.mark.slow
 def test_each_measures_the_platform_beside_raw_statements(run: Run) -> None:
     done = run(SMALL)
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -102,6 +103,7 @@ def test_each_measures_the_platform_beside_raw_statements(run: Run) -> None:
         assert title in done.stdout
 
 
+@pytest.mark.slow
 def test_an_unknown_one_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "speed"], cwd=settings.BASE_DIR, capture_output=True, text=True
@@ -110,6 +112,7 @@ def test_an_unknown_one_is_named() -> None:
     assert "speed" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_long_conversation_is_counted_and_drawn(run: Run, tmp_path: Path) -> None:
     few = "import benchmarks.rounds as rounds; rounds.ROUNDS, rounds.THRESHOLDS = 12, (12,)"
     picture = tmp_path / "rounds.svg"
@@ -181,6 +184,7 @@ def table(printed: str, title: str) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
+@pytest.mark.slow
 def test_recall_is_scored_at_once_and_settled_over_the_questions_that_have_an_answer(
     recall_quality: Run, tmp_path: Path
 ) -> None:
@@ -207,6 +211,7 @@ def test_recall_is_scored_at_once_and_settled_over_the_questions_that_have_an_an
     }
 
 
+@pytest.mark.slow
 def test_contexts_are_scored_by_budget_beside_turns_filled_in_by_rank(recall_quality: Run, tmp_path: Path) -> None:
     known = KILN | {"questions": KILN["questions"][:2]}
     done = recall_quality(write(tmp_path, known))
@@ -224,6 +229,7 @@ def test_contexts_are_scored_by_budget_beside_turns_filled_in_by_rank(recall_qua
     assert all(0 < float(row["least"]) <= float(row["mean share"]) <= 1 for row in plans)
 
 
+@pytest.mark.slow
 def test_what_no_turn_says_is_in_no_context(recall_quality: Run, tmp_path: Path) -> None:
     lost = GARDEN | {"questions": [question("Who sold the piano?", 4, "t0", answer="the plumber")]}
     done = recall_quality(write(tmp_path, lost))
@@ -232,6 +238,7 @@ def test_what_no_turn_says_is_in_no_context(recall_quality: Run, tmp_path: Path)
     assert (at_once["evidence"], at_once["words"], at_once["by rank: evidence"]) == ("0.000", "0.000", "0.000")
 
 
+@pytest.mark.slow
 def test_recall_is_scored_with_and_without_meaning_where_there_is_a_provider(
     recall_quality: Run, tmp_path: Path
 ) -> None:
@@ -277,6 +284,7 @@ def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
     assert same_beginning("abcd", "bcd") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -298,6 +306,7 @@ def test_a_file_that_is_no_conversation_is_named(recall_quality: Run, tmp_path: 
     assert told in sentence
 
 
+@pytest.mark.slow
 def test_a_folder_without_conversations_is_named(recall_quality: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder in ("empty", "missing"):
@@ -323,6 +332,7 @@ def test_each_language_asks_for_each_statement_in_other_words() -> None:
             assert asked.q not in language.statements[asked.statement]
 
 
+@pytest.mark.slow
 def test_languages_are_scored_by_one_person_each_and_by_one_of_all(run: Run, tmp_path: Path) -> None:
     said = {"statements": ["The kiln arrives on Friday.", "My sisters live in Turin."], "small_talk": ["Good morning!"]}
     known = said | {"language": "en", "questions": [{"q": "which sister?", "statement": 1}]}
