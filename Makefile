@@ -1,14 +1,21 @@
-# `make run` and `make test` are all one needs; both set up what is missing and are quick the second time.
+# `make run`, `make quick` and `make test` are all one needs; each sets up what is missing.
 PYTHON ?= python3
 PORT ?= 8000
 DATA_DIR ?= .data
 export DATA_DIR
 
-.PHONY: run test bench bench-recall lock
+.PHONY: run quick test bench bench-recall lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
 
+# While one works: what needs neither a browser nor processes of its own, and no more than a second a test.
+quick: .venv/installed-dev
+	.venv/bin/ruff check .
+	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser \
+		--durations 15 --durations-min 1
+
+# Before one pushes: everything, as continuous integration runs it.
 test: .venv/installed-dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .

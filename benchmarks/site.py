@@ -17,6 +17,7 @@ from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
 
 ROOT = Path(__file__).resolve().parent.parent
+BEGIN_WITH: Path | None = None  # a DATA_DIR that is migrated already and not in use, to copy; else one is made
 START_TIMEOUT = 60  # seconds
 STOP_TIMEOUT = 30
 
@@ -51,6 +52,8 @@ class Site:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
             os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder)
             stack.callback(_stop_database, Path(folder))
+            if BEGIN_WITH:  # with its owner: PostgreSQL doesn't start on files that aren't its own
+                subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)
             _prepare_database()
             self.fresh = FreshDatabase()
             self.key = _issue_key()

@@ -1,8 +1,11 @@
 """Fixtures that many tests share: people, keys, a client, a model to talk to, and the database server of the run."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Never
 
 import pytest
 from django.conf import settings
@@ -20,6 +23,7 @@ from moments_app.recall import accesses, served, write_behind
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
+from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
 _started_server = False
@@ -37,6 +41,35 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     if _started_server:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` takes its choice
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What opens a browser is slow; what else is says so itself."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
+@pytest.fixture(autouse=True)
+def _quick_without_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that isn't marked as slow starts no process."""
+    if not request.node.get_closest_marker("slow"):
+        for owner, name in ((subprocess.Popen, "__init__"), (os, "fork")):
+            monkeypatch.setattr(owner, name, _refuse_process)
+
+
+def _refuse_process(*_: object, **__: object) -> Never:
+    pytest.fail("A test that starts a process is `@pytest.mark.slow`.")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker
+) -> None:
+    """The run's database is a copy of one that is migrated already."""
+    with django_db_blocker.unblock():
+        connection.settings_dict["TEST"]["TEMPLATE"] = migrated()
 
 
 @pytest.fixture(scope="session")

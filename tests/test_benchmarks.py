@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from django.utils import timezone
 
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, filled, same_beginning, stands_in
+from memoryproject.embedded import server
+from tests.support.folders import data_folder
 from tests.support.openai_server import OpenAIServer
 
 SMALL = """
@@ -48,11 +51,41 @@ TITLES = (
     "Settle ",
 )
 
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-def test_each_measures_the_platform_beside_raw_statements() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SMALL], cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=300
-    )
+
+@pytest.fixture(scope="module")
+def migrated_folder() -> Iterator[Path]:
+    """A DATA_DIR that each benchmark copies, as to make one takes longer than most benchmarks."""
+    with data_folder() as folder:
+        own = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
+        command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+        subprocess.run(command, cwd=settings.BASE_DIR, env=os.environ | own, check=True)
+        server.stop(folder / "postgres")
+        yield folder
+
+
+@pytest.fixture
+def run(migrated_folder: Path) -> Run:
+    """Runs Python code that measures, with these arguments and environment."""
+
+    def measure(code: str, *arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
+        begin = f"import pathlib, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated_folder)!r})"
+        return subprocess.run(
+            [sys.executable, "-c", f"{begin}\n{code}", *map(str, arguments)],
+            cwd=settings.BASE_DIR,
+            env=os.environ | env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return measure
+
+
+@pytest.mark.slow
+def test_each_measures_the_platform_beside_raw_statements(run: Run) -> None:
+    done = run(SMALL)
     assert done.returncode == 0, done.stderr[-3_000:]
     for title in (
         "Append over HTTP",
@@ -70,6 +103,7 @@ def test_each_measures_the_platform_beside_raw_statements() -> None:
         assert title in done.stdout
 
 
+@pytest.mark.slow
 def test_an_unknown_one_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "speed"], cwd=settings.BASE_DIR, capture_output=True, text=True
@@ -78,16 +112,11 @@ def test_an_unknown_one_is_named() -> None:
     assert "speed" in done.stderr
 
 
-def test_a_long_conversation_is_counted_and_drawn(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_long_conversation_is_counted_and_drawn(run: Run, tmp_path: Path) -> None:
     few = "import benchmarks.rounds as rounds; rounds.ROUNDS, rounds.THRESHOLDS = 12, (12,)"
     picture = tmp_path / "rounds.svg"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{few}; raise SystemExit(rounds.main([{str(picture)!r}]))"],
-        cwd=settings.BASE_DIR,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run(f"{few}; raise SystemExit(rounds.main([{str(picture)!r}]))")
     assert done.returncode == 0, done.stderr[-3_000:]
     assert [row["moments"] for row in table(done.stdout, "Prompt tokens of a long conversation")] == ["0", "2"]
     assert "with, moments after 12 turns" in picture.read_text()
@@ -136,16 +165,16 @@ def write(folder: Path, *conversations: dict[str, Any]) -> Path:
     return folder
 
 
-def recall_quality(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
+@pytest.fixture
+def recall_quality(run: Run) -> Run:
+    """Runs that benchmark with these arguments, without a provider but for what the environment names."""
     few = "import sys; from benchmarks import prompt_caches, recall_quality; prompt_caches.ROUNDS = 3"
-    return subprocess.run(
-        [sys.executable, "-c", f"{few}; sys.exit(recall_quality.main(sys.argv[1:]))", *map(str, arguments)],
-        cwd=settings.BASE_DIR,
-        env=os.environ | {"EMBEDDING__PROVIDER": "auto", "EMBEDDING__BASE_URL": "", "EMBEDDING__API_KEY": ""} | env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    alone = {"EMBEDDING__PROVIDER": "auto", "EMBEDDING__BASE_URL": "", "EMBEDDING__API_KEY": ""}
+
+    def measure(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
+        return run(f"{few}; sys.exit(recall_quality.main(sys.argv[1:]))", *arguments, **alone | env)
+
+    return measure
 
 
 def table(printed: str, title: str) -> list[dict[str, str]]:
@@ -155,7 +184,10 @@ def table(printed: str, title: str) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def test_recall_is_scored_at_once_and_settled_over_the_questions_that_have_an_answer(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_recall_is_scored_at_once_and_settled_over_the_questions_that_have_an_answer(
+    recall_quality: Run, tmp_path: Path
+) -> None:
     done = recall_quality(write(tmp_path, KILN, GARDEN))
     assert done.returncode == 0, done.stderr[-3_000:]
     rows = table(done.stdout, "Quality of recall")
@@ -179,7 +211,8 @@ def test_recall_is_scored_at_once_and_settled_over_the_questions_that_have_an_an
     }
 
 
-def test_contexts_are_scored_by_budget_beside_turns_filled_in_by_rank(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_contexts_are_scored_by_budget_beside_turns_filled_in_by_rank(recall_quality: Run, tmp_path: Path) -> None:
     known = KILN | {"questions": KILN["questions"][:2]}
     done = recall_quality(write(tmp_path, known))
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -196,7 +229,8 @@ def test_contexts_are_scored_by_budget_beside_turns_filled_in_by_rank(tmp_path: 
     assert all(0 < float(row["least"]) <= float(row["mean share"]) <= 1 for row in plans)
 
 
-def test_what_no_turn_says_is_in_no_context(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_what_no_turn_says_is_in_no_context(recall_quality: Run, tmp_path: Path) -> None:
     lost = GARDEN | {"questions": [question("Who sold the piano?", 4, "t0", answer="the plumber")]}
     done = recall_quality(write(tmp_path, lost))
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -204,7 +238,10 @@ def test_what_no_turn_says_is_in_no_context(tmp_path: Path) -> None:
     assert (at_once["evidence"], at_once["words"], at_once["by rank: evidence"]) == ("0.000", "0.000", "0.000")
 
 
-def test_recall_is_scored_with_and_without_meaning_where_there_is_a_provider(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_recall_is_scored_with_and_without_meaning_where_there_is_a_provider(
+    recall_quality: Run, tmp_path: Path
+) -> None:
     with OpenAIServer() as server:
         done = recall_quality(write(tmp_path, KILN), "--limit", "1", EMBEDDING__BASE_URL=server.base_url)
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -247,6 +284,7 @@ def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
     assert same_beginning("abcd", "bcd") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -258,7 +296,7 @@ def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
         (json.dumps(GARDEN), "garden"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_named(tmp_path: Path, wrong: str, told: str) -> None:
+def test_a_file_that_is_no_conversation_is_named(recall_quality: Run, tmp_path: Path, wrong: str, told: str) -> None:
     write(tmp_path, GARDEN)
     (tmp_path / "wrong.json").write_text(wrong)
     done = recall_quality(tmp_path)
@@ -268,7 +306,8 @@ def test_a_file_that_is_no_conversation_is_named(tmp_path: Path, wrong: str, tol
     assert told in sentence
 
 
-def test_a_folder_without_conversations_is_named(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_folder_without_conversations_is_named(recall_quality: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder in ("empty", "missing"):
         done = recall_quality(tmp_path / folder)
@@ -293,20 +332,15 @@ def test_each_language_asks_for_each_statement_in_other_words() -> None:
             assert asked.q not in language.statements[asked.statement]
 
 
-def test_languages_are_scored_by_one_person_each_and_by_one_of_all(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_languages_are_scored_by_one_person_each_and_by_one_of_all(run: Run, tmp_path: Path) -> None:
     said = {"statements": ["The kiln arrives on Friday.", "My sisters live in Turin."], "small_talk": ["Good morning!"]}
     known = said | {"language": "en", "questions": [{"q": "which sister?", "statement": 1}]}
     lost = said | {"language": "xx", "questions": [*known["questions"], {"q": "who sold the piano?", "statement": 0}]}
     for language in (known, lost):
         (tmp_path / f"{language['language']}.json").write_text(json.dumps(language))
     few = f"import pathlib, benchmarks.languages as one; one.FOLDER = pathlib.Path({str(tmp_path)!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{few}; raise SystemExit(one.main(['--missed']))"],
-        cwd=settings.BASE_DIR,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run(f"{few}; raise SystemExit(one.main(['--missed']))")
     assert done.returncode == 0, done.stderr[-3_000:]
     rows = table(done.stdout, "Search by words in each language")
     assert [(row["language"], row["recall@3 alone"], row["questions"]) for row in rows] == [

@@ -20,6 +20,7 @@ def status(url: str, **headers: str) -> int:
         return error.code
 
 
+@pytest.mark.slow
 def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_connections_are_idle() -> None:
     with web(**environment()) as url:
         assert status(f"{url}/admin/login/") == 200
@@ -34,6 +35,7 @@ def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_con
     idle.close()
 
 
+@pytest.mark.slow
 def test_only_the_proxys_own_header_says_that_a_request_came_over_https() -> None:
     with web(**environment(HTTPS="true", BEHIND_PROXY="true")) as url:
         assert status(f"{url}/api/v1/sessions", **{"X-Forwarded-Proto": "https"}) == 401

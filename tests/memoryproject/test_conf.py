@@ -46,6 +46,7 @@ def test_all_wrong_settings_are_named_at_once() -> None:
     assert all(name in str(raised.value) for name, _ in (WRONG[0], WRONG[3], WRONG[7]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["manage.py check", "manage.py qcluster", "-m memoryproject.asgi"])
 def test_nothing_starts_with_a_wrong_setting(command: str) -> None:
     environment = os.environ | {"MOMENT_BUILDER__LAG_PERCENTAGE": "0.9"}
@@ -56,6 +57,7 @@ def test_nothing_starts_with_a_wrong_setting(command: str) -> None:
     assert "MOMENT_BUILDER__LAG_PERCENTAGE" in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "options"),
     [("storages.nowhere.Storage", "{}"), (conf.LOCAL_STORAGE, '{"bucket": "b"}'), ("math", "{}")],

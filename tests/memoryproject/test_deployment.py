@@ -52,6 +52,7 @@ def manage(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rights", ["LOGIN CREATEROLE", "LOGIN"])
 def test_an_owner_without_superpowers_can_deploy(
     administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path, rights: str
@@ -71,6 +72,7 @@ def test_an_owner_without_superpowers_can_deploy(
     assert not (tmp_path / "postgres").exists()
 
 
+@pytest.mark.slow
 def test_without_the_role_for_requests_migrating_fails_by_name(
     administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path
 ) -> None:

@@ -51,23 +51,27 @@ def kill(data_dir: Path) -> psutil.Process:
     return postmaster
 
 
+@pytest.mark.slow
 def test_a_command_starts_it_and_leaves_it_running(data_dir: Path) -> None:
     assert query(data_dir) == "42"
     assert server.running_socket(data_dir / "postgres")
 
 
+@pytest.mark.slow
 def test_many_that_come_at_once_start_it_once(data_dir: Path) -> None:
     server.stop(data_dir / "postgres")
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(query, [data_dir] * 4)) == {"42"}
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_next_command_starts_it_again(data_dir: Path) -> None:
     query(data_dir)
     kill(data_dir)
     assert query(data_dir) == "42"
 
 
+@pytest.mark.slow
 def test_a_stale_pid_that_now_belongs_to_another_program_does_not_mislead_it(data_dir: Path) -> None:
     query(data_dir)
     kill(data_dir)
@@ -78,6 +82,7 @@ def test_a_stale_pid_that_now_belongs_to_another_program_does_not_mislead_it(dat
     assert query(data_dir) == "42"
 
 
+@pytest.mark.slow
 def test_a_running_web_server_survives_a_kill_of_its_database(data_dir: Path) -> None:
     run(data_dir, "migrate", "--verbosity", "0")
     with web(**_environment(data_dir), LOG_LEVEL="ERROR") as url:

@@ -111,6 +111,7 @@ def tables() -> dict[str, Any]:
     return counted
 
 
+@pytest.mark.slow
 def test_row_18_whoever_may_only_look_is_refused_wherever_they_post() -> None:
     """But at pages that read whatever the method; `tests/browser` knows that these have no form for them."""
     furnish()

@@ -68,6 +68,7 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> None:
     run = Run(folder)
     run.wait_until(lambda: "Ctrl-C" in run.log.read_text() or run.process.poll() is not None)

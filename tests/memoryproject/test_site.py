@@ -48,6 +48,7 @@ def test_the_description_covers_every_call_in_the_one_error_shape(client: Any) -
             assert call["security"] == [{"ApiKey": []}]
 
 
+@pytest.mark.slow
 def test_the_description_has_no_warnings() -> None:
     err = StringIO()
     call_command("spectacular", "--validate", "--fail-on-warn", stdout=StringIO(), stderr=err)

@@ -179,6 +179,7 @@ FAILED_CALLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), FAILED_CALLS)
 def test_row_20_a_failed_call_is_of_its_kind_and_tells_neither_key_nor_text(
     server: OpenAIServer,
@@ -276,6 +277,7 @@ class TestAnEndpointThatRefusesToBeToldAWidth:
             embedder.embed(TEXTS)
         assert [call.error_kind for call in calls] == ["rejected", "rejected"]
 
+    @pytest.mark.slow
     def test_both_calls_together_end_by_the_deadline(self, server: OpenAIServer, calls: list[CallRecord]) -> None:
         server.queue(behave.stall(0.8, behave.error(400)), behave.stall(6))
         started = time.monotonic()

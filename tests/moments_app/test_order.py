@@ -97,6 +97,7 @@ def test_row_37_a_build_that_failed_and_was_tried_again_stands_where_it_happened
     assert_one_order_everywhere(ada, service, root)
 
 
+@pytest.mark.slow
 def test_row_37_moments_made_anew_or_put_back_stand_where_they_stood(
     ada: UserProfile, service: Api, root: Client
 ) -> None:
@@ -157,6 +158,7 @@ def test_row_37_one_that_arrives_in_between_changes_its_three_neighbours_and_not
     assert dict(Moment.objects.values_list("pk", "previous_moment_keys")) == before
 
 
+@pytest.mark.slow
 def test_row_37_linking_costs_the_same_however_many_moments_come_later(ada: UserProfile) -> None:
     """By the rows that its plan reads: a few for each place, by the index that begins with the person."""
     place = remember(ada, 200)[2]
@@ -187,6 +189,7 @@ def _read_by(node: dict[str, Any]) -> float:
     return own + passed_over + sum(map(_read_by, node.get("Plans", ())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_request", [False, True])
 def test_row_37_the_latest_and_neighbours_are_read_by_one_index(ada: UserProfile, as_request: bool) -> None:
     moments = remember(ada, 600)

@@ -26,6 +26,7 @@ def wait_until_no_job_is_open(seconds: float) -> None:
         time.sleep(0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rolling")
 def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: UserProfile, bo: UserProfile) -> None:
     chance = random.Random(7)
@@ -79,6 +80,7 @@ def apply_here(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settings, "JOBS", jobs)
 
 
+@pytest.mark.slow
 def test_an_idle_worker_runs_what_an_append_made_due(ada: UserProfile) -> None:
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url):
         session = talk(ada, 250)

@@ -239,6 +239,7 @@ def as_json_numbers(value: Any) -> Any:
     return float(value)
 
 
+@pytest.mark.slow
 @fuzzing
 @given(message=fuzzed)
 @example(message={"role": "user", "content": "", "payload": {"": [-0.0, 1e308, 5e-324, 10**300]}})
@@ -258,6 +259,7 @@ def test_row_12_a_message_is_refused_or_read_back_equal(service: Api, message: d
     assert as_json_numbers(read["metadata"]) == as_json_numbers(message.get("metadata", {}))
 
 
+@pytest.mark.slow
 @fuzzing
 @given(session_id=texts, agent_id=texts, title=texts, metadata=jsons)
 def test_row_12_a_session_is_refused_or_read_back_equal(
@@ -271,6 +273,7 @@ def test_row_12_a_session_is_refused_or_read_back_equal(
         assert as_json_numbers({name: read[name] for name in sent}) == as_json_numbers(sent)
 
 
+@pytest.mark.slow
 @fuzzing
 @given(user_id=texts, session_id=texts)
 def test_row_12_any_text_in_an_address_is_answered(service: Api, user_id: str, session_id: str) -> None:
@@ -284,6 +287,7 @@ def test_row_12_any_text_in_an_address_is_answered(service: Api, user_id: str, s
     assert response.status_code in (200, 301, 400, 404)
 
 
+@pytest.mark.slow
 @fuzzing
 @given(
     profile=st.fixed_dictionaries(

@@ -34,6 +34,7 @@ def test_sequences_start_at_zero_and_have_no_gap(ada: UserProfile) -> None:
     assert_counters_equal_rows(session)
 
 
+@pytest.mark.slow
 def test_row_15_sequences_are_gapless_and_counters_equal_rows_under_32_writers(ada: UserProfile) -> None:
     def write(number: int) -> None:
         for batch in range(6):
@@ -45,6 +46,7 @@ def test_row_15_sequences_are_gapless_and_counters_equal_rows_under_32_writers(a
     assert_counters_equal_rows(session)
 
 
+@pytest.mark.slow
 def test_row_1_a_batch_sent_20_times_by_16_clients_is_stored_once(service: Api) -> None:
     body = {"user_id": "ada", "messages": [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(5))]}
 

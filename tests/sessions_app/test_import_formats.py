@@ -501,6 +501,7 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
         assert "messages added" in imported(path)
 
 
+@pytest.mark.slow
 def test_a_file_of_50_megabytes_is_read_in_little_memory(tmp_path: Path) -> None:
     """Of 50 conversations with a megabyte each, most of it in branches that were left."""
     left = [node(f"left{n}", "root", "user", "x" * 10_000) for n in range(100)]

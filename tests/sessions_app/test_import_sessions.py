@@ -70,6 +70,7 @@ def test_more_than_a_batch_of_one_session_is_imported_whole(tmp_path: Path) -> N
     assert Session.objects.get().message_count == 1203
 
 
+@pytest.mark.slow
 def test_sessions_interleaved_in_the_file_keep_their_order_and_share_batches(tmp_path: Path) -> None:
     path = as_lines(tmp_path / "f", *(line(str(n), session_id=f"s{n % 2}") for n in range(1_200)))
     sizes: list[int] = []

@@ -101,6 +101,7 @@ def test_places_are_told_for_phrases() -> None:
     assert lexemes.vector("kiln cold kiln") == "'kiln':1,3 'cold':2"
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_a_query_is_read_as_people_write_them_to_search_engines() -> None:
     def matches(query: str, text: str) -> bool:

@@ -153,6 +153,7 @@ def test_loading_is_one_statement(ada: UserProfile) -> None:
     assert len(queries) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_request", [False, True])
 def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfile, as_request: bool) -> None:
     """The planner may not prefer to sort all of a person's turns, whatever it takes the conditions to filter."""

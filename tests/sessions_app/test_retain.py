@@ -302,6 +302,7 @@ def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) 
     assert [restored(session) for session in sessions] == before
 
 
+@pytest.mark.slow
 def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, folder: Path) -> None:
     variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
     steps = 0
@@ -326,6 +327,7 @@ def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, f
     assert steps > 40
 
 
+@pytest.mark.slow
 def test_row_16_restoring_killed_between_any_two_steps_loses_nothing(ada: UserProfile, folder: Path) -> None:
     variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
     session = covered_session(ada, 12)
@@ -568,6 +570,7 @@ def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
 
 
+@pytest.mark.slow
 def test_turns_and_vectors_are_changed_and_deleted_by_index_however_many_there_are(
     ada: UserProfile, bo: UserProfile, settings: Settings
 ) -> None:

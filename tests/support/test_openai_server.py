@@ -100,6 +100,7 @@ def test_it_holds_hundreds_of_requests_and_answers_them_all() -> None:
         assert len(server.requests) == 300
 
 
+@pytest.mark.slow
 def test_it_stops_at_once_with_requests_open() -> None:
     with ThreadPoolExecutor(10) as pool:
         with OpenAIServer() as server:
@@ -112,6 +113,7 @@ def test_it_stops_at_once_with_requests_open() -> None:
         assert time.monotonic() - started < 1.9  # before the answers it is in the middle of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "statuses"), [("0", {200}), ("0.6", {200, 429, 500})])
 def test_it_serves_from_the_command_line(share: str, statuses: set[int]) -> None:
     command = [sys.executable, "-m", "tests.support.openai_server", "--port", "0", "--fail-share", share, "--seed", "2"]

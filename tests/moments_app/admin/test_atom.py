@@ -200,6 +200,7 @@ def test_planted_scripts_stay_text(root: Client, own: MemoryStream) -> None:
         assert "planted" in shown and PLANTED not in shown
 
 
+@pytest.mark.slow
 def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own: MemoryStream) -> None:
     session = talk(own.user, 40)  # type: ignore[arg-type]
     ids = list(session.messages.values_list("pk", flat=True))

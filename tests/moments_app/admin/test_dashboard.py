@@ -95,6 +95,7 @@ def test_row_18_a_script_in_an_error_is_text(root: Client, ada: UserProfile) -> 
     assert PLANTED not in shown and "planted" in shown
 
 
+@pytest.mark.slow
 def test_it_asks_no_more_of_the_database_when_there_is_more(root: Client, ada: UserProfile) -> None:
     def asked() -> int:
         cache.clear()  # as after some minutes: what counts the month is counted again

@@ -26,6 +26,7 @@ def everything_shown(root: Client) -> list[str]:
     return pages + [page(root, change_url(thing)) for model in models for thing in model._default_manager.all()[:4]]
 
 
+@pytest.mark.slow
 def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: UserProfile) -> None:
     at = datetime(2026, 3, 2, tzinfo=UTC)
     turns = [
@@ -63,6 +64,7 @@ def test_row_18_a_script_in_any_text_is_shown_and_never_run(root: Client, ada: U
         assert not re.search(r"<script>alert", text)
 
 
+@pytest.mark.slow
 def test_row_18_a_viewer_sees_every_page_and_changes_nothing(built: Session, prompt: PromptResource) -> None:
     viewer = operator("view_")
     everything_shown(viewer)
@@ -95,6 +97,7 @@ def test_somebody_without_rights_sees_nothing(built: Session) -> None:
     assert nobody.get(change_url(built)).status_code == 403
 
 
+@pytest.mark.slow
 def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, ada: UserProfile) -> None:
     def asked() -> dict[str, int]:
         urls = [list_url(model) for model in (Session, Moment, UserProfile, Job, Event, PromptResource)]

@@ -85,6 +85,7 @@ class TestList:
         }
         assert change_url(queued) in found["s1"] and change_url(queued) not in found["ad"]
 
+    @pytest.mark.slow
     def test_each_state_has_its_jobs(self, root: Client, ada: UserProfile) -> None:
         now = timezone.now()
         rows: dict[str, dict[str, Any]] = {
@@ -115,6 +116,7 @@ class TestList:
         shown = page(root, list_url(Job), process="settle")
         assert change_url(queued) in shown and change_url(failed) not in shown
 
+    @pytest.mark.slow
     def test_it_asks_no_more_of_the_database_when_there_are_more(
         self, root: Client, failed: Job, ada: UserProfile
     ) -> None:
@@ -164,6 +166,7 @@ class TestPage:
         Job.objects.update(error=PLANTED, params={PLANTED: PLANTED}, result={PLANTED: PLANTED}, requested_by=PLANTED)
         assert PLANTED not in page(root, change_url(failed))
 
+    @pytest.mark.slow
     def test_it_asks_no_more_of_the_database_when_it_left_more(self, root: Client, ada: UserProfile) -> None:
         few, many = build(talk(ada, 30)), build(talk(ada, 600, session_id="s2"))
         for number in range(40):

@@ -49,6 +49,7 @@ class TestMoment:
         )
         assert (after.key, after.first_sequence) == (moment.key, moment.first_sequence)
 
+    @pytest.mark.slow
     def test_the_chain_closes_over_deleted_moments(self, root: Client, built: Session, ada: UserProfile) -> None:
         doomed = list(Moment.objects.order_by("id").values_list("pk", flat=True)[1:3])
         data = {"action": "delete_selected", "_selected_action": doomed, "post": "yes"}

@@ -233,6 +233,7 @@ class TestThePages:
         builder = page(root, change_url(PromptResource.objects.get(purpose="moment-builder")))
         assert "moments › topic_tags" in builder and "list, at most 20" in builder
 
+    @pytest.mark.slow
     def test_the_same_number_of_queries_however_many_versions(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

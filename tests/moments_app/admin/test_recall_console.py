@@ -136,6 +136,7 @@ class TestThePage:
         assert "Recall console" in page(viewer, url())
         assert viewer.post(url()).status_code == 405
 
+    @pytest.mark.slow
     def test_the_same_number_of_queries_however_much_there_is(
         self, root: Client, embeddings_server: OpenAIServer, session: Session, ada: UserProfile
     ) -> None:

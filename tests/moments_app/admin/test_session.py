@@ -188,6 +188,7 @@ class TestTabs:
         second = page(root, url(built, "jobs"), before=before[0])
         assert change_url(oldest) in second and "Older ones" not in second
 
+    @pytest.mark.slow
     def test_a_tab_needs_the_right_to_see_what_it_lists(self, built: Session) -> None:
         client = operator("view_session")
         assert client.get(change_url(built)).status_code == 200
@@ -195,6 +196,7 @@ class TestTabs:
             assert client.get(url(built, name)).status_code == 403
             assert url(built, name) not in page(client, change_url(built))
 
+    @pytest.mark.slow
     def test_row_18_planted_scripts_stay_text_in_every_tab(self, root: Client, ada: UserProfile) -> None:
         texts = [NewMessage("user", f"{PLANTED} {number}") for number in range(60)]
         session = append(ada, PLANTED, texts).session
@@ -214,6 +216,7 @@ class TestTabs:
         shown.append(page(root, list_url(Session), q="planted"))
         assert not [text for text in shown if PLANTED in text or "planted" not in text]
 
+    @pytest.mark.slow
     def test_as_many_queries_however_much_there_is(self, root: Client, ada: UserProfile) -> None:
         def asked(session: Session) -> dict[str, int]:
             return {name: queries_of(root, url(session, name)) for name in ("change", "turns", "rebuild", *TABS)}
@@ -257,6 +260,7 @@ class TestActions:
         assert (job.process, job.force, job.requested_by) == (process, True, "operator:root")
         assert LogEntry.objects.filter(object_id=str(built.pk), change_message__contains=str(job.job_id)).exists()
 
+    @pytest.mark.slow
     def test_a_build_takes_a_lag(self, root: Client, built: Session) -> None:
         root.post(url(built, "build"), {"lag": "0"})
         assert Job.objects.latest("id").params == {"lag": 0}
@@ -326,6 +330,7 @@ class TestList:
         assert [day for day in (1, 2, 3, 4) if f"day-{day}" in shown] == [2, 3]
         assert "day-4" in page(root, list_url(Session), last_activity_at_from="no day")
 
+    @pytest.mark.slow
     def test_a_search_takes_as_many_queries_however_many_are_found(self, root: Client, ada: UserProfile) -> None:
         def asked() -> int:
             return queries_of(root, f"{list_url(Session)}?q=kiln")

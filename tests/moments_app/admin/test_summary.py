@@ -110,6 +110,7 @@ class TestWindows:
     def test_a_session_without_any_is_told_so(self, root: Client, session: Session) -> None:
         assert "No summary yet." in page(root, chain_url(session))
 
+    @pytest.mark.slow
     def test_more_versions_ask_no_more_of_the_database(self, root: Client, session: Session) -> None:
         versions = roll(session, 2)
         few = [queries_of(root, url) for url in (chain_url(session), list_url(Summary), change_url(versions[0]))]

@@ -65,6 +65,7 @@ def test_a_client_without_history_gets_the_newest_turns(
     assert stored(6)[4:] == [("user", "And now?"), ("assistant", "Noted.")]
 
 
+@pytest.mark.slow
 def test_a_stream_comes_part_by_part_as_the_upstream_sends_it(client: Client, upstream: OpenAIServer) -> None:
     upstream.always(behave.streamed("Good ", "morning ", "Ada.", pause=0.3))
     came, texts = [], []
@@ -131,6 +132,7 @@ def test_instructions_of_the_application_are_not_stored(client: Client) -> None:
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
 
 
+@pytest.mark.slow
 def test_a_conversation_whose_history_is_sent_each_time_is_stored_once(client: Client, upstream: OpenAIServer) -> None:
     history: list[Any] = []
     for number in range(6):
@@ -172,6 +174,7 @@ def test_a_history_is_sent_whole_where_no_checkpoint_fits(
     assert len(sent) == 61
 
 
+@pytest.mark.slow
 def test_the_example_runs(site: str, key: str, upstream: OpenAIServer) -> None:
     upstream.always(behave.streamed("Not", "ed."))
     done = subprocess.run(
@@ -258,6 +261,7 @@ def test_row_17_no_connection_is_held_while_the_upstream_answers(client: Client,
         assert {one.result().choices[0].message.content for one in rounds} == {"Noted."}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forming")
 def test_row_23_fifty_rounds_make_no_memory_of_memory(
     client: Client, upstream: OpenAIServer, model_server: OpenAIServer, key: str

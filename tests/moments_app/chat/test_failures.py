@@ -325,6 +325,7 @@ def test_of_a_history_that_goes_unanswered_only_the_last_message_is_marked(site:
     assert incomplete() == [("User", "unfinished")]
 
 
+@pytest.mark.slow
 def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
     client: Client, upstream: OpenAIServer
 ) -> None:
@@ -335,6 +336,7 @@ def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
     assert incomplete() == [("Hello", "client_disconnected")]
 
 
+@pytest.mark.slow
 def test_the_web_server_passes_streams_on_and_stores_what_came_before_its_caller_hung_up(
     key: str, upstream: OpenAIServer
 ) -> None:

@@ -140,6 +140,7 @@ BAD_ANSWERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), BAD_ANSWERS)
 def test_row_3_a_bad_answer_is_an_error_of_its_kind_and_every_call_is_recorded(
     engine: ModelEngine,

@@ -176,6 +176,7 @@ class TestWhich:
         assert shown[1]["tool"] == "weather"
         assert "characters left out" in shown[1]["text"] and len(shown[1]["text"]) < 4100
 
+    @pytest.mark.slow
     def test_row_7_a_session_of_huge_turns_is_split_and_built(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
@@ -196,6 +197,7 @@ class TestWhich:
         assert "characters left out" in behave.turns_of(model_server.requests[0])[0]["text"]
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_row_7_more_than_one_run_takes_is_built_by_follow_ups(self, ada: UserProfile, settings: Settings) -> None:
         tuned(settings, max_input_tokens=500, message_threshold=100_000)
         session = talk(ada, 500, text="word " * 100)

@@ -139,6 +139,7 @@ def plant_by_hand(marker: str, user: UserProfile, session: Session, folder: Path
     )
 
 
+@pytest.mark.slow
 def test_row_11_an_erased_person_leaves_no_trace(
     rolling: None,
     settings: Settings,
@@ -300,6 +301,7 @@ class TestMeanwhile:
         assert not UserProfile.objects.exists()
         assert not Job.objects.exists()
 
+    @pytest.mark.slow
     def test_row_11_people_who_write_and_are_erased_at_once_get_answers_and_leave_nothing(
         self, service: Api, rolling: None, settings: Settings
     ) -> None:

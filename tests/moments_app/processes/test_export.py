@@ -72,6 +72,7 @@ def lived(
         live(person, service)
 
 
+@pytest.mark.slow
 def test_row_9_an_export_has_nothing_of_anothers(lived: None) -> None:
     for person, other in (("ada", "bo"), ("bo", "ada")):
         files = exported(person)
@@ -106,6 +107,7 @@ def archive_turns(session: Session, last: int) -> Archive:
     return archive
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("archive_folder")
 def test_archived_turns_are_in_it_as_if_they_were_there(ada: UserProfile, tmp_path: Path) -> None:
     session = talk(ada, 60)
@@ -161,6 +163,7 @@ def restorable(files: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in files.items() if name not in LOCAL}
 
 
+@pytest.mark.slow
 def test_what_is_exported_erased_and_imported_is_exported_again_to_the_byte(lived: None, tmp_path: Path) -> None:
     before, of_bo = exported("ada"), exported("bo")
     path = written("ada", tmp_path / "ada.zip")
@@ -171,6 +174,7 @@ def test_what_is_exported_erased_and_imported_is_exported_again_to_the_byte(live
     work_off()
 
 
+@pytest.mark.slow
 def test_an_import_can_be_repeated(lived: None, tmp_path: Path) -> None:
     path = written("ada", tmp_path / "ada.zip")
     erase_user("ada", actor="test")
@@ -180,6 +184,7 @@ def test_an_import_can_be_repeated(lived: None, tmp_path: Path) -> None:
     assert exported("ada") == after
 
 
+@pytest.mark.slow
 def test_an_import_under_another_name_leaves_the_first_alone(lived: None, tmp_path: Path) -> None:
     path = written("ada", tmp_path / "ada.zip")
     before = exported("ada")

@@ -230,6 +230,7 @@ class TestFailure:
         work_off()
         assert MemoryAtom.objects.exists()
 
+    @pytest.mark.slow
     def test_row_4_with_an_engine_that_fails_at_random_no_turn_is_left_and_no_item_doubled(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:

@@ -78,6 +78,7 @@ def test_row_3_an_engine_that_dies_in_the_second_of_three_calls_leaves_nothing_o
     assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
 
+@pytest.mark.slow
 def test_row_4_with_an_engine_that_fails_at_random_every_turn_ends_in_exactly_one_moment(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:

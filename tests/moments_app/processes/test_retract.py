@@ -158,11 +158,13 @@ def remember(session: Session, *batches: list[NewMessage]) -> None:
 
 
 class TestRetract:
+    @pytest.mark.slow
     def test_what_is_planted_is_everywhere_at_first(self, session: Session, engine: str) -> None:
         made = with_marker()
         assert {"moments_app_moment", "moments_app_summary", "moments_app_memoryatom"} <= made.keys()
         assert {"moments_app_streamversion", "moments_app_memorystream", "moments_app_word"} <= made.keys()
 
+    @pytest.mark.slow
     def test_row_10_retracting_leaves_no_derived_text_with_the_planted_marker(self, session: Session) -> None:
         bounds = session.last_moment_message_idx, session.live_from_sequence
         retract(session, PLANTED, reason="planted", requested_by="test")
@@ -175,12 +177,14 @@ class TestRetract:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert_chain_is_whole(session.user)
 
+    @pytest.mark.slow
     def test_row_10_an_undone_retraction_leaves_everything_as_it_was(self, session: Session) -> None:
         before = comparable()
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         undo_retraction(retraction, requested_by="test")
         assert comparable() == before
 
+    @pytest.mark.slow
     def test_row_10_undoing_after_everything_was_made_anew_puts_back_what_there_was(self, session: Session) -> None:
         before = comparable()
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
@@ -189,6 +193,7 @@ class TestRetract:
         work_off()
         assert comparable() == before
 
+    @pytest.mark.slow
     def test_row_9_nobody_elses_memory_is_touched(self, session: Session, bo: UserProfile) -> None:
         def of_bo() -> list[Any]:
             kept = [list(model.objects.filter(user=bo).order_by("pk").values()) for model in (Moment, Summary, Message)]
@@ -202,6 +207,7 @@ class TestRetract:
         undo_retraction(retraction, requested_by="test")
         assert of_bo() == before
 
+    @pytest.mark.slow
     def test_row_10_a_session_retracted_as_a_whole_leaves_nothing_and_comes_back(self, session: Session) -> None:
         before = comparable()
         asked = preview(session, None)
@@ -217,6 +223,7 @@ class TestRetract:
         work_off()
         assert comparable() == before
 
+    @pytest.mark.slow
     def test_a_preview_says_what_is_withdrawn_and_changes_nothing(self, session: Session, engine: str) -> None:
         before = everything()
         found = preview(session, PLANTED)
@@ -230,6 +237,7 @@ class TestRetract:
         if engine == "model":
             assert abs(EngineCall.objects.count() - calls - found.engine_calls) <= 2
 
+    @pytest.mark.slow
     def test_what_people_changed_stays(self, session: Session, shared: MemoryStream, service: Api) -> None:
         service.patch("users/ada", interests=["sailing"], summary="She is kind. She sails.")
         shared.refresh_from_db()
@@ -333,6 +341,7 @@ class TestMeanwhile:
         ada.refresh_from_db()
         assert MARKER not in ada.interests and with_marker() == {}
 
+    @pytest.mark.slow
     def test_row_10_no_journey_leads_through_what_was_withdrawn(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:

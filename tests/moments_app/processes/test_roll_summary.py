@@ -266,6 +266,7 @@ class TestFailure:
         assert run_next().status == "queued"
         assert versions() == [(0, 5, "failed")]
 
+    @pytest.mark.slow
     def test_row_4_with_an_engine_that_fails_half_the_time_no_completed_version_is_lost(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
@@ -290,6 +291,7 @@ def test_row_1_the_database_holds_at_most_one_in_the_making(ada: UserProfile) ->
         Summary.objects.create(session=session, user=ada, start_sequence=0, end_sequence=5)
 
 
+@pytest.mark.slow
 def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) -> None:
     service.post("sessions/s1/messages", {"user_id": "ada", "messages": messages(4)})
     most = 0

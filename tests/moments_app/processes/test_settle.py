@@ -164,6 +164,7 @@ class TestWhichSessions:
         append(ada, "s2", [NewMessage("user", "Now.")])
         assert settle(Session.objects.get(session_id="s2"), force=True).status == Job.Status.SKIPPED
 
+    @pytest.mark.slow
     def test_row_6_two_runs_at_once_ask_for_each_session_once(self, ada: UserProfile) -> None:
         for number in range(250):
             talk(ada, 4, session_id=f"s{number}")

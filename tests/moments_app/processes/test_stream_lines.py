@@ -313,6 +313,7 @@ class TestByHand:
 class TestGoingBack:
     """Undone consolidations and retracted turns."""
 
+    @pytest.mark.slow
     def test_row_31_undoing_gives_all_back(self, stream: MemoryStream, service: Api) -> None:
         MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
         note_all(stream, THINGS[:4])

@@ -123,6 +123,7 @@ def test_row_38_a_turn_that_came_in_later_keeps_those_behind_it(ada: UserProfile
 # --- how they are found ---
 
 
+@pytest.mark.slow
 def test_row_38_imported_settled_and_archived_it_is_found_with_its_text(
     service: Api, ada: UserProfile, embeddings_server: OpenAIServer, model_server: OpenAIServer, settings: Settings
 ) -> None:
@@ -223,6 +224,7 @@ def test_a_search_with_archived_turns_takes_one_statement_more(ada: UserProfile)
     assert len(after) == len(before) + 1
 
 
+@pytest.mark.slow
 def test_of_a_large_file_only_what_is_wanted_is_read(
     ada: UserProfile, archive_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,6 +326,7 @@ class TestCost:
         assert self.queries(service, query="the element", refresh="true") == cold
         assert self.queries(service, query="the element") == cached
 
+    @pytest.mark.slow
     def test_a_person_long_absent_costs_no_walk_over_what_others_made_since(self, remembered: None) -> None:
         """Each statement is planned with the person's old rows before everybody's newer ones."""
         others = [UserProfile.objects.ensure(f"person-{number}") for number in range(3)]

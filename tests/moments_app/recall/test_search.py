@@ -497,6 +497,7 @@ class TestByMeaning:
         assert len(embeddings_server.requests) == before + 1
         assert answer["degraded"] is False and answer["sources"]["retrieved"] > 0
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(3), behave.holding(float("nan"))])
     def test_when_the_endpoint_fails_words_answer_and_it_is_said(
         self, service: Api, embeddings_server: OpenAIServer, behaviour: Any
