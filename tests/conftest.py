@@ -2,10 +2,11 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Never
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -25,6 +26,8 @@ from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
+
+STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 
 _started_server = False
 
@@ -53,14 +56,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_without_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that isn't marked as slow starts no process."""
-    if not request.node.get_closest_marker("slow"):
-        for owner, name in ((subprocess.Popen, "__init__"), (os, "fork")):
-            monkeypatch.setattr(owner, name, _refuse_process)
+    """A test that isn't marked as slow starts no Python; libraries may ask the system for its name."""
+    if request.node.get_closest_marker("slow"):
+        return
+    start = subprocess.Popen.__init__
 
+    def start_unless_python(self: Any, command: Any, *arguments: Any, **named: Any) -> None:
+        if command[0] == sys.executable:
+            pytest.fail(STARTS_PROCESS)
+        start(self, command, *arguments, **named)
 
-def _refuse_process(*_: object, **__: object) -> Never:
-    pytest.fail("A test that starts a process is `@pytest.mark.slow`.")
+    monkeypatch.setattr(subprocess.Popen, "__init__", start_unless_python)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail(STARTS_PROCESS))
 
 
 @pytest.fixture(scope="session")
