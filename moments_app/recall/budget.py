@@ -35,7 +35,7 @@ CEILINGS = {
 # All of them together have a share of what a budget has beyond this, while recall has something better: a small budget
 # is for what answers the query.
 STANDING_SHARE, STANDING_FROM = 0.2, 750
-STEP = 16  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
+STEP = 32  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
 NEXT = 5  # of what didn't fit, told to an operator
 LEAST_LINE = 10  # tokens
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -194,10 +194,14 @@ def fit(
         filling.take_window(half, is_whole=is_whole)
         pool = min(STANDING_SHARE * (applied - STANDING_FROM), half - filling.tokens_of("hot_turns"))
         filling.take_standing(int(pool))
-        if not filling.take_recalled():
-            return filling.fitted()
-    filling.take_standing(filling.left)
-    filling.take_older_turns()
+        if filling.take_recalled():
+            filling.take_standing(filling.left)
+            filling.take_older_turns()
+    else:
+        # A summary is another one after each round, and stands before the turns: only where they don't cover it.
+        filling.take_standing(filling.left, [name for name in CEILINGS if name != "summary"])
+        filling.take_older_turns()
+        filling.take_standing(filling.left, ["summary"])
     return filling.fitted()
 
 
@@ -255,14 +259,15 @@ class _Filling:
                 return
             room -= cost
 
-    def take_standing(self, room: int) -> None:
+    def take_standing(self, room: int, names: Iterable[str] = CEILINGS) -> None:
         """Short standing text, a line of each layer in turn.
 
         Args:
             room: tokens for all of it.
+            names: of the layers.
         """
         end = self.left - room
-        waiting = [self._pieces.get(name, []) for name in CEILINGS]
+        waiting = [self._pieces.get(name, []) for name in names]
         for round_ in zip_longest(*waiting):
             for piece in round_:
                 if piece and not self._is_taken(piece):
