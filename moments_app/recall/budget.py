@@ -213,14 +213,14 @@ class _Filling:
         self._pieces = {name: list(_pieces(name, items, form)) for name, items in layers.items() if name != "retrieved"}
         self._recalled = _pieces("retrieved", layers.get("retrieved", ()), form)  # priced as far as they are looked at
         self._following: list[Line] = []  # of them, the best that have no room
-        self._taken: dict[str, list[Piece]] = {name: [] for name in layers}
+        self._taken: dict[str, dict[int, Piece]] = {name: {} for name in layers}  # by their places
         self._said, self._days = Said(sent), set[date]()
         self._passed_over: set[tuple[str, int]] = set()
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
         """What a layer takes so far, without its wrapping."""
-        return sum(piece.tokens for piece in self._taken.get(name, ()))
+        return sum(piece.tokens for piece in self._taken.get(name, {}).values())
 
     # --- what goes in ---
 
@@ -310,13 +310,13 @@ class _Filling:
     # --- how ---
 
     def _is_taken(self, piece: Piece) -> bool:
-        return any(taken.place == piece.place for taken in self._taken[piece.layer])
+        return piece.place in self._taken[piece.layer]
 
     def _is_said(self, piece: Piece) -> bool:
         """Whether standing text adds nothing: word for word, or as a summary of turns that all stand there."""
         if piece.layer == "summary" and piece.item.source_sequences:
             first, last = piece.item.source_sequences
-            turns = {taken.item.source_sequences for taken in self._taken.get("hot_turns", ())}
+            turns = {taken.item.source_sequences for taken in self._taken.get("hot_turns", {}).values()}
             return {(number, number) for number in range(first, last + 1)} <= turns
         return self._said.has(piece.item)
 
@@ -352,7 +352,7 @@ class _Filling:
             self._days.add(day)
         if why:
             piece = replace(piece, lines=[replace(line, why=why) for line in piece.lines])
-        self._taken[piece.layer].append(piece)
+        self._taken[piece.layer][piece.place] = piece
         for line in piece.lines:
             self._said.add(line.item)
         return True
@@ -373,17 +373,16 @@ class _Filling:
 
     def _in_order(self, name: str) -> list[Line]:
         """The lines of a layer as they stand: what was recalled by time, all else as the layer has it."""
-        pieces = sorted(self._taken[name], key=lambda piece: piece.place)
+        pieces = [piece for _place, piece in sorted(self._taken[name].items())]
         if name == "retrieved":
             pieces.sort(key=lambda piece: (piece.item.time or EPOCH, piece.item.source_sequences or (0, 0)))
         return [line for piece in pieces for line in piece.lines]
 
     def _left_out(self, name: str) -> list[Line]:
-        places = {piece.place for piece in self._taken[name]}
         return [
             line
             for piece in self._pieces[name]
-            if piece.place not in places and (name, piece.place) not in self._passed_over
+            if not self._is_taken(piece) and (name, piece.place) not in self._passed_over
             for line in piece.lines
         ]
 
