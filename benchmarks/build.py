@@ -14,7 +14,7 @@ from moments_app.engines.base import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.models import Job
 from moments_app.processes import build_moments, run
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 
 TURNS = 1_000
 TURNS_EACH = 20

@@ -14,7 +14,7 @@ from benchmarks.raw import Raw
 from benchmarks.seed import SEED_TURNS, settle
 from benchmarks.site import Site
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.load import LIVE_SQL, load_session_messages
+from sessions_app.transcript.load import LIVE_SQL, load_session_messages
 
 TITLE = "Load the live window"
 NOTE = (

@@ -28,7 +28,7 @@ from moments_app.processes.derived import calls_for
 from moments_app.processes.retract import retract
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
 from sessions_app.models import Session
-from sessions_app.processes.find_sessions import Said, find_sessions
+from sessions_app.transcript.search import Said, find_sessions
 
 
 class BuildForm(forms.Form):

@@ -15,7 +15,7 @@ from moments_app.admin.transcript import Marks, entries
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.processes import build_moments
 from sessions_app.models import Message, Session
-from sessions_app.processes.load import page_of_messages
+from sessions_app.transcript.load import page_of_messages
 
 TURNS = 100  # of a page
 ROWS = 25

@@ -14,8 +14,8 @@ from rest_framework.exceptions import ValidationError
 
 from moments_app.chat.conversation import stored
 from sessions_app.imports.records import filled
-from sessions_app.processes.append import NewMessage
 from sessions_app.shorten import shorten_middle
+from sessions_app.transcript.append import NewMessage
 
 NOTICE_CHARS = 100  # of the notice in a text that is shortened
 

@@ -14,7 +14,7 @@ from sessions_app.api.parsers import StrictJSONParser
 from sessions_app.api.serializers import MessageInput
 from sessions_app.imports.openai import turn_fields
 from sessions_app.models import Message
-from sessions_app.processes.append import NewMessage
+from sessions_app.transcript.append import NewMessage
 
 QUERY_CHARS = 1_000  # of the newest message that memory is searched for
 INSTRUCTIONS = ("system", "developer")  # roles of what tells the model what to do

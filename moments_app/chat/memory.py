@@ -9,9 +9,9 @@ from moments_app.processes.assemble import Envelope, Wanted
 from moments_app.processes.serve_context import serve_context
 from moments_app.recall.layers import DEFAULT
 from sessions_app.models import Message
-from sessions_app.processes.append import NewMessage, locked_session
-from sessions_app.processes.append_round import INCOMPLETE, append_round, live_from, newest_turns
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, locked_session
+from sessions_app.transcript.append_round import INCOMPLETE, append_round, live_from, newest_turns
 
 SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
 # For a caller who sends the conversation along: neither its turns nor a summary of them is told again.

@@ -20,7 +20,7 @@ from moments_app.chat.figures import FAILURES
 from moments_app.chat.memory import SOURCE, store
 from moments_app.chat.threads import in_thread
 from sessions_app.imports.records import filled
-from sessions_app.processes.append_round import INCOMPLETE
+from sessions_app.transcript.append_round import INCOMPLETE
 
 KEPT_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
 STORE_AGAIN = (0.5, 2.0, 10.0)  # seconds to wait before each further try

@@ -15,8 +15,8 @@ from sessions_app.api.fields import (
 )
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.user_profile import validate_timezone
-from sessions_app.processes.append import BATCH_MAX, Appended, NewMessage
 from sessions_app.shorten import shorten_middle
+from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage
 
 PAGE_MAX = 200
 SEQUENCE_MAX = 2**62

@@ -12,9 +12,9 @@ from rest_framework.exceptions import ValidationError
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.serializers import MessageInput
 from sessions_app.imports.source import Found
-from sessions_app.processes.append import NewMessage
 from sessions_app.processes.import_sessions import Place, Record, Rejected
 from sessions_app.shorten import shorten_middle
+from sessions_app.transcript.append import NewMessage
 
 REASON_MAX_CHARS = 300
 DATA_MAX_CHARS = 200  # of a picture or a file that stands in the message itself

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import BATCH_MAX, NewMessage, append
+from sessions_app.transcript.append import BATCH_MAX, NewMessage, append
 
 # Messages are held back so that those of a session are appended together; after so many, or so much text, all are.
 PENDING_MAX = 5_000

@@ -9,7 +9,7 @@ from playwright.sync_api import Dialog, Page, expect
 from moments_app.models import EngineCall, Job, Moment, PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.browser.conftest import PHONE
 from tests.support import openai_server as behave
 from tests.support.jobs import count

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from moments_app.models import Job, Moment
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.browser.conftest import PHONE
 from tests.support.jobs import build, work_off
 from tests.support.pages import change_url, list_url

@@ -18,7 +18,7 @@ from moments_app.processes.run import run_job
 from moments_app.recall import served, write_behind
 from moments_app.recall.search import Question, recall
 from sessions_app.models import Message, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.chat import wait_for

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.append import NewMessage
-from sessions_app.processes.append_round import append_round, live_from, newest_turns
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage
+from sessions_app.transcript.append_round import append_round, live_from, newest_turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

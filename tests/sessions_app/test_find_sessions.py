@@ -6,8 +6,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
-from sessions_app.processes.find_sessions import PEOPLE, find_sessions
+from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.search import PEOPLE, find_sessions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from memoryproject.conf import MomentBuilderSettings
 from moments_app.processes.window import lag
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.load import Omitted, load_session_messages, page_of_messages
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.load import Omitted, load_session_messages, page_of_messages
 from tests.support.api import Api
 from tests.support.jobs import build
 from tests.support.transcript import START, talk

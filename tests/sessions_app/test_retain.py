@@ -28,13 +28,13 @@ from sessions_app.archive_files import ArchiveError
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.searched import said_fields
 from sessions_app.processes import retain as process
-from sessions_app.processes.append import NewMessage, append
 from sessions_app.processes.erase import erase_user
 from sessions_app.processes.export import CannotExport, export_user
-from sessions_app.processes.load import load_session_messages, page_of_messages
 from sessions_app.processes.restore import CannotRestore, restore_archive
 from sessions_app.processes.retain import retain
 from sessions_app.signals import turns_overdue
+from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.load import load_session_messages, page_of_messages
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.killed import FINISHED, KILLED, Killed

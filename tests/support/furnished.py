@@ -12,7 +12,7 @@ from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entit
 from moments_app.processes import build_moments
 from moments_app.processes.retract import retract
 from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import talk

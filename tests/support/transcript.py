@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import F
 
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 _TOPICS = ["the kiln and its glaze", "the rent of the shop", "Italian verbs for Bologna", "the knee and its exercises"]

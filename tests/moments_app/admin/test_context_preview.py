@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment
 from moments_app.recall import receipts
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
 from tests.support.streams import note
 from tests.support.transcript import talk

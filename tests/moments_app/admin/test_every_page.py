@@ -10,7 +10,7 @@ from django.urls import reverse
 from moments_app.models import ContextReceipt, Entity, Job, Moment, PromptResource, Summary
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of

@@ -11,7 +11,7 @@ from moments_app.recall import accesses
 from moments_app.recall.inspection import inspect
 from moments_app.recall.search import Question, recall
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.jobs import build, count
 from tests.support.openai_server import OpenAIServer

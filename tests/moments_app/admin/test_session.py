@@ -12,7 +12,7 @@ from django.urls import reverse
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.processes.retract import retract
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of

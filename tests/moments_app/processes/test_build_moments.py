@@ -16,8 +16,8 @@ from moments_app.processes import build_moments
 from moments_app.processes.run import run_job
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Message, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
-from sessions_app.processes.load import load_session_messages
+from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.load import load_session_messages
 from tests.support import openai_server as behave
 from tests.support.jobs import (
     assert_chain_is_whole,

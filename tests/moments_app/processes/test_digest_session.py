@@ -12,7 +12,7 @@ from moments_app.processes.compact_sessions import compact_sessions
 from moments_app.processes.digest_session import NAME
 from moments_app.processes.run import run_job
 from sessions_app.models import Event, Message, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, snapshot, work_off

@@ -14,7 +14,7 @@ from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.processes import embed
 from moments_app.recall import served
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, work_off

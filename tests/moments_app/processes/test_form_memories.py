@@ -15,8 +15,8 @@ from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.processes.form_memories import cut_words, sweep
 from moments_app.recall import served
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.concurrency import at_once
 from tests.support.jobs import work_off

@@ -26,8 +26,8 @@ from moments_app.processes.retract import CannotRetract, preview, retract
 from moments_app.processes.run import run_job
 from moments_app.processes.undo_retraction import undo_retraction
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
-from sessions_app.processes.load import load_session_messages
+from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.load import load_session_messages
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import (

@@ -14,7 +14,7 @@ from moments_app.models import Job, Summary
 from moments_app.processes.recover import recover_jobs
 from moments_app.processes.run import run_job
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import at_once

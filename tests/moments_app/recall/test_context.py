@@ -20,8 +20,8 @@ from moments_app.recall import receipts, write_behind
 from moments_app.recall.layers import DEFAULT
 from moments_app.recall.search import Question, recall
 from sessions_app.models import ApiKey, UserProfile
-from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, work_off

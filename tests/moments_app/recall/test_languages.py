@@ -13,9 +13,9 @@ from moments_app.models import Entity, Job, MemoryAtom, Moment, Word
 from moments_app.processes.index_words import index_words
 from moments_app.recall.search import Question, recall
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
-from sessions_app.processes.find_sessions import find_sessions
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.search import find_sessions
 from tests.moments_app.recall.test_search import contents, moment, own_stream, say
 from tests.support.jobs import count, work_off
 from tests.support.streams import note

@@ -19,8 +19,8 @@ from moments_app.recall import accesses, served
 from moments_app.recall.search import Question, Result, recall
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
-from sessions_app.processes.append import NewMessage, append
 from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import count, work_off

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.append import BATCH_MAX, Appended, NewMessage, append, locked_session
+from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append, locked_session
 
 BEYOND = 20  # turns that may follow those a caller knows of: rounds stored meanwhile, answers to calls sent again
 COMPARED = ("role", "content", "payload", "metadata")
