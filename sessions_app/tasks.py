@@ -1,7 +1,7 @@
 """What the queue calls of the transcript."""
 
 from sessions_app.processes import erase
-from sessions_app.processes import retain as retention
+from sessions_app.retention import retain as retention
 
 
 def retain() -> None:

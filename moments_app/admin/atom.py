@@ -22,7 +22,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.processes import consolidate, curate
 from moments_app.processes.base import has_grown
 from sessions_app.models import Message, UserProfile
-from sessions_app.processes.read_archived import with_text
+from sessions_app.retention.read_archived import with_text
 
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
 FOUND = 1_000  # items, and people

@@ -30,7 +30,7 @@ from moments_app.processes import build_moments as building
 from moments_app.processes.add_atoms import add_atoms
 from sessions_app.api.requests import parsed, session_or_404
 from sessions_app.api.serializers import SEQUENCE_MAX, ProfileAnswer, message_data
-from sessions_app.processes.read_archived import with_text
+from sessions_app.retention.read_archived import with_text
 
 PAGE_SIZE = 25
 BUILD_SECONDS = 45  # a tool waits for a build: clients give up after a minute

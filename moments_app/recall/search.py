@@ -19,7 +19,7 @@ from moments_app.recall.speakers import is_named, words_of
 from moments_app.recall.words import QueryWords, query_words
 from moments_app.served_text import TOOLS, lines_of, without
 from sessions_app.models import UserProfile
-from sessions_app.processes.read_archived import UNREADABLE, read_archived
+from sessions_app.retention.read_archived import UNREADABLE, read_archived
 
 KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")

@@ -22,9 +22,9 @@ from django.db.models.functions import Cast
 from django_q.tasks import async_task
 from psycopg.errors import DeadlockDetected
 
-from sessions_app import archive_files
-from sessions_app.archive_files import ArchiveError
 from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.retention import archive_files
+from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.signals import user_erasing
 
 REMOVE_TASK = "sessions_app.tasks.remove_archives"

@@ -14,8 +14,6 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from django.utils import timezone
 
-from sessions_app import archive_files
-from sessions_app.archive_files import ArchiveError
 from sessions_app.export_format import (
     FORMAT,
     VERSION,
@@ -29,6 +27,8 @@ from sessions_app.export_format import (
     rows_of,
 )
 from sessions_app.models import Archive, Event, Message, Session, UserProfile
+from sessions_app.retention import archive_files
+from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
 from sessions_app.signals import user_exporting
 

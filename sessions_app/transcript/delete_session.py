@@ -4,8 +4,8 @@ from functools import partial
 
 from django.db import transaction
 
-from sessions_app import archive_files
 from sessions_app.models import Event, Session
+from sessions_app.retention import archive_files
 
 
 class CannotDelete(Exception):

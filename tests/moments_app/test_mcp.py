@@ -21,7 +21,7 @@ from pytest_django import DjangoDbBlocker
 from memoryproject.conf import BASE_DIR
 from moments_app.models import Job, MemoryAtom, Moment, Summary
 from sessions_app.models import ApiKey, Message, UserProfile
-from sessions_app.processes.retain import retain
+from sessions_app.retention.retain import retain
 from tests.support.processes import environment, web, worker
 from tests.support.retention import covered_session
 from tests.support.transcript import START, talk

@@ -23,15 +23,15 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import EmbeddingModel, Moment
 from moments_app.models.embedding import TurnEmbedding
-from sessions_app import archive_files
-from sessions_app.archive_files import ArchiveError
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.searched import said_fields
-from sessions_app.processes import retain as process
 from sessions_app.processes.erase import erase_user
 from sessions_app.processes.export import CannotExport, export_user
-from sessions_app.processes.restore import CannotRestore, restore_archive
-from sessions_app.processes.retain import retain
+from sessions_app.retention import archive_files
+from sessions_app.retention import retain as process
+from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.retention.restore import CannotRestore, restore_archive
+from sessions_app.retention.retain import retain
 from sessions_app.signals import turns_overdue
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages, page_of_messages
@@ -306,7 +306,7 @@ def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) 
 def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, folder: Path) -> None:
     variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
     steps = 0
-    with Killed("sessions_app.processes.retain.retain", **variables) as killed:
+    with Killed("sessions_app.retention.retain.retain", **variables) as killed:
         ended = KILLED
         while ended == KILLED:
             steps += 1

@@ -7,9 +7,9 @@ from pathlib import Path
 from django.utils import timezone
 
 from moments_app.models import Moment
-from sessions_app import archive_files
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.restore import restore_archive
+from sessions_app.retention import archive_files
+from sessions_app.retention.restore import restore_archive
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.transcript import arrived_when_said
 

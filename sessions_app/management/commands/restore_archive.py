@@ -3,9 +3,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from sessions_app.archive_files import ArchiveError
 from sessions_app.models import Session
-from sessions_app.processes.restore import CannotRestore, restore_archive
+from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.retention.restore import CannotRestore, restore_archive
 
 
 class Command(BaseCommand):

@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from sessions_app.processes.retain import retain
+from sessions_app.retention.retain import retain
 
 
 class Command(BaseCommand):

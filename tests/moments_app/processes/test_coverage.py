@@ -15,7 +15,7 @@ from moments_app.models import Job, Moment
 from moments_app.processes.coverage import Coverage, coverage, queue_again, uncovered
 from moments_app.processes.run import run_job
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.retain import retain
+from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import build, work_off

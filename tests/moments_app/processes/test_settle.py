@@ -17,7 +17,7 @@ from moments_app.processes.coverage import coverage
 from moments_app.processes.run import run_job
 from moments_app.processes.settle import NAME
 from sessions_app.models import Event, Session, UserProfile
-from sessions_app.processes.retain import retain
+from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api

@@ -11,8 +11,8 @@ from functools import partial
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from sessions_app import archive_files
 from sessions_app.models import Archive, Event, Session
+from sessions_app.retention import archive_files
 
 LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 1_000_000  # about

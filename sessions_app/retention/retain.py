@@ -21,10 +21,10 @@ from django.db.models import F, Max, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import TruncMonth
 from django.utils import timezone
 
-from sessions_app import archive_files
-from sessions_app.archive_files import ArchiveError, Packed, Turns
 from sessions_app.models import Archive, Event, Message, Session
 from sessions_app.models.message import MessageQuerySet
+from sessions_app.retention import archive_files
+from sessions_app.retention.archive_files import ArchiveError, Packed, Turns
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"

@@ -12,9 +12,9 @@ from typing import Any
 import structlog
 from django.db import connection
 
-from sessions_app import archive_files
-from sessions_app.archive_files import ArchiveError
 from sessions_app.models import Message, UserProfile
+from sessions_app.retention import archive_files
+from sessions_app.retention.archive_files import ArchiveError
 
 SECONDS = 2.0  # that all files together may take
 THREADS = 4  # of a process; a storage that hangs holds no more
