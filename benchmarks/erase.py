@@ -10,7 +10,7 @@ from benchmarks.seed import SEED_TURNS, settle
 from benchmarks.site import Site
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.erase import erase_user, holdings
+from sessions_app.people.erase import erase_user, holdings
 
 AMONG = 2_000_000  # turns of others
 TURNS, MOMENTS, FACTS, SESSIONS = 80_000, 10_000, 10_000, 40

@@ -1,11 +1,11 @@
-"""What memory adds to an export: the lines of its files. Those of the transcript: `sessions_app.export_format`."""
+"""What memory adds to an export: the lines of its files. `sessions_app.people.export_format` has the transcript's."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, Field, NonNegativeInt, PositiveInt
 
-from sessions_app.export_format import Row
+from sessions_app.people.export_format import Row
 
 
 class MomentRow(Row):

@@ -22,9 +22,9 @@ from moments_app.processes import (
 )
 from moments_app.processes import export as exporting
 from moments_app.processes.run import run_job
-from sessions_app.export_format import Part
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.import_user import ExportFile
+from sessions_app.people.export_format import Part
+from sessions_app.people.import_user import ExportFile
 from sessions_app.signals import (
     digest_wanted,
     messages_appended,

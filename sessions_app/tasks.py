@@ -1,6 +1,6 @@
 """What the queue calls of the transcript."""
 
-from sessions_app.processes import erase
+from sessions_app.people import erase
 from sessions_app.retention import retain as retention
 
 

@@ -21,8 +21,8 @@ from moments_app.admin.profile_history import history
 from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
 from sessions_app.admin.base import PageAdmin, prefix_search
 from sessions_app.models import ProfileVersion, Session, UserProfile
-from sessions_app.processes.erase import OnHold, erase_user, holdings
-from sessions_app.processes.export import CannotExport, export_user
+from sessions_app.people.erase import OnHold, erase_user, holdings
+from sessions_app.people.export import CannotExport, export_user
 
 KEPT: dict[str, type[Model]] = {
     "Sessions": Session,

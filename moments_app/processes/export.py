@@ -18,8 +18,8 @@ from moments_app.models import (
     StreamVersion,
     Summary,
 )
-from sessions_app.export_format import Part, batched, rows_of
 from sessions_app.models import Message, UserProfile
+from sessions_app.people.export_format import Part, batched, rows_of
 
 Rows = Iterator[dict[str, Any]]
 OF_SESSION = {"session_id": "session__session_id"}

@@ -36,10 +36,10 @@ from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
 from moments_app.processes import count_words
 from moments_app.processes.stream_lines import split
-from sessions_app.export_format import Row, batched
 from sessions_app.insert import insert_as_they_are, insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.processes.import_user import ExportFile
+from sessions_app.people.export_format import Row, batched
+from sessions_app.people.import_user import ExportFile
 
 REQUESTED_BY = "import_user"
 

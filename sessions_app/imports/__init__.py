@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from sessions_app.imports import chatgpt, claude, jsonl, openai
+from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import Owner, public_id
 from sessions_app.imports.source import Source, Unreadable
-from sessions_app.processes.import_sessions import Record, Rejected
 
 __all__ = ["FORMATS", "Format", "Owner", "Source", "Unreadable", "public_id", "recognise"]
 

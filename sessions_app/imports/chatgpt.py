@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
+from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
     Conversation,
     Fields,
@@ -19,7 +20,6 @@ from sessions_app.imports.records import (
     text_and_parts,
 )
 from sessions_app.imports.source import Source
-from sessions_app.processes.import_sessions import Record, Rejected
 
 NAME = "chatgpt"
 LOOKED_FOR = "a JSON array of conversations with mapping (chatgpt), also in the export's zip file"

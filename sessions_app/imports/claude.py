@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
     Conversation,
     Fields,
@@ -20,7 +21,6 @@ from sessions_app.imports.records import (
     without_data,
 )
 from sessions_app.imports.source import Source
-from sessions_app.processes.import_sessions import Record, Rejected
 from sessions_app.shorten import shorten_middle
 
 NAME = "claude"

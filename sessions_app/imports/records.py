@@ -11,8 +11,8 @@ from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.serializers import MessageInput
+from sessions_app.imports.import_sessions import Place, Record, Rejected
 from sessions_app.imports.source import Found
-from sessions_app.processes.import_sessions import Place, Record, Rejected
 from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage
 

@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
-from sessions_app.processes.import_sessions import Rejected
+from sessions_app.imports.import_sessions import Rejected
 
 MIB = 2**20
 RECORD_MAX = 32 * MIB  # bytes of a line, characters of a conversation in an array

@@ -14,7 +14,7 @@ from memoryproject.embedded import server
 
 NAME = f"deployment_test_{os.getpid()}"  # tests run in several processes on one server
 APPEND = """
-from sessions_app.processes.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append
 from sessions_app.row_security import acting_for
 with acting_for("ada", create=True) as user:
     append(user, "s1", [NewMessage(role="user", content="Hello.")])

@@ -20,7 +20,7 @@ from moments_app.processes import rebuild_moments
 from moments_app.processes.retract import retract
 from moments_app.processes.undo_retraction import undo_retraction
 from sessions_app.models import Session, UserProfile
-from sessions_app.processes.erase import erase_user
+from sessions_app.people.erase import erase_user
 from sessions_app.row_security import acting_for
 from tests.moments_app.admin.test_moment_chain import chain_url, rows_of
 from tests.support import openai_server as behave

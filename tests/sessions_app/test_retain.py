@@ -25,8 +25,8 @@ from moments_app.models import EmbeddingModel, Moment
 from moments_app.models.embedding import TurnEmbedding
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.searched import said_fields
-from sessions_app.processes.erase import erase_user
-from sessions_app.processes.export import CannotExport, export_user
+from sessions_app.people.erase import erase_user
+from sessions_app.people.export import CannotExport, export_user
 from sessions_app.retention import archive_files
 from sessions_app.retention import retain as process
 from sessions_app.retention.archive_files import ArchiveError

@@ -3,7 +3,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from sessions_app.models import UserProfile
-from sessions_app.processes.erase import OnHold, SomethingLeft, erase_user, holdings
+from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
 
 
 class Command(BaseCommand):

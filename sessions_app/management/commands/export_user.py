@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from sessions_app.models import UserProfile
-from sessions_app.processes.export import CannotExport, export_user
+from sessions_app.people.export import CannotExport, export_user
 
 
 class Command(BaseCommand):

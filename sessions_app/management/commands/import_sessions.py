@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from sessions_app.imports import FORMATS, Owner, Source, public_id, recognise
-from sessions_app.processes.import_sessions import Imported, Rejected, import_sessions
+from sessions_app.imports.import_sessions import Imported, Rejected, import_sessions
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # two reports of progress, on a terminal and elsewhere
 MIB = 2**20

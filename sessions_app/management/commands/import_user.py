@@ -5,7 +5,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
-from sessions_app.processes.import_user import NotAnExport, import_user
+from sessions_app.people.import_user import NotAnExport, import_user
 
 
 class Command(BaseCommand):

@@ -24,7 +24,7 @@ from moments_app.processes import build_moments, consolidate, form_memories
 from moments_app.processes.run import run_job
 from moments_app.recall import accesses, receipts, served
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
-from sessions_app.processes.erase import OnHold, SomethingLeft, erase_user
+from sessions_app.people.erase import OnHold, SomethingLeft, erase_user
 from sessions_app.tasks import remove_archives
 from tests.support.api import Api
 from tests.support.concurrency import at_once

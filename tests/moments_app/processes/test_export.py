@@ -20,8 +20,8 @@ from pytest_django.fixtures import Settings
 from moments_app.models import MemoryStream
 from moments_app.recall import receipts
 from sessions_app.models import Archive, Message, Session, UserProfile
-from sessions_app.processes.erase import erase_user
-from sessions_app.processes.export import export_user
+from sessions_app.people.erase import erase_user
+from sessions_app.people.export import export_user
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
@@ -276,7 +276,7 @@ class TestWrongFiles:
         assert "nowhere" in self.refused(tmp_path / "nowhere")
 
     def test_a_line_without_end_is_not_read(self, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("sessions_app.processes.import_user.LINE_MAX", 100)
+        monkeypatch.setattr("sessions_app.people.import_user.LINE_MAX", 100)
         assert "longer than 100 bytes" in self.refused(good)
 
 

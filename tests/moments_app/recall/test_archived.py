@@ -15,9 +15,9 @@ from pytest_django.fixtures import Settings
 from moments_app.models.embedding import TurnEmbedding
 from moments_app.processes.compact_sessions import compact_sessions
 from moments_app.recall.search import Question, Result, recall
+from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Archive, Message, Session, UserProfile
-from sessions_app.processes.erase import erase_user
-from sessions_app.processes.import_sessions import Place, Record, import_sessions
+from sessions_app.people.erase import erase_user
 from sessions_app.retention import read_archived as reading
 from sessions_app.retention.archive_files import CHUNK_BYTES
 from sessions_app.retention.read_archived import UNREADABLE, read_archived, with_text

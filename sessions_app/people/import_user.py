@@ -16,7 +16,9 @@ from django.db import DatabaseError, transaction
 from django.db.models import Min
 from pydantic import ValidationError
 
-from sessions_app.export_format import (
+from sessions_app.insert import insert_as_they_are, insert_unless_there
+from sessions_app.models import Message, ProfileVersion, Session, UserProfile
+from sessions_app.people.export_format import (
     AT_ONCE,
     Manifest,
     MessageRow,
@@ -26,8 +28,6 @@ from sessions_app.export_format import (
     SessionRow,
     batched,
 )
-from sessions_app.insert import insert_as_they_are, insert_unless_there
-from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.signals import user_importing
 
 LINE_MAX = 64 * 2**20  # bytes

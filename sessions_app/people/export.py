@@ -14,7 +14,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from django.utils import timezone
 
-from sessions_app.export_format import (
+from sessions_app.models import Archive, Event, Message, Session, UserProfile
+from sessions_app.people.export_format import (
     FORMAT,
     VERSION,
     EventRow,
@@ -26,7 +27,6 @@ from sessions_app.export_format import (
     plain,
     rows_of,
 )
-from sessions_app.models import Archive, Event, Message, Session, UserProfile
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
