@@ -13,9 +13,9 @@ from benchmarks.clients import Http
 from benchmarks.figures import Figure
 from benchmarks.seed import settle
 from benchmarks.site import Site
+from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, Job
 from moments_app.processes import count_words
-from moments_app.processes.run import run_job
 from moments_app.recall.search import Question, Vector, recall
 from moments_app.recall.words import Lookup, query_words
 from sessions_app.models import UserProfile

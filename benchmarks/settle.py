@@ -23,8 +23,8 @@ from moments_app.engines.base import (
     SummaryAnswer,
     SummaryRequest,
 )
+from moments_app.jobs import runner as run
 from moments_app.models import Job
-from moments_app.processes import run
 from moments_app.processes.settle import NAME
 from sessions_app.models import Session, UserProfile
 

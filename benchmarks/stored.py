@@ -60,8 +60,8 @@ def do_due_jobs() -> None:
     Raises:
         RuntimeError: a job failed, or it takes too long.
     """
+    from moments_app.jobs import runner as run
     from moments_app.models import Job
-    from moments_app.processes import run
 
     deadline = time.monotonic() + AT_MOST
     while Job.objects.open().exists():

@@ -1,5 +1,7 @@
 """What the queue calls. A task only names what to do; the rows decide."""
 
+from moments_app.jobs import recovery as recover
+from moments_app.jobs import runner as run
 from moments_app.models import ContextReceipt
 from moments_app.processes import compact_sessions as compaction
 from moments_app.processes import count_words as counting
@@ -7,7 +9,6 @@ from moments_app.processes import embed as embedding
 from moments_app.processes import form_memories as formation
 from moments_app.processes import housekeeping as tidying
 from moments_app.processes import index_words as indexing
-from moments_app.processes import recover, run
 
 
 def run_job(job_id: str) -> None:

@@ -18,9 +18,9 @@ from django.utils.text import Truncator
 from django.views.decorators.http import require_POST
 from unfold.decorators import display
 
+from moments_app.jobs.cancel import cancel
 from moments_app.models import Job, StreamVersion
 from moments_app.models.job import JobQuerySet
-from moments_app.processes.cancel import cancel
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Session, UserProfile
 

@@ -21,9 +21,9 @@ from unfold.decorators import display
 from moments_app.admin import session_tabs
 from moments_app.admin.context_preview import previewed
 from moments_app.admin.retraction import form_of, previewed_retraction
+from moments_app.jobs.process import CannotRun
 from moments_app.models import Job
 from moments_app.processes import build_moments, digest_session, rebuild_moments, settle
-from moments_app.processes.base import CannotRun
 from moments_app.processes.derived import calls_for
 from moments_app.processes.retract import retract
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search

@@ -6,9 +6,9 @@ for when enough waits.
 
 from collections.abc import Sequence
 
+from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.processes import consolidate
-from moments_app.processes.base import has_grown
 from sessions_app.insert import insert_unless_there
 
 

@@ -21,6 +21,7 @@ from moments_app.engines.base import (
     Profile,
     Turn,
 )
+from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.journey import Known, keep_journey, known_before
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
@@ -28,7 +29,6 @@ from moments_app.models.moment import moment_key
 from moments_app.own_text import without_own_text
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
-from moments_app.processes.base import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Message, ProfileVersion, Session, UserProfile

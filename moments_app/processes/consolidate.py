@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import ConsolidationRequest, Engine
+from moments_app.jobs.process import ClaimLost, Moved, Skipped, complete, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.processes.base import ClaimLost, Moved, Skipped, complete, prompt_in_force
 from moments_app.processes.stream_lines import Folded, Line, Piece, fold, lines_of, recorded, told_by_words
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 

@@ -13,8 +13,8 @@ from django.db import connection
 from django.db.models import F
 
 from moments_app.engines import Caller
+from moments_app.jobs.process import ClaimLost, Skipped
 from moments_app.models import Job, Vocabulary
-from moments_app.processes.base import ClaimLost, Skipped
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.processes import consolidate
-from moments_app.processes.base import has_grown
 from sessions_app.models import UserProfile
 
 _WHY_NOT = {

@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine
+from moments_app.jobs.process import CannotRun, Moved, Skipped, Waits, complete, locked_session
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.partition import PartitionEvent, known_at
 from moments_app.processes import build_moments, digest_session, form_memories, roll_summary
-from moments_app.processes.base import CannotRun, Moved, Skipped, Waits, complete, locked_session
 from sessions_app.models import Message, Session
 
 NAME = "settle"
@@ -123,7 +123,7 @@ def _run(process: str, work: Work, params: dict[str, object]) -> str:
         Waits: it is being done elsewhere, or waits for another attempt.
         CannotRun: it failed, or was cancelled.
     """
-    from moments_app.processes.run import run_job  # which knows this module as one of its processes
+    from moments_app.jobs.runner import run_job  # which knows this module as one of its processes
 
     session = work.session
     failed = Job.objects.filter(process=process, session=session, status=Job.Status.FAILED)

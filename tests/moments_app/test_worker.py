@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from moments_app.jobs.recovery import recover_jobs
 from moments_app.models import EngineCall, Job, Moment, Summary
-from moments_app.processes.recover import recover_jobs
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn_is_in_exactly_one_moment
 from tests.support.openai_server import OpenAIServer, answer_well, stall

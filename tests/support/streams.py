@@ -4,10 +4,10 @@ from typing import Any
 
 from django_q.models import OrmQ
 
+from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.processes import consolidate, form_memories
-from moments_app.processes.run import run_job
 from sessions_app.models import Session
 
 

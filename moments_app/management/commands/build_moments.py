@@ -2,9 +2,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from moments_app.jobs.runner import run_job
 from moments_app.models import Job
 from moments_app.processes import build_moments
-from moments_app.processes.run import run_job
 from sessions_app.models import Session
 
 

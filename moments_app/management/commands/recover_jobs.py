@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from moments_app.processes.recover import recover_jobs
+from moments_app.jobs.recovery import recover_jobs
 
 
 class Command(BaseCommand):

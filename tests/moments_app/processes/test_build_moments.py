@@ -11,9 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, Moment, PromptResource
 from moments_app.processes import build_moments
-from moments_app.processes.run import run_job
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append

@@ -5,11 +5,11 @@ import threading
 import pytest
 from django.db import connection
 
+from moments_app.jobs.cancel import cancel
+from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.runner import run_job
 from moments_app.models import FactEmbedding, Job, MemoryStream, Summary
 from moments_app.models.embedding import whose_memories
-from moments_app.processes.cancel import cancel
-from moments_app.processes.recover import recover_jobs
-from moments_app.processes.run import run_job
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import (
     assert_each_compacted_turn_is_in_exactly_one_moment,

@@ -41,9 +41,9 @@ def state(stream: MemoryStream) -> tuple[Any, ...]:
 
 
 def test_a_formation_that_reaches_the_trigger_asks_for_one(ada: UserProfile, stream: MemoryStream) -> None:
+    from moments_app.jobs.runner import run_job
     from moments_app.models.stream import USER_DEFAULTS
     from moments_app.processes import form_memories
-    from moments_app.processes.run import run_job
 
     assert USER_DEFAULTS.consolidation_trigger == 5
     session = talk(ada, 6, text="I love kilns and I live in Turin.")

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
+from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from moments_app.processes import consolidate
 from moments_app.processes.assemble import Wanted, preview
-from moments_app.processes.base import Moved
 from moments_app.processes.curate import evict, move, restore
 from moments_app.processes.stream_lines import Folded, Line
 from moments_app.recall.search import Question, recall

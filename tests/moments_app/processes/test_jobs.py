@@ -12,9 +12,9 @@ from django.utils import timezone
 from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job
-from moments_app.processes.recover import recover_jobs
-from moments_app.processes.run import run_job
 from sessions_app.models import Message, Session, UserProfile
 from tests.moments_app.engines.test_model import BAD_ANSWERS
 from tests.support import openai_server as behave

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, PromptResource
 from moments_app.processes import rebuild_moments
 from moments_app.processes.delete_moment import delete_moment
 from moments_app.processes.retract import retract
-from moments_app.processes.run import run_job
 from moments_app.processes.undo_retraction import undo_retraction
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Message, Session, UserProfile

@@ -10,6 +10,7 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.runner import run_job
 from moments_app.models import (
     EngineCall,
     Job,
@@ -23,7 +24,6 @@ from moments_app.models import (
 )
 from moments_app.processes import roll_summary
 from moments_app.processes.retract import CannotRetract, preview, retract
-from moments_app.processes.run import run_job
 from moments_app.processes.undo_retraction import undo_retraction
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append

@@ -10,9 +10,9 @@ from django.utils import timezone
 from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Summary
-from moments_app.processes.recover import recover_jobs
-from moments_app.processes.run import run_job
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave

@@ -10,11 +10,11 @@ from django.utils import timezone
 from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment, Summary
 from moments_app.processes import compact_sessions as compaction
 from moments_app.processes.compact_sessions import compact_sessions
 from moments_app.processes.coverage import coverage
-from moments_app.processes.run import run_job
 from moments_app.processes.settle import NAME
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.retention.retain import retain

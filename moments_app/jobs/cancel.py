@@ -6,8 +6,8 @@ nothing. A cancelled job can be retried; and what is due by a threshold or a sch
 
 from django.db import transaction
 
+from moments_app.jobs.runner import PROCESSES
 from moments_app.models import Job
-from moments_app.processes.run import PROCESSES
 from sessions_app.models import Session
 
 

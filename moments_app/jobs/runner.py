@@ -19,6 +19,7 @@ from django.db import connection, transaction
 
 from moments_app.engines import Caller
 from moments_app.engines.base import CallRecord, EngineError
+from moments_app.jobs.process import CannotRun, ClaimLost, Moved, Skipped, Waits
 from moments_app.models import EngineCall, Job
 from moments_app.processes import (
     build_moments,
@@ -32,7 +33,6 @@ from moments_app.processes import (
     roll_summary,
     settle,
 )
-from moments_app.processes.base import CannotRun, ClaimLost, Moved, Skipped, Waits
 from sessions_app.models import UserProfile
 
 logger = structlog.get_logger(__name__)

@@ -17,11 +17,11 @@ from django.db import connection, transaction
 
 from moments_app.engines import Caller
 from moments_app.engines.base import CallRecord, EngineError
+from moments_app.jobs.process import CannotRun, Skipped
+from moments_app.jobs.runner import Process
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Moment, PromptResource, PromptVersion, Summary
 from moments_app.models.engine_call import TRIAL
 from moments_app.processes import build_moments, consolidate, digest_session, form_memories, roll_summary
-from moments_app.processes.base import CannotRun, Skipped
-from moments_app.processes.run import Process
 from sessions_app.models import Message, Session
 
 Purpose = PromptResource.Purpose
