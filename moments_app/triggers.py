@@ -11,7 +11,6 @@ from django.db.models.signals import post_save
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.own_text import note_own_text
 from moments_app.processes import (
     build_moments,
     digest_session,
@@ -22,6 +21,7 @@ from moments_app.processes import (
     settle,
 )
 from moments_app.processes import export as exporting
+from moments_app.turns.platform_text import note_own_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.export_format import Part
 from sessions_app.people.import_user import ExportFile

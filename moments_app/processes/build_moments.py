@@ -26,11 +26,11 @@ from moments_app.journey import Known, keep_journey, known_before
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
-from moments_app.own_text import without_own_text
 from moments_app.partition import PartitionEvent
 from moments_app.processes import window
-from moments_app.processes.shown import shown_turn
 from moments_app.prompts import MOMENT_BUILDER_URI
+from moments_app.turns.engine_input import shown_turn
+from moments_app.turns.platform_text import without_own_text
 from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 

@@ -21,7 +21,7 @@ from moments_app.engines.embeddings import Embedder
 from moments_app.jobs.process import ClaimLost, Moved, Skipped, locked_session
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, whose_memories
-from moments_app.own_text import as_said, is_wholly_own
+from moments_app.turns.platform_text import as_said, is_wholly_own
 from sessions_app.models import Message, Session
 
 NAME = "embed"

@@ -14,11 +14,11 @@ from django.db import connection
 from moments_app.engines import language_model
 from moments_app.engines.base import CallRecord, EngineError, QueryRequest, Turn
 from moments_app.models import EngineCall, PromptResource, PromptVersion
-from moments_app.own_text import as_said
-from moments_app.processes.shown import shown_turn
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.meaning import with_vector
 from moments_app.recall.search import Question
+from moments_app.turns.engine_input import shown_turn
+from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, UserProfile
 from sessions_app.row_security import acting_for
 

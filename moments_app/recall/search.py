@@ -17,7 +17,7 @@ from django.db import connection
 from moments_app.recall.fusion import Place, fused, shared_with_neighbours
 from moments_app.recall.speakers import is_named, words_of
 from moments_app.recall.words import QueryWords, query_words
-from moments_app.served_text import TOOLS, lines_of, without
+from moments_app.turns.served_text import TOOLS, lines_of, without
 from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 

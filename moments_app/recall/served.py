@@ -16,7 +16,7 @@ from moments_app.recall.item import Item
 from moments_app.recall.render import Rendered
 from moments_app.recall.search import Result
 from moments_app.recall.write_behind import WriteBehind
-from moments_app.served_text import served_hashes
+from moments_app.turns.served_text import served_hashes
 from sessions_app.models import UserProfile
 
 # What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.

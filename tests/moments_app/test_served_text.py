@@ -6,7 +6,7 @@ import pytest
 
 from moments_app.recall.item import Item
 from moments_app.recall.render import FORMATS
-from moments_app.served_text import lines_of, may_be_own, own_places, served_hashes, without
+from moments_app.turns.served_text import lines_of, may_be_own, own_places, served_hashes, without
 from tests.support.transcript import START
 
 PUPPY = "I adopted a puppy yesterday, her name is Juno."

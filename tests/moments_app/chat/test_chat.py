@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import BASE_DIR
 from moments_app.models import Job, MemoryAtom
-from moments_app.own_text import as_said
+from moments_app.turns.platform_text import as_said
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api

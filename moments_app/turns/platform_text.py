@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from moments_app.models import OwnText
 from moments_app.recall import served
-from moments_app.served_text import TOOLS, Line, lines_of, may_be_own, own_places, without
+from moments_app.turns.served_text import TOOLS, Line, lines_of, may_be_own, own_places, without
 from sessions_app.models import Message, Session
 
 # By hand, as appends of several lines have it: the ORM takes longer to write it down than PostgreSQL to do it.
