@@ -13,7 +13,7 @@ from moments_app import engines
 from moments_app.engines.base import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.jobs import runner as run
 from moments_app.models import Job
-from moments_app.processes import build_moments
+from moments_app.moments import build as build_moments
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 

@@ -11,15 +11,8 @@ from django.db.models.signals import post_save
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.processes import (
-    build_moments,
-    digest_session,
-    erase,
-    form_memories,
-    import_user,
-    roll_summary,
-    settle,
-)
+from moments_app.moments import build as build_moments
+from moments_app.processes import digest_session, erase, form_memories, import_user, roll_summary, settle
 from moments_app.processes import export as exporting
 from moments_app.turns.platform_text import note_own_text
 from sessions_app.models import Message, Session, UserProfile

@@ -21,7 +21,7 @@ from moments_app.admin.links import CHIPS, link_to, list_url
 from moments_app.admin.transcript import entries
 from moments_app.models import EngineCall, Moment
 from moments_app.models.moment import CHAIN_ORDER, MomentQuerySet
-from moments_app.processes.delete_moment import delete_moment
+from moments_app.moments.delete import delete_moment
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 from sessions_app.models import Message, UserProfile
 

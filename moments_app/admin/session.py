@@ -23,7 +23,9 @@ from moments_app.admin.context_preview import previewed
 from moments_app.admin.retraction import form_of, previewed_retraction
 from moments_app.jobs.process import CannotRun
 from moments_app.models import Job
-from moments_app.processes import build_moments, digest_session, rebuild_moments, settle
+from moments_app.moments import build as build_moments
+from moments_app.moments import rebuild as rebuild_moments
+from moments_app.processes import digest_session, settle
 from moments_app.processes.derived import calls_for
 from moments_app.processes.retract import retract
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from moments_app.models import Moment, Retraction
-from moments_app.partition import CLEARED, DIGEST
+from moments_app.moments.partition import CLEARED, DIGEST
 from sessions_app.models import Message
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}

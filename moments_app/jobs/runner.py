@@ -21,18 +21,10 @@ from moments_app.engines import Caller
 from moments_app.engines.base import CallRecord, EngineError
 from moments_app.jobs.process import CannotRun, ClaimLost, Moved, Skipped, Waits
 from moments_app.models import EngineCall, Job
-from moments_app.processes import (
-    build_moments,
-    consolidate,
-    count_words,
-    digest_session,
-    embed,
-    form_memories,
-    rebuild_moments,
-    rebuild_profile,
-    roll_summary,
-    settle,
-)
+from moments_app.moments import build as build_moments
+from moments_app.moments import rebuild as rebuild_moments
+from moments_app.moments import rebuild_profile
+from moments_app.processes import consolidate, count_words, digest_session, embed, form_memories, roll_summary, settle
 from sessions_app.models import UserProfile
 
 logger = structlog.get_logger(__name__)

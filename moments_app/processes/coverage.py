@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, Sum
 
 from moments_app.models import Job
-from moments_app.processes import build_moments
+from moments_app.moments import build as build_moments
 from sessions_app.models import Session, UserProfile
 
 NAMED = 100  # sessions told by name

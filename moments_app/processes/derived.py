@@ -15,8 +15,10 @@ from django.db.models import Min, Q, QuerySet, Sum
 from moments_app.edits import redone, redone_text
 from moments_app.engines.base import Profile
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
-from moments_app.processes import build_moments, form_memories, rebuild_profile
-from moments_app.processes.build_moments import profile_of
+from moments_app.moments import build as build_moments
+from moments_app.moments import rebuild_profile
+from moments_app.moments.build import profile_of
+from moments_app.processes import form_memories
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 Stretch = tuple[int, int]  # of sequences, inclusive

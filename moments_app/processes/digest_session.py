@@ -16,8 +16,8 @@ from moments_app.engines.base import DigestRequest, Engine
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
-from moments_app.partition import PartitionEvent, known_at
-from moments_app.processes import window
+from moments_app.moments import lag as window
+from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.processes.add_atoms import add_atoms
 from moments_app.processes.form_memories import cut_words
 from moments_app.prompts import SESSION_DIGEST_URI

@@ -26,8 +26,10 @@ from moments_app.models import (
     TurnEmbedding,
 )
 from moments_app.models.embedding import ask_to_embed
-from moments_app.partition import retell
-from moments_app.processes import build_moments, consolidate, count_words, form_memories, rebuild_profile, roll_summary
+from moments_app.moments import build as build_moments
+from moments_app.moments import rebuild_profile
+from moments_app.moments.partition import retell
+from moments_app.processes import consolidate, count_words, form_memories, roll_summary
 from moments_app.processes.derived import (
     Derived,
     Stretch,

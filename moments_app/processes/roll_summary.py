@@ -17,7 +17,7 @@ from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.processes import window
+from moments_app.moments import lag as window
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said

@@ -17,8 +17,9 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine
 from moments_app.jobs.process import CannotRun, Moved, Skipped, Waits, complete, locked_session
 from moments_app.models import Job, Moment, PromptVersion
-from moments_app.partition import PartitionEvent, known_at
-from moments_app.processes import build_moments, digest_session, form_memories, roll_summary
+from moments_app.moments import build as build_moments
+from moments_app.moments.partition import PartitionEvent, known_at
+from moments_app.processes import digest_session, form_memories, roll_summary
 from sessions_app.models import Message, Session
 
 NAME = "settle"

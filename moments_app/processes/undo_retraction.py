@@ -18,8 +18,10 @@ from moments_app.edits import redone_text
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
-from moments_app.processes import build_moments, consolidate, form_memories, rebuild_profile, roll_summary
-from moments_app.processes.build_moments import profile_of
+from moments_app.moments import build as build_moments
+from moments_app.moments import rebuild_profile
+from moments_app.moments.build import profile_of
+from moments_app.processes import consolidate, form_memories, roll_summary
 from moments_app.processes.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
 from moments_app.processes.retract import (
     CannotRetract,

@@ -3,7 +3,7 @@
 import json
 
 from moments_app.engines.base import Turn
-from moments_app.processes import window
+from moments_app.moments import lag as window
 from sessions_app.models import Message
 from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens

@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, Moment
 from moments_app.models.moment import RELINK_SQL
-from moments_app.processes import rebuild_moments
+from moments_app.moments import rebuild as rebuild_moments
 from moments_app.processes.retract import retract
 from moments_app.processes.undo_retraction import undo_retraction
 from sessions_app.models import Session, UserProfile

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import BASE_DIR, RollingSummarySettings
 from moments_app.models import Job, Summary
-from moments_app.processes import window
+from moments_app.moments import lag as window
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.exports import AT, as_array, as_lines, as_zip, chatgpt, claude, node, said
 from tests.support.memory import peak_memory

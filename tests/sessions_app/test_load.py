@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryproject.conf import MomentBuilderSettings
-from moments_app.processes.window import lag
+from moments_app.moments.lag import lag
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.load import Omitted, load_session_messages, page_of_messages

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django_q.models import Task
 
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
-from moments_app.processes import build_moments
+from moments_app.moments import build as build_moments
 from moments_app.processes.retract import retract
 from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append

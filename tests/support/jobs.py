@@ -8,8 +8,8 @@ from django_q.models import OrmQ
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment
+from moments_app.moments.build import NAME
 from moments_app.processes import count_words
-from moments_app.processes.build_moments import NAME
 from sessions_app.models import Message, Session, UserProfile
 
 

@@ -4,7 +4,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job
-from moments_app.processes import build_moments
+from moments_app.moments import build as build_moments
 from sessions_app.models import Session
 
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from django.conf import settings
 
-from moments_app.processes.window import tool_calls
+from moments_app.moments.lag import tool_calls
 from moments_app.recall.item import Item
 from moments_app.recall.scene import Scene
 from sessions_app.models import Message

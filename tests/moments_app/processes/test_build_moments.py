@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, Moment, PromptResource
-from moments_app.processes import build_moments
+from moments_app.moments import build as build_moments
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append

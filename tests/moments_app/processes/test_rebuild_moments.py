@@ -9,8 +9,8 @@ from django.db import connection
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, PromptResource
-from moments_app.processes import rebuild_moments
-from moments_app.processes.delete_moment import delete_moment
+from moments_app.moments import rebuild as rebuild_moments
+from moments_app.moments.delete import delete_moment
 from moments_app.processes.retract import retract
 from moments_app.processes.undo_retraction import undo_retraction
 from moments_app.prompts import MOMENT_BUILDER_URI

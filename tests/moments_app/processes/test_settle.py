@@ -122,7 +122,7 @@ class TestAQuietSession:
         assert session.last_moment_message_idx == 5
 
     def test_more_turns_than_one_build_takes(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.processes.build_moments.MAX_TURNS", 30)
+        monkeypatch.setattr("moments_app.moments.build.MAX_TURNS", 30)
         session = talk(ada, 100)
         assert settle(session).status == Job.Status.COMPLETED
         assert_each_compacted_turn_is_in_exactly_one_moment(session)

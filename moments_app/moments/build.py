@@ -22,12 +22,12 @@ from moments_app.engines.base import (
     Turn,
 )
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
-from moments_app.journey import Known, keep_journey, known_before
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
-from moments_app.partition import PartitionEvent
-from moments_app.processes import window
+from moments_app.moments import lag as window
+from moments_app.moments.journey import Known, keep_journey, known_before
+from moments_app.moments.partition import PartitionEvent
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import without_own_text

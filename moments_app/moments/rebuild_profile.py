@@ -13,7 +13,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine, Journey, MomentRequest, Profile
 from moments_app.jobs.process import ClaimLost, Moved, Skipped, complete
 from moments_app.models import Job, Moment, PromptVersion
-from moments_app.processes.build_moments import Chunk, chunks_of, merged, profile_of, prompt
+from moments_app.moments.build import Chunk, chunks_of, merged, profile_of, prompt
 from sessions_app.models import Message, Session, UserProfile
 
 NAME = "rebuild_profile"

@@ -14,11 +14,11 @@ from django.conf import settings
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session
-from moments_app.journey import known_before
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
-from moments_app.partition import PartitionEvent, retell
-from moments_app.processes import build_moments
+from moments_app.moments import build as build_moments
+from moments_app.moments.journey import known_before
+from moments_app.moments.partition import PartitionEvent, retell
 from moments_app.processes.derived import mentions
 from moments_app.processes.retract import take_keys_out
 from sessions_app.models import Message, Session, UserProfile
