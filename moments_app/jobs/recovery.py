@@ -16,7 +16,7 @@ from django_q.models import OrmQ
 
 from moments_app.models import Job, Summary
 from moments_app.models.job import RUN_TASK
-from moments_app.processes import roll_summary
+from moments_app.summaries import roll as roll_summary
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from moments_app.models.moment import moment_key
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
-from moments_app.processes import consolidate, form_memories, roll_summary
+from moments_app.processes import consolidate, form_memories
 from moments_app.processes.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
 from moments_app.processes.retract import (
     CannotRetract,
@@ -34,6 +34,7 @@ from moments_app.processes.retract import (
     set_profile,
     tell,
 )
+from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 

@@ -22,9 +22,9 @@ from moments_app.models import (
     TurnEmbedding,
     Word,
 )
-from moments_app.processes import roll_summary
 from moments_app.processes.retract import CannotRetract, preview, retract
 from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages
