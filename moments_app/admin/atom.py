@@ -20,7 +20,7 @@ from moments_app.admin.recall_console import RecallConsole
 from moments_app.admin.transcript import entries
 from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.processes import consolidate, curate
+from moments_app.streams import consolidate, curate
 from sessions_app.models import Message, UserProfile
 from sessions_app.retention.read_archived import with_text
 

@@ -21,7 +21,7 @@ from unfold.views import ChangeList
 from moments_app.admin.diff import word_diff
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.models.stream import SHARD_DEFAULTS
-from moments_app.processes import consolidate
+from moments_app.streams import consolidate
 from sessions_app.admin.base import PageAdmin, prefix_search
 
 PAGE = 20  # items, or versions

@@ -17,8 +17,8 @@ from moments_app.api import serializers as shapes
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
-from moments_app.processes import consolidate
-from moments_app.processes.add_atoms import add_atoms
+from moments_app.streams import consolidate
+from moments_app.streams.add_atoms import add_atoms
 from sessions_app.api.errors import Conflict
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, update

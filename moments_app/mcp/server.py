@@ -27,7 +27,7 @@ from moments_app.mcp.connection import CURRENT, database_work
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.models.atom import content_hash
 from moments_app.moments import build as building
-from moments_app.processes.add_atoms import add_atoms
+from moments_app.streams.add_atoms import add_atoms
 from sessions_app.api.requests import parsed, session_or_404
 from sessions_app.api.serializers import SEQUENCE_MAX, ProfileAnswer, message_data
 from sessions_app.retention.read_archived import with_text

@@ -18,7 +18,7 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVers
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
-from moments_app.processes import form_memories
+from moments_app.streams import form as form_memories
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 Stretch = tuple[int, int]  # of sequences, inclusive

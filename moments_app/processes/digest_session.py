@@ -18,9 +18,9 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.moments import lag as window
 from moments_app.moments.partition import PartitionEvent, known_at
-from moments_app.processes.add_atoms import add_atoms
-from moments_app.processes.form_memories import cut_words
 from moments_app.prompts import SESSION_DIGEST_URI
+from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.form import cut_words
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, Session

@@ -14,7 +14,7 @@ from django.db.models.functions import Cast, Ceil, Least
 from moments_app.engines import engine_name
 from moments_app.models import EngineCall
 from moments_app.models.engine_call import cost_of
-from moments_app.processes.form_memories import MAX_TURNS
+from moments_app.streams.form import MAX_TURNS
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.session import UNBUILT
 

@@ -21,7 +21,6 @@ from moments_app.models.moment import moment_key
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
-from moments_app.processes import consolidate, form_memories
 from moments_app.processes.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
 from moments_app.processes.retract import (
     CannotRetract,
@@ -34,6 +33,8 @@ from moments_app.processes.retract import (
     set_profile,
     tell,
 )
+from moments_app.streams import consolidate
+from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 

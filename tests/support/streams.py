@@ -7,7 +7,8 @@ from django_q.models import OrmQ
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
-from moments_app.processes import consolidate, form_memories
+from moments_app.streams import consolidate
+from moments_app.streams import form as form_memories
 from sessions_app.models import Session
 
 

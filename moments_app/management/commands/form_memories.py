@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from moments_app.processes.form_memories import sweep
+from moments_app.streams.form import sweep
 
 
 class Command(BaseCommand):

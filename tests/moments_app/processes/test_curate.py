@@ -7,11 +7,11 @@ from django.db import transaction
 
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
-from moments_app.processes import consolidate
 from moments_app.processes.assemble import Wanted, preview
-from moments_app.processes.curate import evict, move, restore
-from moments_app.processes.stream_lines import Folded, Line
 from moments_app.recall.search import Question, recall
+from moments_app.streams import consolidate
+from moments_app.streams.curate import evict, move, restore
+from moments_app.streams.lines import Folded, Line
 from sessions_app.models import Session, UserProfile
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk

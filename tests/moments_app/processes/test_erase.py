@@ -22,8 +22,9 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
 from moments_app.models.job import RUN_TASK
 from moments_app.moments import build as build_moments
-from moments_app.processes import consolidate, form_memories
 from moments_app.recall import accesses, receipts, served
+from moments_app.streams import consolidate
+from moments_app.streams import form as form_memories
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user
 from sessions_app.tasks import remove_archives

@@ -12,8 +12,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
-from moments_app.processes.form_memories import cut_words, sweep
 from moments_app.recall import served
+from moments_app.streams.form import cut_words, sweep
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
-from moments_app.processes import consolidate, curate
-from moments_app.processes.consolidate import current_lines, is_due, undo
 from moments_app.processes.retract import retract
 from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.streams import consolidate, curate
+from moments_app.streams.consolidate import current_lines, is_due, undo
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api

@@ -18,8 +18,8 @@ from moments_app.engines.base import ConsolidationRequest, Engine
 from moments_app.jobs.process import ClaimLost, Moved, Skipped, complete, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
-from moments_app.processes.stream_lines import Folded, Line, Piece, fold, lines_of, recorded, told_by_words
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
+from moments_app.streams.lines import Folded, Line, Piece, fold, lines_of, recorded, told_by_words
 
 NAME = "consolidate"
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next

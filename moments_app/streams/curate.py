@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 
 from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.processes import consolidate
+from moments_app.streams import consolidate
 from sessions_app.models import UserProfile
 
 _WHY_NOT = {

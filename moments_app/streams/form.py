@@ -20,8 +20,8 @@ from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
-from moments_app.processes.add_atoms import add_atoms
 from moments_app.prompts import MEMORY_EXTRACTION_URI
+from moments_app.streams.add_atoms import add_atoms
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, Session

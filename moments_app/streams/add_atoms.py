@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.processes import consolidate
+from moments_app.streams import consolidate
 from sessions_app.insert import insert_unless_there
 
 
