@@ -25,7 +25,7 @@ from moments_app.engines.base import (
 )
 from moments_app.jobs import runner as run
 from moments_app.models import Job
-from moments_app.processes.settle import NAME
+from moments_app.sessions.settle import NAME
 from sessions_app.models import Session, UserProfile
 
 SESSIONS = 10_000

@@ -18,7 +18,7 @@ from moments_app.engines.base import (
 )
 from moments_app.engines.transcript import RULES
 from moments_app.models import PromptResource
-from moments_app.processes import digest_session
+from moments_app.sessions import digest as digest_session
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 

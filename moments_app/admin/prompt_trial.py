@@ -9,7 +9,7 @@ from moments_app.engines.base import Fact
 from moments_app.jobs.trial import Made, Trial
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from moments_app.moments import build as build_moments
-from moments_app.processes import digest_session
+from moments_app.sessions import digest as digest_session
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary

@@ -25,9 +25,10 @@ from moments_app.jobs.process import CannotRun
 from moments_app.models import Job
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild as rebuild_moments
-from moments_app.processes import digest_session, settle
 from moments_app.processes.derived import calls_for
 from moments_app.processes.retract import retract
+from moments_app.sessions import digest as digest_session
+from moments_app.sessions import settle
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
 from sessions_app.models import Session
 from sessions_app.transcript.search import Said, find_sessions

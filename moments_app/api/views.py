@@ -15,7 +15,7 @@ from moments_app.models import Job, Moment, Summary
 from moments_app.models.job import JobQuerySet
 from moments_app.moments import build as build_moments
 from moments_app.moments.delete import delete_moment
-from moments_app.processes import digest_session
+from moments_app.sessions import digest as digest_session
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.api.serializers import PageQuery, PersonQuery

@@ -24,7 +24,9 @@ from moments_app.models import EngineCall, Job
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild as rebuild_moments
 from moments_app.moments import rebuild_profile
-from moments_app.processes import count_words, digest_session, embed, settle
+from moments_app.processes import count_words, embed
+from moments_app.sessions import digest as digest_session
+from moments_app.sessions import settle
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary

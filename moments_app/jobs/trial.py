@@ -22,7 +22,7 @@ from moments_app.jobs.runner import Process
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Moment, PromptResource, PromptVersion, Summary
 from moments_app.models.engine_call import TRIAL
 from moments_app.moments import build as build_moments
-from moments_app.processes import digest_session
+from moments_app.sessions import digest as digest_session
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary

@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 from moments_app.models import Job, Moment
 from moments_app.moments import rebuild as rebuild_moments
 from moments_app.moments.delete import delete_moment
-from moments_app.processes import settle
+from moments_app.sessions import settle
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.jobs import build, work_off

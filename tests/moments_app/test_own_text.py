@@ -12,10 +12,10 @@ from django.utils import timezone
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
-from moments_app.processes.digest_session import NAME as DIGEST
 from moments_app.processes.housekeeping import Tidied, housekeeping
 from moments_app.recall import served, write_behind
 from moments_app.recall.search import Question, recall
+from moments_app.sessions.digest import NAME as DIGEST
 from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append

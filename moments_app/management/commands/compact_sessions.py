@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from moments_app.processes.compact_sessions import compact_sessions
+from moments_app.sessions.sweep import compact_sessions
 
 
 class Command(BaseCommand):

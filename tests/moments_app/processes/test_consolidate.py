@@ -7,7 +7,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
-from moments_app.processes.digest_session import cut_lines
+from moments_app.sessions.digest import cut_lines
 from moments_app.streams.consolidate import is_due, undo
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave

@@ -9,8 +9,8 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
-from moments_app.processes.compact_sessions import compact_sessions
-from moments_app.processes.digest_session import NAME
+from moments_app.sessions.digest import NAME
+from moments_app.sessions.sweep import compact_sessions
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave

@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import EngineCall, Job
 from moments_app.processes.estimate import Estimate, estimate
-from moments_app.processes.settle import NAME
+from moments_app.sessions.settle import NAME
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer

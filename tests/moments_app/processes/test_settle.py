@@ -12,10 +12,10 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment, Summary
-from moments_app.processes import compact_sessions as compaction
-from moments_app.processes.compact_sessions import compact_sessions
 from moments_app.processes.coverage import coverage
-from moments_app.processes.settle import NAME
+from moments_app.sessions import sweep as compaction
+from moments_app.sessions.settle import NAME
+from moments_app.sessions.sweep import compact_sessions
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
@@ -205,7 +205,7 @@ class TestFailure:
         assert job.attempts == 0
         assert (session.status, session.live_count) == ("active", 9)
         Job.objects.filter(process=NAME).update(run_after=timezone.now())
-        monkeypatch.setattr("moments_app.processes.settle.BUSY_PAUSE", timedelta(0))
+        monkeypatch.setattr("moments_app.sessions.settle.BUSY_PAUSE", timedelta(0))
         work_off()
         failed = dict(Job.objects.values_list("process", "status"))
         assert failed[NAME] == failed["build_moments"] == Job.Status.FAILED

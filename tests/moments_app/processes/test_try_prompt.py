@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.trial import CannotTry, Trial, try_prompt
 from moments_app.models import EngineCall, Job, MemoryStream, PromptResource, PromptVersion, Summary
-from moments_app.processes import digest_session
+from moments_app.sessions import digest as digest_session
 from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave

@@ -13,8 +13,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.models.embedding import TurnEmbedding
-from moments_app.processes.compact_sessions import compact_sessions
 from moments_app.recall.search import Question, Result, recall
+from moments_app.sessions.sweep import compact_sessions
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.people.erase import erase_user

@@ -19,7 +19,7 @@ from moments_app.jobs.process import CannotRun, Moved, Skipped, Waits, complete,
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.moments import build as build_moments
 from moments_app.moments.partition import PartitionEvent, known_at
-from moments_app.processes import digest_session
+from moments_app.sessions import digest as digest_session
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Message, Session

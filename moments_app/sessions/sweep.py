@@ -13,7 +13,8 @@ from django.db import transaction
 from django.db.models import Q
 
 from moments_app.models import Job
-from moments_app.processes import digest_session, settle
+from moments_app.sessions import digest as digest_session
+from moments_app.sessions import settle
 from sessions_app.models import Session
 from sessions_app.models.session import SessionQuerySet
 
