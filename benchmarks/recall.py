@@ -15,7 +15,7 @@ from benchmarks.seed import settle
 from benchmarks.site import Site
 from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, Job
-from moments_app.processes import count_words
+from moments_app.recall import count_words
 from moments_app.recall.search import Question, Vector, recall
 from moments_app.recall.words import Lookup, query_words
 from sessions_app.models import UserProfile

@@ -45,7 +45,7 @@ CREATE TRIGGER seeded_words BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.sear
 
 def index_what_is_seeded() -> None:
     """Has the database make the words of rows that the application does not write."""
-    from moments_app.processes.index_words import tables
+    from moments_app.recall.index_words import tables
 
     with connection.cursor() as cursor:
         for table in tables():

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.models import EmbeddingModel, Job
-from moments_app.processes import embed
+from moments_app.recall import embed
 from sessions_app.admin.base import ReadOnlyAdmin
 
 COUNTED = 1_000  # jobs

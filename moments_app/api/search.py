@@ -9,7 +9,7 @@ from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
 from moments_app.recall import accesses, served
-from moments_app.recall.meaning import with_vector
+from moments_app.recall.query_vector import with_vector
 from moments_app.recall.search import Question, recall
 from sessions_app.api.person import user_id_of
 from sessions_app.api.requests import parsed

@@ -9,9 +9,9 @@ from rest_framework import serializers
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
 from moments_app.processes.assemble import PLANS, Envelope, Wanted
 from moments_app.processes.retract import MOST_TURNS
-from moments_app.recall.asking import RETRIEVAL
 from moments_app.recall.budget import Line
 from moments_app.recall.layers import DEFAULT, ORDER
+from moments_app.recall.query import RETRIEVAL
 from moments_app.recall.render import FORMATS
 from moments_app.recall.search import KINDS, MODES
 from moments_app.streams.consolidate import current_lines

@@ -24,7 +24,7 @@ from moments_app.models import EngineCall, Job
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild as rebuild_moments
 from moments_app.moments import rebuild_profile
-from moments_app.processes import count_words, embed
+from moments_app.recall import count_words, embed
 from moments_app.sessions import digest as digest_session
 from moments_app.sessions import settle
 from moments_app.streams import consolidate

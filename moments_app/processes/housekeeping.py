@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_q.models import Task
 
 from moments_app.models import EngineCall, Job, ServedLine
-from moments_app.processes import count_words, embed
+from moments_app.recall import count_words, embed
 
 BATCH = 1_000
 UPKEEP = (count_words.NAME, embed.NAME)

@@ -34,7 +34,7 @@ from moments_app.models import (
 )
 from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
-from moments_app.processes import count_words
+from moments_app.recall import count_words
 from moments_app.streams.lines import split
 from sessions_app.insert import insert_as_they_are, insert_unless_there
 from sessions_app.models import Message, Session, UserProfile

@@ -29,7 +29,6 @@ from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.partition import retell
-from moments_app.processes import count_words
 from moments_app.processes.derived import (
     Derived,
     Stretch,
@@ -39,6 +38,7 @@ from moments_app.processes.derived import (
     text_without,
     united,
 )
+from moments_app.recall import count_words
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 from moments_app.models.embedding import KINDS
-from moments_app.recall.meaning import with_vector
+from moments_app.recall.query_vector import with_vector
 from moments_app.recall.search import Found, Question, Result, in_order, searched, told
 from moments_app.recall.words import QueryWords, query_words
 from moments_app.vector_search import EXACT

@@ -9,7 +9,7 @@ from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment
 from moments_app.moments.build import NAME
-from moments_app.processes import count_words
+from moments_app.recall import count_words
 from sessions_app.models import Message, Session, UserProfile
 
 

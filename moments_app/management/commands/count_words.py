@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from moments_app.processes.count_words import sweep
+from moments_app.recall.count_words import sweep
 
 
 class Command(BaseCommand):

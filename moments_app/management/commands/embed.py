@@ -9,7 +9,7 @@ from moments_app.engines import embedding_model
 from moments_app.engines.base import EngineError
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.embedding import KINDS
-from moments_app.processes import embed
+from moments_app.recall import embed
 
 TRIES = 5  # of a batch that the endpoint has no time for
 PAUSE = 5.0  # seconds before the next, when the endpoint names no time

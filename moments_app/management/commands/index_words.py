@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from moments_app.processes.index_words import index_words
+from moments_app.recall.index_words import index_words
 
 
 class Command(BaseCommand):

@@ -5,7 +5,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from moments_app.models import EmbeddingModel, FactEmbedding, MemoryStream
-from moments_app.processes import embed
+from moments_app.recall import embed
 from sessions_app.models import UserProfile
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 from tests.support.streams import note

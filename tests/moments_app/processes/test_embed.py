@@ -11,8 +11,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
-from moments_app.processes import embed
-from moments_app.recall import served
+from moments_app.recall import embed, served
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from moments_app.models import Entity, Job, MemoryAtom, Moment, Word
-from moments_app.processes.index_words import index_words
+from moments_app.recall.index_words import index_words
 from moments_app.recall.search import Question, recall
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
@@ -217,7 +217,7 @@ class TestIndexedAgain:
         assert index_words(dry_run=True).is_done
 
     def test_a_run_ends_in_time_and_the_next_goes_on(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("moments_app.processes.index_words.BATCH", 2)
+        monkeypatch.setattr("moments_app.recall.index_words.BATCH", 2)
         say(ada, *(f"harpsichord {n}" for n in range(5)))
         self._by_the_version_before()
         assert (index_words(seconds=0).rows, index_words(seconds=0).rows) == (2, 2)

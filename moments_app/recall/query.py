@@ -15,7 +15,7 @@ from moments_app.engines import language_model
 from moments_app.engines.base import CallRecord, EngineError, QueryRequest, Turn
 from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.prompts import RECALL_QUERY_URI
-from moments_app.recall.meaning import with_vector
+from moments_app.recall.query_vector import with_vector
 from moments_app.recall.search import Question
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said

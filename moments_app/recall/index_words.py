@@ -16,7 +16,7 @@ from django.apps import apps
 from django.db import connection, transaction
 
 from moments_app.models import Job, MemoryStream
-from moments_app.processes import count_words
+from moments_app.recall import count_words
 from sessions_app import lexemes
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
