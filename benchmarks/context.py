@@ -16,9 +16,9 @@ from benchmarks.figures import Figure
 from benchmarks.load import seeded
 from benchmarks.seed import settle
 from benchmarks.site import Site
+from moments_app.context.assemble import Wanted
+from moments_app.context.serve import serve_context
 from moments_app.models import Summary
-from moments_app.processes.assemble import Wanted
-from moments_app.processes.serve_context import serve_context
 from sessions_app.models import ApiKey, Session
 from tests.support.jobs import count
 

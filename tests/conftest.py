@@ -19,8 +19,10 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import EmbeddingSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
+from moments_app import write_behind
+from moments_app.context import served
 from moments_app.engines import embeddings
-from moments_app.recall import accesses, served, write_behind
+from moments_app.recall import accesses
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase

@@ -13,8 +13,8 @@ from unfold.paginator import InfinitePaginator
 from moments_app.admin.addresses import Pages
 from moments_app.admin.filters import UserFilter
 from moments_app.admin.links import link_to
+from moments_app.context.layers import ORDER
 from moments_app.models import ContextReceipt
-from moments_app.recall.layers import ORDER
 from sessions_app.admin.base import DaysFilter, ReadOnlyAdmin, prefix_search
 
 BAR = 1000  # width of the bar, in its own units

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
-from moments_app.processes.assemble import BudgetTooSmall, Envelope
-from moments_app.processes.serve_context import serve_context
+from moments_app.context.assemble import BudgetTooSmall, Envelope
+from moments_app.context.serve import serve_context
 from sessions_app.api.person import user_id_of
 from sessions_app.api.requests import parsed, query
 

@@ -8,7 +8,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from moments_app.api import serializers as shapes
-from moments_app.recall import accesses, served
+from moments_app.context import served
+from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.search import Question, recall
 from sessions_app.api.person import user_id_of

@@ -6,13 +6,13 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from moments_app.context.assemble import PLANS, Envelope, Wanted
+from moments_app.context.layers import DEFAULT, ORDER
+from moments_app.context.plan import Line
+from moments_app.context.render import FORMATS
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
-from moments_app.processes.assemble import PLANS, Envelope, Wanted
 from moments_app.processes.retract import MOST_TURNS
-from moments_app.recall.budget import Line
-from moments_app.recall.layers import DEFAULT, ORDER
 from moments_app.recall.query import RETRIEVAL
-from moments_app.recall.render import FORMATS
 from moments_app.recall.search import KINDS, MODES
 from moments_app.streams.consolidate import current_lines
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField

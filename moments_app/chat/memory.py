@@ -5,9 +5,9 @@ from uuid import UUID
 
 from moments_app.chat.caller import Caller
 from moments_app.chat.conversation import Conversation
-from moments_app.processes.assemble import Envelope, Wanted
-from moments_app.processes.serve_context import serve_context
-from moments_app.recall.layers import DEFAULT
+from moments_app.context.assemble import Envelope, Wanted
+from moments_app.context.layers import DEFAULT
+from moments_app.context.serve import serve_context
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, locked_session

@@ -8,9 +8,9 @@ from typing import Any, Self
 from django.conf import settings
 from django.utils import timezone
 
+from moments_app.context import served
 from moments_app.engines.base import RECENT_MOMENTS
 from moments_app.models import Moment
-from moments_app.recall import served
 from sessions_app.models import Message, Session
 from sessions_app.tokens import estimate_tokens
 

@@ -13,9 +13,9 @@ from django.db.models import Min, Q
 from django.utils import timezone
 from django_q.models import OrmQ, Task
 
+from moments_app.context.assemble import cache_key
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Vocabulary, Word
 from moments_app.models.job import RUN_TASK
-from moments_app.processes.assemble import cache_key
 from moments_app.recall import count_words
 from moments_app.streams import consolidate
 from sessions_app.models import Session, UserProfile

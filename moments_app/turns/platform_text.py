@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
+from moments_app.context import served
 from moments_app.models import OwnText
-from moments_app.recall import served
 from moments_app.turns.served_text import TOOLS, Line, lines_of, may_be_own, own_places, without
 from sessions_app.models import Message, Session
 

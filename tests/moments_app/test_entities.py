@@ -8,9 +8,9 @@ import pytest
 from django.db import IntegrityError, connection
 from django.utils import timezone
 
+from moments_app.context.input import read_scene
+from moments_app.context.layers import entities
 from moments_app.models import Entity, EntityLink
-from moments_app.recall.layers import entities
-from moments_app.recall.scene import read_scene
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
 from tests.support.api import Api

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from moments_app.recall.item import Item
-from moments_app.recall.render import FORMATS
+from moments_app.context.item import Item
+from moments_app.context.render import FORMATS
 from moments_app.turns.served_text import lines_of, may_be_own, own_places, served_hashes, without
 from tests.support.transcript import START
 

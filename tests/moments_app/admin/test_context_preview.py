@@ -5,8 +5,8 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
+from moments_app.context import receipts
 from moments_app.models import ContextReceipt, Entity, MemoryStream, Moment
-from moments_app.recall import receipts
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
+from moments_app.context.assemble import Wanted, preview
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
-from moments_app.processes.assemble import Wanted, preview
 from moments_app.recall.search import Question, recall
 from moments_app.streams import consolidate
 from moments_app.streams.curate import evict, move, restore

@@ -9,9 +9,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
+from moments_app.context import served
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
-from moments_app.recall import embed, served
+from moments_app.recall import embed
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave

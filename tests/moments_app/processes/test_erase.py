@@ -18,11 +18,12 @@ from django.utils import timezone
 from django_q.models import OrmQ, Task
 from pytest_django.fixtures import Settings
 
+from moments_app.context import receipts, served
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
 from moments_app.models.job import RUN_TASK
 from moments_app.moments import build as build_moments
-from moments_app.recall import accesses, receipts, served
+from moments_app.recall import accesses
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile

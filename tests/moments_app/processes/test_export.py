@@ -17,8 +17,8 @@ from django.db.models.functions import Cast, JSONObject
 from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
+from moments_app.context import receipts
 from moments_app.models import MemoryStream
-from moments_app.recall import receipts
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user

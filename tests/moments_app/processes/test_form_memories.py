@@ -11,8 +11,8 @@ from django.db import IntegrityError, connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from moments_app.context import served
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
-from moments_app.recall import served
 from moments_app.streams.form import cut_words, sweep
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.row_security import acting_for

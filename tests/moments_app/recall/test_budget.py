@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moments_app.recall.budget import CEILINGS, STEP, BudgetTooSmall, Fitted, Line, fit
-from moments_app.recall.item import Item
-from moments_app.recall.layers import ORDER
-from moments_app.recall.render import FORMATS
+from moments_app.context.item import Item
+from moments_app.context.layers import ORDER
+from moments_app.context.plan import CEILINGS, STEP, BudgetTooSmall, Fitted, Line, fit
+from moments_app.context.render import FORMATS
 from sessions_app.tokens import estimate_tokens
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -266,7 +266,7 @@ def test_filling_is_linear_in_the_items(monkeypatch: pytest.MonkeyPatch) -> None
             calls += 1
             return estimate_tokens(text, payload)
 
-        monkeypatch.setattr("moments_app.recall.render.estimate_tokens", counted)
+        monkeypatch.setattr("moments_app.context.render.estimate_tokens", counted)
         layers = only(hot_turns=[turn(WORDS) for _ in range(size)], user=[Item(WORDS * 20)])
         fit(layers, FORMATS["xml"], 300)
         counts.append(calls)

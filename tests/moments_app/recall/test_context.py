@@ -13,11 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from moments_app import write_behind
+from moments_app.context import receipts
+from moments_app.context.assemble import Wanted, preview, serve
+from moments_app.context.layers import DEFAULT
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
-from moments_app.processes.assemble import Wanted, preview, serve
 from moments_app.prompts import install_shipped_prompts
-from moments_app.recall import receipts, write_behind
-from moments_app.recall.layers import DEFAULT
 from moments_app.recall.search import Question, recall
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for

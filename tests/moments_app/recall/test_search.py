@@ -11,11 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from moments_app.context import served
+from moments_app.context.assemble import Wanted, preview
 from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS
-from moments_app.processes.assemble import Wanted, preview
-from moments_app.recall import accesses, served
+from moments_app.recall import accesses
 from moments_app.recall.search import Question, Result, recall
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile

@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from moments_app.context import input as scenes
+from moments_app.context.input import read_scene
+from moments_app.context.layers import user as layer
 from moments_app.models import MemoryStream
-from moments_app.recall import scene as scenes
-from moments_app.recall.layers import user as layer
-from moments_app.recall.scene import read_scene
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
 from tests.support.streams import fold, form, note

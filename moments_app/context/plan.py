@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from itertools import zip_longest
 
-from moments_app.recall.item import Item
-from moments_app.recall.layers import ALWAYS
-from moments_app.recall.render import Format, day_of
+from moments_app.context.item import Item
+from moments_app.context.layers import ALWAYS
+from moments_app.context.render import Format, day_of
 
 # Most that a layer of standing text may have of the budget, in the order in which they take turns.
 CEILINGS = {

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from django.db import connection
 from django.utils import timezone
 
+from moments_app.context.item import Item
+from moments_app.context.render import Rendered
 from moments_app.models.own_text import REFRESHED
-from moments_app.recall.item import Item
-from moments_app.recall.render import Rendered
 from moments_app.recall.search import Result
-from moments_app.recall.write_behind import WriteBehind
 from moments_app.turns.served_text import served_hashes
+from moments_app.write_behind import WriteBehind
 from sessions_app.models import UserProfile
 
 # What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.

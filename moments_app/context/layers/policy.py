@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
+from moments_app.context.input import POLICY_URI, Scene
+from moments_app.context.item import Item
 from moments_app.models import PromptResource
-from moments_app.recall.item import Item
-from moments_app.recall.scene import POLICY_URI, Scene
 
 STATIC = True
 

@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
-from moments_app.recall.item import Item
+from moments_app.context.item import Item
 from moments_app.recall.speakers import speaker_of
 from sessions_app.tokens import estimate_tokens
 

@@ -3,7 +3,7 @@
 from django.conf import settings
 
 from moments_app.models import ContextReceipt
-from moments_app.recall.write_behind import WriteBehind
+from moments_app.write_behind import WriteBehind
 from sessions_app.models import Session, UserProfile
 
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.core.cache import cache
 
+from moments_app.context import receipts, served
+from moments_app.context.input import Scene, read_scene
+from moments_app.context.item import Item
+from moments_app.context.layers import ALWAYS, DEFAULT, LAYERS, ORDER
+from moments_app.context.plan import BudgetTooSmall, Fitted, Trimmed, fit
+from moments_app.context.render import FORMATS, Rendered
 from moments_app.models import ContextReceipt
-from moments_app.recall import accesses, receipts, served
-from moments_app.recall.budget import BudgetTooSmall, Fitted, Trimmed, fit
-from moments_app.recall.item import Item
-from moments_app.recall.layers import ALWAYS, DEFAULT, LAYERS, ORDER
-from moments_app.recall.render import FORMATS, Rendered
-from moments_app.recall.scene import Scene, read_scene
+from moments_app.recall import accesses
 from moments_app.recall.search import Question
 from sessions_app.models import UserProfile
 

@@ -14,9 +14,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
 from moments_app.models import Entity
-from moments_app.recall.item import Item
-from moments_app.recall.scene import Scene
 from sessions_app import lexemes
 
 STATIC = False

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
 from moments_app.models import Summary
-from moments_app.recall.item import Item
-from moments_app.recall.scene import Scene
 
 STATIC = True
 

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.utils import timezone
 
-from moments_app.recall.item import Item
-from moments_app.recall.scene import Scene
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
 
 STATIC = False
 PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24, "night"))  # each up to that hour

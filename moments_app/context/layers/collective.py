@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
+from moments_app.context.layers.streams import items_of
 from moments_app.models import MemoryStream
-from moments_app.recall.item import Item
-from moments_app.recall.layers.streams import items_of
-from moments_app.recall.scene import Scene
 
 STATIC = True
 

@@ -8,8 +8,9 @@ A module has `items(scene)`, and says by `STATIC` whether what it returns is the
 from collections.abc import Sequence
 from typing import Protocol
 
-from moments_app.recall.item import Item
-from moments_app.recall.layers import (
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
+from moments_app.context.layers import (
     collective,
     conversation,
     entities,
@@ -22,7 +23,6 @@ from moments_app.recall.layers import (
     summary,
     user,
 )
-from moments_app.recall.scene import Scene
 
 
 class Layer(Protocol):

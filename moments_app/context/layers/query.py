@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from moments_app.recall.item import Item
-from moments_app.recall.scene import Scene
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
 
 STATIC = False
 

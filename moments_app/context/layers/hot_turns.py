@@ -10,9 +10,9 @@ from itertools import takewhile
 
 from django.conf import settings
 
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
 from moments_app.moments.lag import tool_calls
-from moments_app.recall.item import Item
-from moments_app.recall.scene import Scene
 from sessions_app.models import Message
 
 STATIC = False

@@ -6,7 +6,7 @@ connection is held while an engine or an embeddings endpoint is asked.
 
 from dataclasses import replace
 
-from moments_app.processes.assemble import Envelope, Wanted, preview, serve
+from moments_app.context.assemble import Envelope, Wanted, preview, serve
 from moments_app.recall.query import question_for
 from sessions_app.models import Session
 from sessions_app.row_security import acting_for

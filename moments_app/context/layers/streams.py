@@ -7,9 +7,9 @@ age: the same memory gives the same text tomorrow.
 
 from collections.abc import Iterator
 
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.recall.item import Item
-from moments_app.recall.scene import Scene
 
 
 def items_of(scene: Scene, stream_type: str) -> list[Item]:

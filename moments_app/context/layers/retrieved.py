@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from moments_app.recall.item import Item
-from moments_app.recall.scene import Scene
+from moments_app.context.input import Scene
+from moments_app.context.item import Item
 from moments_app.recall.search import Result, recall
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.shorten import shorten_middle
