@@ -12,8 +12,9 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
 from moments_app.moments import build as build_moments
-from moments_app.processes import erase, import_user
-from moments_app.processes import export as exporting
+from moments_app.provenance import erase
+from moments_app.provenance import export as exporting
+from moments_app.provenance import restore as import_user
 from moments_app.sessions import digest as digest_session
 from moments_app.sessions import settle
 from moments_app.streams import form as form_memories

@@ -17,9 +17,9 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
 from moments_app.models import Job, MemoryAtom, Moment, RetractedItem, Retraction, StreamVersion, Summary
-from moments_app.processes.derived import Derived
-from moments_app.processes.retract import CannotRetract, preview, sequences_of
-from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.provenance.derived import Derived
+from moments_app.provenance.retract import CannotRetract, preview, sequences_of
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.base import ReadOnlyAdmin, prefix_search
 from sessions_app.models import Event, Message, Session
 

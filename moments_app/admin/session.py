@@ -25,8 +25,8 @@ from moments_app.jobs.process import CannotRun
 from moments_app.models import Job
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild as rebuild_moments
-from moments_app.processes.derived import calls_for
-from moments_app.processes.retract import retract
+from moments_app.provenance.derived import calls_for
+from moments_app.provenance.retract import retract
 from moments_app.sessions import digest as digest_session
 from moments_app.sessions import settle
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search

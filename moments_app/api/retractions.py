@@ -16,8 +16,8 @@ from rest_framework.views import APIView
 from moments_app.api import serializers as shapes
 from moments_app.models import Retraction
 from moments_app.models.retraction import RetractionQuerySet
-from moments_app.processes.retract import CannotRetract, preview, retract
-from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.provenance.retract import CannotRetract, preview, retract
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.api.person import acting_as, key_of, user_id_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404
 from sessions_app.api.serializers import PageQuery, PersonQuery

@@ -11,7 +11,7 @@ from moments_app.context.layers import DEFAULT, ORDER
 from moments_app.context.plan import Line
 from moments_app.context.render import FORMATS
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
-from moments_app.processes.retract import MOST_TURNS
+from moments_app.provenance.retract import MOST_TURNS
 from moments_app.recall.query import RETRIEVAL
 from moments_app.recall.search import KINDS, MODES
 from moments_app.streams.consolidate import current_lines

@@ -17,8 +17,8 @@ from pytest_django.fixtures import Settings
 from moments_app.models import Job, Moment
 from moments_app.models.moment import RELINK_SQL
 from moments_app.moments import rebuild as rebuild_moments
-from moments_app.processes.retract import retract
-from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.erase import erase_user
 from sessions_app.row_security import acting_for

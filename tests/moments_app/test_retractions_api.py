@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.urls import reverse
 
 from moments_app.models import Moment, Retraction
-from moments_app.processes.retract import retract
+from moments_app.provenance.retract import retract
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import build, work_off

@@ -10,7 +10,7 @@ from django_q.models import Task
 
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
 from moments_app.moments import build as build_moments
-from moments_app.processes.retract import retract
+from moments_app.provenance.retract import retract
 from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build

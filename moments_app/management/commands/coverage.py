@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from moments_app.processes.coverage import coverage, queue_again, uncovered
+from moments_app.provenance.coverage import coverage, queue_again, uncovered
 from sessions_app.models import UserProfile
 
 

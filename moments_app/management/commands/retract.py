@@ -4,8 +4,8 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from moments_app.models import Retraction
-from moments_app.processes.retract import CannotRetract, preview, retract, sequences_of
-from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Session
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
-from moments_app.processes.retract import retract
+from moments_app.provenance.retract import retract
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment
-from moments_app.processes.coverage import Coverage, coverage, queue_again, uncovered
+from moments_app.provenance.coverage import Coverage, coverage, queue_again, uncovered
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave

@@ -11,9 +11,9 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, PromptResource
 from moments_app.moments import rebuild as rebuild_moments
 from moments_app.moments.delete import delete_moment
-from moments_app.processes.retract import retract
-from moments_app.processes.undo_retraction import undo_retraction
 from moments_app.prompts import MOMENT_BUILDER_URI
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Event, Message, Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.jobs import (

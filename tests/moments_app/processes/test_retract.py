@@ -22,8 +22,8 @@ from moments_app.models import (
     TurnEmbedding,
     Word,
 )
-from moments_app.processes.retract import CannotRetract, preview, retract
-from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.provenance.retract import CannotRetract, preview, retract
+from moments_app.provenance.undo import undo_retraction
 from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append

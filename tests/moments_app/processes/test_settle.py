@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment, Summary
-from moments_app.processes.coverage import coverage
+from moments_app.provenance.coverage import coverage
 from moments_app.sessions import sweep as compaction
 from moments_app.sessions.settle import NAME
 from moments_app.sessions.sweep import compact_sessions

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
-from moments_app.processes.retract import retract
-from moments_app.processes.undo_retraction import undo_retraction
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
 from moments_app.streams import consolidate, curate
 from moments_app.streams.consolidate import current_lines, is_due, undo
 from sessions_app.models import Session, UserProfile

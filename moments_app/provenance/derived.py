@@ -12,12 +12,12 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Min, Q, QuerySet, Sum
 
-from moments_app.edits import redone, redone_text
 from moments_app.engines.base import Profile
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
+from moments_app.provenance.three_way_merge import redone, redone_text
 from moments_app.streams import form as form_memories
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 

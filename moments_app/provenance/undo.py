@@ -14,15 +14,14 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from moments_app.edits import redone_text
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
-from moments_app.processes.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
-from moments_app.processes.retract import (
+from moments_app.provenance.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
+from moments_app.provenance.retract import (
     CannotRetract,
     build_again,
     form_again,
@@ -33,6 +32,7 @@ from moments_app.processes.retract import (
     set_profile,
     tell,
 )
+from moments_app.provenance.three_way_merge import redone_text
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary

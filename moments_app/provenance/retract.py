@@ -29,7 +29,7 @@ from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.partition import retell
-from moments_app.processes.derived import (
+from moments_app.provenance.derived import (
     Derived,
     Stretch,
     calls_for,

@@ -11,16 +11,6 @@ from typing import Any
 
 from django.conf import settings
 
-from moments_app.export_format import (
-    AtomRow,
-    EntityLinkRow,
-    EntityRow,
-    MomentRow,
-    OwnTextRow,
-    StreamRow,
-    StreamVersionRow,
-    SummaryRow,
-)
 from moments_app.models import (
     Entity,
     EntityLink,
@@ -34,6 +24,16 @@ from moments_app.models import (
 )
 from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
+from moments_app.provenance.export_format import (
+    AtomRow,
+    EntityLinkRow,
+    EntityRow,
+    MomentRow,
+    OwnTextRow,
+    StreamRow,
+    StreamVersionRow,
+    SummaryRow,
+)
 from moments_app.recall import count_words
 from moments_app.streams.lines import split
 from sessions_app.insert import insert_as_they_are, insert_unless_there
@@ -45,7 +45,7 @@ REQUESTED_BY = "import_user"
 
 
 def restore(export: ExportFile, user: UserProfile, sessions: dict[str, Session]) -> Counter[str]:
-    """Restores what `moments_app.processes.export` wrote.
+    """Restores what `moments_app.provenance.export` wrote.
 
     Args:
         export: that is being read.

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from moments_app import export_format as shapes
 from moments_app.models import (
     ContextReceipt,
     Entity,
@@ -18,6 +17,7 @@ from moments_app.models import (
     StreamVersion,
     Summary,
 )
+from moments_app.provenance import export_format as shapes
 from sessions_app.models import Message, UserProfile
 from sessions_app.people.export_format import Part, batched, rows_of
 
