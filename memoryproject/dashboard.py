@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from memoryproject import health
 from moments_app.models import Job
-from moments_app.processes import overview
-from moments_app.processes.overview import Activity, Day, Work
+from moments_app.reports import overview
+from moments_app.reports.overview import Activity, Day, Work
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute

@@ -3,10 +3,10 @@
 from moments_app.jobs import recovery as recover
 from moments_app.jobs import runner as run
 from moments_app.models import ContextReceipt
-from moments_app.processes import housekeeping as tidying
 from moments_app.recall import count_words as counting
 from moments_app.recall import embed as embedding
 from moments_app.recall import index_words as indexing
+from moments_app.reports import housekeeping as tidying
 from moments_app.sessions import sweep as compaction
 from moments_app.streams import form as formation
 

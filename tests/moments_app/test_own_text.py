@@ -14,8 +14,8 @@ from moments_app import write_behind
 from moments_app.context import served
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
-from moments_app.processes.housekeeping import Tidied, housekeeping
 from moments_app.recall.search import Question, recall
+from moments_app.reports.housekeeping import Tidied, housekeeping
 from moments_app.sessions.digest import NAME as DIGEST
 from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, UserProfile

@@ -2,7 +2,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from moments_app.processes.estimate import estimate
+from moments_app.reports.estimate import estimate
 from sessions_app.models import UserProfile
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from moments_app.processes.housekeeping import housekeeping
+from moments_app.reports.housekeeping import housekeeping
 
 
 class Command(BaseCommand):

@@ -10,7 +10,7 @@ from django_q.models import Task
 
 from memoryproject.schedules import SCHEDULES
 from moments_app.models import EngineCall, Job, Moment
-from moments_app.processes.housekeeping import Tidied, housekeeping
+from moments_app.reports.housekeeping import Tidied, housekeeping
 from sessions_app.models import UserProfile
 from tests.support.jobs import build, count, work_off
 from tests.support.openai_server import OpenAIServer
@@ -49,7 +49,7 @@ def test_what_is_open_or_failed_stays(ada: UserProfile) -> None:
 
 
 def test_more_than_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moments_app.processes.housekeeping.BATCH", 2)
+    monkeypatch.setattr("moments_app.reports.housekeeping.BATCH", 2)
     for _ in range(5):
         Job.objects.create(process="p", user=ada, status="skipped", requested_by="test", finished_at=timezone.now())
     age(31)

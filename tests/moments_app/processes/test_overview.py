@@ -10,7 +10,7 @@ from django_q.models import Schedule
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, Moment
-from moments_app.processes import overview
+from moments_app.reports import overview
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.jobs import build
 from tests.support.transcript import talk
