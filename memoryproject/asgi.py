@@ -18,8 +18,8 @@ from memoryproject.settings import CONF
 _in_threads = WSGIMiddleware(get_wsgi_application(), workers=CONF.web_threads)  # type: ignore[arg-type]
 
 # Only now: they need Django to be set up.
-from moments_app.chat.endpoint import application as _chat
-from moments_app.mcp.endpoint import PATH, Endpoint
+from moments_app.interfaces.chat.endpoint import application as _chat
+from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 
 lexemes.load()  # half a second that no request has to wait

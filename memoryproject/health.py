@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from moments_app.chat.figures import FAILURES
+from moments_app.interfaces.chat.figures import FAILURES
 from moments_app.models import Job
 
 OK = "ok"

@@ -16,7 +16,7 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
     path("api/v1/", include("sessions_app.api.urls")),
-    path("api/v1/", include("moments_app.api.urls")),
+    path("api/v1/", include("moments_app.interfaces.api.urls")),
     path("api/v1/schema", SpectacularJSONAPIView.as_view(**open_to_all), name="schema"),
     path(
         "api/v1/docs",

@@ -2,8 +2,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from moments_app.mcp.connection import CURRENT, Connection
-from moments_app.mcp.server import server
+from moments_app.interfaces.mcp.connection import CURRENT, Connection
+from moments_app.interfaces.mcp.server import server
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic import ValidationError as NoMessage
 from rest_framework.exceptions import ParseError, ValidationError
 
-from moments_app.chat.errors import ChatError
+from moments_app.interfaces.chat.errors import ChatError
 from sessions_app.api.parsers import StrictJSONParser
 from sessions_app.api.serializers import MessageInput
 from sessions_app.imports.openai import turn_fields

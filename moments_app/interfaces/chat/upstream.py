@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from django.conf import settings
 
-from moments_app.chat.errors import ChatError
+from moments_app.interfaces.chat.errors import ChatError
 
 # What the caller gets of an answer's headers, besides limits of rate: what clients act on.
 PASSED_ON = (

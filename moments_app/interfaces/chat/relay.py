@@ -11,14 +11,14 @@ from django.db import DatabaseError
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from moments_app.chat import upstream
-from moments_app.chat.answer import read_answer
-from moments_app.chat.caller import Caller
-from moments_app.chat.conversation import Conversation
-from moments_app.chat.errors import ChatError
-from moments_app.chat.figures import FAILURES
-from moments_app.chat.memory import SOURCE, store
-from moments_app.chat.threads import in_thread
+from moments_app.interfaces.chat import upstream
+from moments_app.interfaces.chat.answer import read_answer
+from moments_app.interfaces.chat.caller import Caller
+from moments_app.interfaces.chat.conversation import Conversation
+from moments_app.interfaces.chat.errors import ChatError
+from moments_app.interfaces.chat.figures import FAILURES
+from moments_app.interfaces.chat.memory import SOURCE, store
+from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.imports.records import filled
 from sessions_app.transcript.append_round import INCOMPLETE
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from moments_app.api import context, coverage, entities, retractions, search, streams, views
+from moments_app.interfaces.api import context, coverage, entities, retractions, search, streams, views
 
 urlpatterns = [
     path("moments", views.MomentsView.as_view(), name="moments"),

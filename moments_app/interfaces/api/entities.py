@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from moments_app.api import serializers as shapes
+from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Entity, EntityLink
 from sessions_app.api.person import acting_as
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update

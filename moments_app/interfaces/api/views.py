@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from moments_app.api import serializers as shapes
+from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Job, Moment, Summary
 from moments_app.models.job import JobQuerySet
 from moments_app.moments import build as build_moments

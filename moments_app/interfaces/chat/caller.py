@@ -15,8 +15,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from starlette.datastructures import Headers
 
-from moments_app.chat.errors import ChatError
-from moments_app.chat.threads import in_thread
+from moments_app.interfaces.chat.errors import ChatError
+from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import ApiKey

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from moments_app.chat.caller import Caller
-from moments_app.chat.conversation import Conversation
 from moments_app.context.assemble import Envelope, Wanted
 from moments_app.context.layers import DEFAULT
 from moments_app.context.serve import serve_context
+from moments_app.interfaces.chat.caller import Caller
+from moments_app.interfaces.chat.conversation import Conversation
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, locked_session

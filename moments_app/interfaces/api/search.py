@@ -7,8 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from moments_app.api import serializers as shapes
 from moments_app.context import served
+from moments_app.interfaces.api import serializers as shapes
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.search import Question, recall

@@ -12,7 +12,7 @@ from django.conf import settings
 from pydantic import ValidationError as NoMessage
 from rest_framework.exceptions import ValidationError
 
-from moments_app.chat.conversation import stored
+from moments_app.interfaces.chat.conversation import stored
 from sessions_app.imports.records import filled
 from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage

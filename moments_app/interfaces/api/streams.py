@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from moments_app.api import serializers as shapes
+from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS

@@ -19,11 +19,11 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import ToolAnnotations
 from rest_framework.exceptions import APIException, NotFound
 
-from moments_app.api import serializers as shapes
-from moments_app.api.context import served
-from moments_app.api.search import found
-from moments_app.api.views import job_or_404, moment_or_404
-from moments_app.mcp.connection import CURRENT, database_work
+from moments_app.interfaces.api import serializers as shapes
+from moments_app.interfaces.api.context import served
+from moments_app.interfaces.api.search import found
+from moments_app.interfaces.api.views import job_or_404, moment_or_404
+from moments_app.interfaces.mcp.connection import CURRENT, database_work
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.models.atom import content_hash
 from moments_app.moments import build as building

@@ -19,8 +19,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memoryproject.settings import CONF
-from moments_app.mcp.connection import CURRENT, Connection, database_work
-from moments_app.mcp.server import server
+from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work
+from moments_app.interfaces.mcp.server import server
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.person import key_of, user_id_of
 from sessions_app.api.requests import parsed

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from moments_app.api import serializers as shapes
+from moments_app.interfaces.api import serializers as shapes
 from moments_app.provenance.coverage import coverage, queue_again
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import parsed, query

@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from moments_app.chat import upstream
-from moments_app.chat.caller import Caller, authenticated, caller_of
-from moments_app.chat.conversation import Conversation, read_conversation
-from moments_app.chat.errors import ChatError, answer_error, answer_http_error
-from moments_app.chat.figures import FAILURES
-from moments_app.chat.memory import Memory, remember
-from moments_app.chat.relay import Relay
-from moments_app.chat.threads import in_thread
+from moments_app.interfaces.chat import upstream
+from moments_app.interfaces.chat.caller import Caller, authenticated, caller_of
+from moments_app.interfaces.chat.conversation import Conversation, read_conversation
+from moments_app.interfaces.chat.errors import ChatError, answer_error, answer_http_error
+from moments_app.interfaces.chat.figures import FAILURES
+from moments_app.interfaces.chat.memory import Memory, remember
+from moments_app.interfaces.chat.relay import Relay
+from moments_app.interfaces.chat.threads import in_thread
 
 logger = structlog.get_logger(__name__)
 

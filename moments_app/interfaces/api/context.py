@@ -9,9 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from moments_app.api import serializers as shapes
 from moments_app.context.assemble import BudgetTooSmall, Envelope
 from moments_app.context.serve import serve_context
+from moments_app.interfaces.api import serializers as shapes
 from sessions_app.api.person import user_id_of
 from sessions_app.api.requests import parsed, query
 

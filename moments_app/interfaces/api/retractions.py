@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from moments_app.api import serializers as shapes
+from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Retraction
 from moments_app.models.retraction import RetractionQuerySet
 from moments_app.provenance.retract import CannotRetract, preview, retract
