@@ -277,7 +277,7 @@ _SIDEBAR = {
     "auth.group": ("Groups", "group"),
 }
 # What needs somebody, as functions of a request.
-_BADGES = {"moments_app.job": {"badge": "moments_app.admin.job.failed_jobs"}}
+_BADGES = {"moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"}}
 
 
 _RECALL_CONSOLE = {

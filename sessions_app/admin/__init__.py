@@ -1,4 +1,4 @@
-"""The transcript's pages that need nothing of memory; sessions and their turns are shown by `moments_app.admin`."""
+"""The transcript's pages that need nothing of memory; `moments_app.operator.admin` shows sessions and turns."""
 
 from sessions_app.admin.api_key import ApiKeyAdmin
 from sessions_app.admin.archive import ArchiveAdmin

@@ -9,8 +9,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from moments_app.admin.job import STATES
 from moments_app.models import EngineCall, Job, Moment
+from moments_app.operator.admin.job import STATES
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
 from tests.support.operator import operator

@@ -8,8 +8,8 @@ from django.db.models import F
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.admin import moment_chain
 from moments_app.models import Moment
+from moments_app.operator.admin import moment_chain
 from sessions_app.models import UserProfile
 from tests.support.moments import remember
 from tests.support.operator import operator

@@ -5,9 +5,9 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
-from moments_app.admin.diff import Part, list_diff
-from moments_app.admin.profile_history import PAGE, history
 from moments_app.models import Entity, Job
+from moments_app.operator.admin.diff import Part, list_diff
+from moments_app.operator.admin.profile_history import PAGE, history
 from sessions_app.models import UserProfile
 from tests.support.moments import remember
 from tests.support.operator import operator

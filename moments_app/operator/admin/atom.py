@@ -15,11 +15,11 @@ from django.views.decorators.http import require_POST
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.admin.filters import UserFilter
-from moments_app.admin.recall_console import RecallConsole
-from moments_app.admin.transcript import entries
 from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.operator.admin.filters import UserFilter
+from moments_app.operator.admin.recall_console import RecallConsole
+from moments_app.operator.admin.transcript import entries
 from moments_app.streams import consolidate, curate
 from sessions_app.models import Message, UserProfile
 from sessions_app.retention.read_archived import with_text

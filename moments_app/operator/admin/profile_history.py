@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from moments_app.admin.diff import Part, list_diff, word_diff
-from moments_app.admin.links import change_url
 from moments_app.models import Job
+from moments_app.operator.admin.diff import Part, list_diff, word_diff
+from moments_app.operator.admin.links import change_url
 from sessions_app.models import ProfileVersion, UserProfile
 
 PAGE = 50

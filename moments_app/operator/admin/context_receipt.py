@@ -10,11 +10,11 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from unfold.paginator import InfinitePaginator
 
-from moments_app.admin.addresses import Pages
-from moments_app.admin.filters import UserFilter
-from moments_app.admin.links import link_to
 from moments_app.context.layers import ORDER
 from moments_app.models import ContextReceipt
+from moments_app.operator.admin.addresses import Pages
+from moments_app.operator.admin.filters import UserFilter
+from moments_app.operator.admin.links import link_to
 from sessions_app.admin.base import DaysFilter, ReadOnlyAdmin, prefix_search
 
 BAR = 1000  # width of the bar, in its own units

@@ -18,9 +18,9 @@ from django.views.decorators.http import require_POST
 from unfold.paginator import InfinitePaginator
 from unfold.views import ChangeList
 
-from moments_app.admin.diff import word_diff
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.models.stream import SHARD_DEFAULTS
+from moments_app.operator.admin.diff import word_diff
 from moments_app.streams import consolidate
 from sessions_app.admin.base import PageAdmin, prefix_search
 

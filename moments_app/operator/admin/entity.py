@@ -9,9 +9,9 @@ from django.utils.safestring import SafeString
 from unfold.admin import TabularInline
 from unfold.paginator import InfinitePaginator
 
-from moments_app.admin.filters import UserFilter
-from moments_app.admin.links import link_to
 from moments_app.models import Entity, EntityLink
+from moments_app.operator.admin.filters import UserFilter
+from moments_app.operator.admin.links import link_to
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 
 LINKS_SHOWN = 100

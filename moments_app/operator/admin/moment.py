@@ -15,13 +15,13 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.paginator import InfinitePaginator
 
-from moments_app.admin import moment_chain
-from moments_app.admin.filters import ExactFilter, TagFilter, UserFilter
-from moments_app.admin.links import CHIPS, link_to, list_url
-from moments_app.admin.transcript import entries
 from moments_app.models import EngineCall, Moment
 from moments_app.models.moment import CHAIN_ORDER, MomentQuerySet
 from moments_app.moments.delete import delete_moment
+from moments_app.operator.admin import moment_chain
+from moments_app.operator.admin.filters import ExactFilter, TagFilter, UserFilter
+from moments_app.operator.admin.links import CHIPS, link_to, list_url
+from moments_app.operator.admin.transcript import entries
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 from sessions_app.models import Message, UserProfile
 

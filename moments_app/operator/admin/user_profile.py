@@ -16,9 +16,9 @@ from django.utils.text import Truncator
 from django.views.decorators.http import require_POST
 from unfold.paginator import InfinitePaginator
 
-from moments_app.admin.links import chips, list_url
-from moments_app.admin.profile_history import history
 from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
+from moments_app.operator.admin.links import chips, list_url
+from moments_app.operator.admin.profile_history import history
 from sessions_app.admin.base import PageAdmin, prefix_search
 from sessions_app.models import ProfileVersion, Session, UserProfile
 from sessions_app.people.erase import OnHold, erase_user, holdings

@@ -11,9 +11,9 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from moments_app.admin.transcript import Marks, entries
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.moments import build as build_moments
+from moments_app.operator.admin.transcript import Marks, entries
 from sessions_app.models import Message, Session
 from sessions_app.transcript.load import page_of_messages
 

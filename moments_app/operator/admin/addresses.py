@@ -6,8 +6,8 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
-from moments_app.admin.links import change_url
 from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource
+from moments_app.operator.admin.links import change_url
 from sessions_app.models import Session, UserProfile
 
 SESSIONS = "rem://sessions/"

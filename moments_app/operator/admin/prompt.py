@@ -16,12 +16,12 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_POST, require_safe
 
-from moments_app.admin import prompt_trial
-from moments_app.admin.diff import DiffLine, line_diff
-from moments_app.admin.prompt_help import help_for
 from moments_app.jobs.trial import CannotTry, can_be_tried, try_prompt
 from moments_app.models import PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
+from moments_app.operator.admin import prompt_trial
+from moments_app.operator.admin.diff import DiffLine, line_diff
+from moments_app.operator.admin.prompt_help import help_for
 from sessions_app.admin.base import PageAdmin
 from sessions_app.models import Event
 from sessions_app.tokens import estimate_tokens

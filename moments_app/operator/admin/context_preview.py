@@ -9,13 +9,13 @@ from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest
 
-from moments_app.admin.addresses import Pages
-from moments_app.admin.session_tabs import number
 from moments_app.context.assemble import PLANS, BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.context.layers import ALWAYS
 from moments_app.context.plan import Line, Trimmed
 from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.serializers import QUERY_MAX_CHARS, context_data
+from moments_app.operator.admin.addresses import Pages
+from moments_app.operator.admin.session_tabs import number
 from moments_app.recall.query import question_for
 from sessions_app.models import Message, Session
 

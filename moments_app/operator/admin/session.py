@@ -18,13 +18,13 @@ from django.views.decorators.http import require_POST
 from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
 
-from moments_app.admin import session_tabs
-from moments_app.admin.context_preview import previewed
-from moments_app.admin.retraction import form_of, previewed_retraction
 from moments_app.jobs.process import CannotRun
 from moments_app.models import Job
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild as rebuild_moments
+from moments_app.operator.admin import session_tabs
+from moments_app.operator.admin.context_preview import previewed
+from moments_app.operator.admin.retraction import form_of, previewed_retraction
 from moments_app.provenance.derived import calls_for
 from moments_app.provenance.retract import retract
 from moments_app.sessions import digest as digest_session

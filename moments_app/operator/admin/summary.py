@@ -14,12 +14,12 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 from unfold.paginator import InfinitePaginator
 
-from moments_app.admin.filters import UserFilter
-from moments_app.admin.links import change_url, link_to
-from moments_app.admin.summary_chain import drawing
-from moments_app.admin.transcript import entries
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS
+from moments_app.operator.admin.filters import UserFilter
+from moments_app.operator.admin.links import change_url, link_to
+from moments_app.operator.admin.summary_chain import drawing
+from moments_app.operator.admin.transcript import entries
 from sessions_app.admin.base import ReadOnlyAdmin, prefix_search
 from sessions_app.models import Message, Session
 

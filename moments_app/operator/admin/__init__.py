@@ -1,0 +1,35 @@
+"""The operator's pages."""
+
+from moments_app.operator.admin.atom import MemoryAtomAdmin
+from moments_app.operator.admin.context_receipt import ContextReceiptAdmin
+from moments_app.operator.admin.embedding_model import EmbeddingModelAdmin
+from moments_app.operator.admin.engine_call import EngineCallAdmin
+from moments_app.operator.admin.entity import EntityAdmin
+from moments_app.operator.admin.job import JobAdmin
+from moments_app.operator.admin.moment import MomentAdmin
+from moments_app.operator.admin.prompt import PromptResourceAdmin
+from moments_app.operator.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
+from moments_app.operator.admin.retraction import RetractionAdmin
+from moments_app.operator.admin.session import SessionAdmin
+from moments_app.operator.admin.stream import MemoryStreamAdmin
+from moments_app.operator.admin.summary import SummaryAdmin
+from moments_app.operator.admin.user_profile import UserProfileAdmin
+
+__all__ = [
+    "ContextReceiptAdmin",
+    "EmbeddingModelAdmin",
+    "EngineCallAdmin",
+    "EntityAdmin",
+    "FailureAdmin",
+    "JobAdmin",
+    "MemoryAtomAdmin",
+    "MemoryStreamAdmin",
+    "MomentAdmin",
+    "PromptResourceAdmin",
+    "QueueAdmin",
+    "RetractionAdmin",
+    "ScheduleAdmin",
+    "SessionAdmin",
+    "SummaryAdmin",
+    "UserProfileAdmin",
+]
