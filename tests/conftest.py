@@ -20,9 +20,9 @@ from pytest_django.fixtures import Settings
 from memoryproject.conf import EmbeddingSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
 from moments_app import write_behind
-from moments_app.context import served
 from moments_app.engines import embeddings
 from moments_app.recall import accesses
+from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
@@ -106,7 +106,7 @@ def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterato
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
     yield
-    for waiting in (accesses.waiting, served.waiting):
+    for waiting in (accesses.waiting, served_lines.waiting):
         with suppress(RuntimeError):  # without a database what waits is let go
             waiting.flush()
 

@@ -25,12 +25,13 @@ from moments_app.jobs.process import Moved, Skipped, complete, locked_session, p
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
-from moments_app.moments import lag as window
 from moments_app.moments.journey import Known, keep_journey, known_before
+from moments_app.moments.lag import lag, normalised, split
 from moments_app.moments.partition import PartitionEvent
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import without_own_text
+from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 
@@ -177,7 +178,7 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
     fitting = _fitting(turns[:beyond])
     if _is_settling(params) and fitting == len(turns):
         return turns, False  # results that calls at the end still wait for won't come
-    boundary = window.pair_safe_boundary(turns, fitting) or (fitting if fitting < beyond else 0)
+    boundary = pair_safe_boundary(turns, fitting) or (fitting if fitting < beyond else 0)
     return turns[:boundary], fitting < beyond
 
 
@@ -187,8 +188,8 @@ def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
         return params[AGAIN] + 1
     conf = settings.MOMENT_BUILDER
     few_but_large = _due_by_tokens(session) and not _due_by_turns(session)
-    lag = window.lag(conf, message_count=session.message_count, few_but_large=few_but_large)
-    return max(session.last_sequence - params.get("lag", lag), params.get(AGAIN, -1)) + 1
+    keep = lag(conf, message_count=session.message_count, few_but_large=few_but_large)
+    return max(session.last_sequence - params.get("lag", keep), params.get(AGAIN, -1)) + 1
 
 
 def _first_waiting(session: Session) -> int:
@@ -209,7 +210,7 @@ def _fitting(turns: Sequence[Message]) -> int:
 def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
     """The turns an engine is shown, without what the platform itself had said, cut into what one call gets."""
     turns = [shown_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in without_own_text(shown)]
-    stretches = window.split(
+    stretches = split(
         [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,
         glued=[turn.role == Message.Role.TOOL for turn in turns],
@@ -249,7 +250,7 @@ def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> B
 
 def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:
     proposed = [(draft.starts_at_message_idx, draft.ends_at_message_idx) for draft in drafts]
-    ranges = window.normalised(proposed, len(sequences))
+    ranges = normalised(proposed, len(sequences))
     if not ranges:
         raise EngineError("invalid_answer", "The answer has no moment with a range of turns.")
     return [Segment(drafts[n], sequences[start], sequences[end]) for n, (start, end) in ranges.items()]

@@ -8,9 +8,9 @@ from typing import Any, Self
 from django.conf import settings
 from django.utils import timezone
 
-from moments_app.context import served
 from moments_app.engines.base import RECENT_MOMENTS
 from moments_app.models import Moment
+from moments_app.turns import served_lines
 from sessions_app.models import Message, Session
 from sessions_app.tokens import estimate_tokens
 
@@ -77,7 +77,7 @@ class PartitionEvent:
         turn = self.session.messages.turns().get(sequence=sequence)
         payload = self.payload()
         content = fenced(payload)
-        served.keep(self.session.user_id, [content])
+        served_lines.keep(self.session.user_id, [content])
         return Message.objects.create(
             session=self.session,
             user_id=self.session.user_id,
@@ -125,7 +125,7 @@ def retell(event: Message, payload: dict[str, Any]) -> None:
     event.payload = payload
     event.content = fenced(payload)
     event.tokens = estimate_tokens(event.content)
-    served.keep(event.user_id, [event.content])
+    served_lines.keep(event.user_id, [event.content])
     event.save(update_fields=["payload", "content", "tokens"])
 
 

@@ -18,9 +18,8 @@ from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import build as build_moments
 from moments_app.moments.journey import known_before
+from moments_app.moments.mentions import mentions, take_keys_out
 from moments_app.moments.partition import PartitionEvent, retell
-from moments_app.provenance.derived import mentions
-from moments_app.provenance.retract import take_keys_out
 from sessions_app.models import Message, Session, UserProfile
 
 NAME = "rebuild_moments"

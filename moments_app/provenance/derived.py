@@ -17,6 +17,7 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVers
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
+from moments_app.moments.mentions import mentions
 from moments_app.provenance.three_way_merge import redone, redone_text
 from moments_app.streams import form as form_memories
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
@@ -152,21 +153,6 @@ def _told(moments: Sequence[Moment], journeys: Sequence[Moment]) -> Q | None:
     since = min(moment.starts_at for moment in moments)
     later = Q(created_at__gte=since) | Q(payload__moment_keys__has_any_keys=[moment.key for moment in journeys])
     return later & Q(payload__has_key="recent_moments_summary") & ~Q(payload__recent_moments_summary="")
-
-
-def mentions(session: Session, keys: Sequence[str], told: Q | None = None) -> list[Message | Job | Event]:
-    """What names these moments: partition events of the person's other sessions, results of builds, the log.
-
-    Args:
-        session: of the moments.
-        keys: of them.
-        told: which other partition events are meant.
-    """
-    events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
-    named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
-    jobs = Job.objects.filter(user_id=session.user_id, result__moment_keys__has_any_keys=keys)
-    log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
-    return [*events.filter(named | told if told else named), *jobs, *log] if keys else []
 
 
 # --- summaries ---

@@ -6,7 +6,7 @@ the same transaction. Nothing is destroyed: what was withdrawn is kept, and `und
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from moments_app.models import (
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
-from moments_app.moments.partition import retell
+from moments_app.moments.mentions import take_keys_out
 from moments_app.provenance.derived import (
     Derived,
     Stretch,
@@ -271,31 +271,6 @@ def _rewrite_mentions(retraction: Retraction, found: Derived) -> None:
     retraction.items.keep(retraction, found.mentions, is_rewritten=True)
     for row in found.mentions:
         take_keys_out(row, keys, recent_moments_summary="")
-
-
-def take_keys_out(row: Message | Job | Event, keys: Collection[str], **told: str) -> None:
-    """Takes moments' keys out of a row that names them.
-
-    Args:
-        row: a partition event, a job with its result, or an entry of the log.
-        keys: of moments that are gone.
-        told: what a partition event says instead, by field.
-    """
-    if isinstance(row, Message):
-        retell(row, _without(row.payload, keys) | told)
-    elif isinstance(row, Job):
-        row.result = _without(row.result, keys)
-        row.save(update_fields=["result"])
-    else:
-        row.payload = _without(row.payload, keys)
-        row.save(update_fields=["payload"])
-
-
-def _without(payload: Any, keys: Collection[str]) -> dict[str, Any]:
-    return {
-        name: [key for key in value if key not in keys] if name in ("moment_keys", "last_n_moment_keys") else value
-        for name, value in payload.items()
-    }
 
 
 def _set_profile_back(retraction: Retraction, found: Derived) -> None:

@@ -16,13 +16,13 @@ from moments_app.engines.base import DigestRequest, Engine
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
-from moments_app.moments import lag as window
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.form import cut_words
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said
+from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session
 
 NAME = "digest_session"
@@ -89,7 +89,7 @@ def _boundary(session: Session, keep: int) -> int:
     """Sequence of the first turn that stays live: no call is left without its result."""
     newest = _live(session).order_by("-sequence")[: keep + LOOK_BACK]
     turns = list(newest)[::-1]
-    boundary = window.pair_safe_boundary(turns, max(len(turns) - keep, 0))
+    boundary = pair_safe_boundary(turns, max(len(turns) - keep, 0))
     return turns[boundary].sequence if boundary < len(turns) else session.last_sequence + 1
 
 

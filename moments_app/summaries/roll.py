@@ -17,10 +17,10 @@ from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.moments import lag as window
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said
+from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message, Session
 
 NAME = PROCESS
@@ -65,7 +65,7 @@ def caller(job: Job) -> Caller:
 
 def ends_round(turn: Message) -> bool:
     """Whether an assistant has had its say: a call of tools is not the end of a round, its result is still to come."""
-    return turn.role == Message.Role.ASSISTANT and not window.tool_calls(turn.payload)
+    return turn.role == Message.Role.ASSISTANT and not tool_calls(turn.payload)
 
 
 def end_of_round(turns: Iterable[Message]) -> int | None:

@@ -3,7 +3,7 @@
 import json
 
 from moments_app.engines.base import Turn
-from moments_app.moments import lag as window
+from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
@@ -19,7 +19,7 @@ def shown_turn(message: Message, max_tokens: int, *, index: int = 0) -> Turn:
         max_tokens: most of its text.
         index: by which the engine is to name it.
     """
-    text, calls = _text(message, max_tokens), window.tool_calls(message.payload)
+    text, calls = _text(message, max_tokens), tool_calls(message.payload)
     shown_calls = shorten_middle(json.dumps(calls, ensure_ascii=False), TOOL_MAX_CHARS) if calls else ""
     return Turn(
         index=index,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
-from moments_app.context import served
 from moments_app.models import OwnText
+from moments_app.turns import served_lines
 from moments_app.turns.served_text import TOOLS, Line, lines_of, may_be_own, own_places, without
 from sessions_app.models import Message, Session
 
@@ -45,7 +45,7 @@ def _text(turn: Message) -> str:
 
 def _served(session: Session, hashes: set[int]) -> dict[int, bool]:
     """Those of the hashes that were served about the person of a session, and whether each only quotes."""
-    waiting = served.not_written_yet(session.user_id)
+    waiting = served_lines.not_written_yet(session.user_id)
     with connection.cursor() as cursor:
         cursor.execute(_SERVED_SQL, [session.user_id, list(hashes)])
         known: dict[int, bool] = dict(cursor.fetchall())

@@ -20,11 +20,11 @@ from sessions_app.api.person import acting_as, key_of, user_id_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.people.delete_session import CannotDelete, delete_session
 from sessions_app.people.erase import OnHold, erase_user
 from sessions_app.people.export import CannotExport, export_user
 from sessions_app.signals import digest_wanted
 from sessions_app.transcript.append import append
-from sessions_app.transcript.delete_session import CannotDelete, delete_session
 from sessions_app.transcript.load import load_session_messages, page_of_messages
 
 

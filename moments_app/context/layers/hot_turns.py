@@ -12,7 +12,7 @@ from django.conf import settings
 
 from moments_app.context.input import Scene
 from moments_app.context.item import Item
-from moments_app.moments.lag import tool_calls
+from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 
 STATIC = False

@@ -11,13 +11,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.context import served
 from moments_app.context.assemble import Wanted, preview
 from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
 from moments_app.recall.search import Question, Result, recall
+from moments_app.turns import served_lines
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
 from sessions_app.row_security import acting_for
@@ -123,7 +123,7 @@ class TestWhatIsFound:
 
     def test_system_turns_and_the_platforms_own_text_are_not_found(self, ada: UserProfile) -> None:
         say(ada, "harpsichord rules", role="system")
-        served.keep(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
+        served_lines.keep(ada.pk, ["- Has a harpsichord. (2026-03-02)"])
         say(ada, "- Has a harpsichord. (2026-03-02)")
         append(ada, "s1", [NewMessage(role="tool", tool_name="search_long_term_memory", content="harpsichord")])
         assert contents(ada, "harpsichord") == []

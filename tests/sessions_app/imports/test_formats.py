@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import BASE_DIR, RollingSummarySettings
 from moments_app.models import Job, Summary
-from moments_app.moments import lag as window
+from moments_app.turns.tool_pairs import pair_safe_boundary, tool_calls
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.exports import AT, as_array, as_lines, as_zip, chatgpt, claude, node, said
 from tests.support.memory import peak_memory
@@ -96,10 +96,10 @@ def test_chatgpt_titles_times_roles_and_ids_are_kept(tmp_path: Path) -> None:
 def test_chatgpt_calls_of_tools_stay_with_their_results(tmp_path: Path) -> None:
     imported(as_array(tmp_path / "f", CHATGPT))
     _, call, result, _ = conversation = turns("chatgpt:c1")
-    [found] = window.tool_calls(call.payload)
+    [found] = tool_calls(call.payload)
     assert found["function"] == {"name": "python", "arguments": "look()"}
     assert payload(result)["tool_call_id"] == found["id"]
-    assert window.pair_safe_boundary(conversation, 2) == 1
+    assert pair_safe_boundary(conversation, 2) == 1
 
 
 def test_chatgpt_pictures_files_and_sound_are_named(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_claude_a_message_with_calls_and_results_becomes_turns(tmp_path: Path) -
         ("tool", "bowls", "claude:m2:1"),
         ("assistant", "Three bowls.", "claude:m2:2"),
     ]
-    [called] = window.tool_calls(call.payload)
+    [called] = tool_calls(call.payload)
     assert called == {"id": "t1", "type": "function", "function": {"name": "look", "arguments": '{"at": "kiln"}'}}
     assert payload(call)["parts"] == [{"type": "thinking", "thinking": "I should look."}]
     assert (result.tool_name, payload(result)["tool_call_id"]) == ("look", "t1")
@@ -228,7 +228,7 @@ def test_openai_all_roles_and_calls_are_taken(tmp_path: Path) -> None:
     system, asked, call, result, answer = conversation = turns("openai:kiln")
     assert [turn.role for turn in conversation] == ["system", "user", "assistant", "tool", "assistant"]
     assert (asked.content, asked.metadata) == ("What is in the kiln?", {"name": "Ada"})
-    assert window.tool_calls(call.payload)[0]["id"] == payload(result)["tool_call_id"] == "t1"
+    assert tool_calls(call.payload)[0]["id"] == payload(result)["tool_call_id"] == "t1"
     assert result.tool_name == "look"
     assert answer.metadata == {"weight": 0}
     assert system.payload is None
@@ -241,7 +241,7 @@ def test_openai_functions_as_they_were_before_tools_are_taken(tmp_path: Path) ->
     ]
     imported(as_lines(tmp_path / "f", {"id": 7, "messages": old}))
     call, result = turns("openai:7")
-    assert window.tool_calls(call.payload)[0]["function"]["name"] == result.tool_name == "look"
+    assert tool_calls(call.payload)[0]["function"]["name"] == result.tool_name == "look"
 
 
 def test_openai_pictures_stand_in_the_payload_without_their_data(tmp_path: Path) -> None:

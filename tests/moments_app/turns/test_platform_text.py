@@ -11,12 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from moments_app import write_behind
-from moments_app.context import served
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
 from moments_app.recall.search import Question, recall
 from moments_app.reports.housekeeping import Tidied, housekeeping
 from moments_app.sessions.digest import NAME as DIGEST
+from moments_app.turns import served_lines
 from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -150,7 +150,7 @@ def test_row_23_what_a_person_says_of_memory_or_says_again_is_remembered(
 def test_row_23_what_was_said_before_it_was_served_stays_the_persons(ada: UserProfile, service: Api) -> None:
     query = "Is pear wood good for the jacks?\nOr would holly be better for all of them?"
     service.get("memory/context", user_id="ada", session_id="before", query=query, format="markdown")
-    served.waiting.flush()
+    served_lines.waiting.flush()
     append(ada, "before", [NewMessage("user", query)])
     assert not OwnText.objects.exists()
     assert len(as_said(list(Message.objects.turns()))) == 3
@@ -180,11 +180,11 @@ def test_lines_are_kept_as_hashes_once_a_person_and_found_by_other_processes(
     ada: UserProfile, bo: UserProfile, service: Api
 ) -> None:
     text = context_of(service)
-    served.waiting.flush()
+    served_lines.waiting.flush()
     lines = ServedLine.objects.count()
-    assert lines and not served.not_written_yet(ada.pk)
+    assert lines and not served_lines.not_written_yet(ada.pk)
     context_of(service)
-    served.waiting.flush()
+    served_lines.waiting.flush()
     assert ServedLine.objects.count() == lines
     append(ada, "after", [NewMessage("user", text)])
     append(bo, "after", [NewMessage("user", text)])
@@ -198,11 +198,11 @@ def context_of(service: Api) -> str:
 
 @pytest.mark.usefixtures("remembered")
 def test_what_was_only_quoted_counts_in_full_once_it_is_memory_of_its_own(ada: UserProfile) -> None:
-    served.waiting.note(served.Served(ada.pk, [LONGER], [LONGER]))
-    served.waiting.flush()
+    served_lines.waiting.note(served_lines.Served(ada.pk, [LONGER], [LONGER]))
+    served_lines.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
-    served.keep(ada.pk, [LONGER])
+    served_lines.keep(ada.pk, [LONGER])
     append(ada, "two", [NewMessage("user", LONGER)])
     assert OwnText.objects.get().places is None
 
@@ -221,12 +221,12 @@ def test_it_costs_an_append_nothing_for_one_plain_line_and_one_lookup_for_more(a
 @pytest.mark.usefixtures("remembered")
 def test_lines_not_served_for_a_year_go(ada: UserProfile, service: Api) -> None:
     context_of(service)
-    served.waiting.flush()
+    served_lines.waiting.flush()
     lines = ServedLine.objects.count()
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=390))
     assert housekeeping() == Tidied()
     context_of(service)
-    served.waiting.flush()
+    served_lines.waiting.flush()
     assert set(ServedLine.objects.values_list("served_on", flat=True)) == {timezone.localdate()}
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=401))
     assert housekeeping() == Tidied(served_lines=lines)
@@ -254,9 +254,9 @@ def test_a_context_served_before_lines_were_kept_is_known_by_the_whole_of_it(ada
 
 @pytest.mark.usefixtures("remembered")
 def test_lines_are_written_soon_behind_the_request(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    served.waiting.stop()  # whoever served before began to write at another pace
+    served_lines.waiting.stop()  # whoever served before began to write at another pace
     monkeypatch.setattr(write_behind, "SOON", 0.02)
     context_of(service)
     wait_for(ServedLine.objects.exists)
-    served.waiting.stop()
-    assert not served.waiting.waiting()
+    served_lines.waiting.stop()
+    assert not served_lines.waiting.waiting()

@@ -18,7 +18,7 @@ from django.utils import timezone
 from django_q.models import OrmQ, Task
 from pytest_django.fixtures import Settings
 
-from moments_app.context import receipts, served
+from moments_app.context import receipts
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
 from moments_app.models.job import RUN_TASK
@@ -26,6 +26,7 @@ from moments_app.moments import build as build_moments
 from moments_app.recall import accesses
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
+from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user
 from sessions_app.tasks import remove_archives
@@ -110,7 +111,7 @@ def plant(marker: str, service: Api, folder: Path) -> UserProfile:
     sent_back = [{"role": "user", "content": context}]
     service.post(f"sessions/{session}/messages", user_id=name, messages=sent_back)
     assert OwnText.objects.filter(user=user).exists()
-    served.waiting.flush()
+    served_lines.waiting.flush()
     receipts.waiting.flush()
     accesses.waiting.flush()
     service.get("memory/context", **asked)  # and a receipt that waits to be written
@@ -157,13 +158,13 @@ def test_row_11_an_erased_person_leaves_no_trace(
     operator()
     bo = plant("zqbo", service, archive_folder)
     receipts.waiting.flush()
-    served.waiting.flush()
+    served_lines.waiting.flush()
     accesses.waiting.flush()
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 23
     erased = erase_user(ada.user_id, actor="operator:root")
-    for noted in (receipts.waiting, accesses.waiting, served.waiting):
+    for noted in (receipts.waiting, accesses.waiting, served_lines.waiting):
         noted.flush()
     assert traces("zqada", archive_folder) == []
     assert rows_of(bo) == before

@@ -11,9 +11,9 @@ from django.db import IntegrityError, connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.context import served
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.streams.form import cut_words, sweep
+from moments_app.turns import served_lines
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -189,7 +189,7 @@ class TestItems:
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         lines = "- Likes remembered text. (2026-03-02)\n- Has remembered text. (2026-03-03)"
-        served.keep(ada.pk, [lines])
+        served_lines.keep(ada.pk, [lines])
         batch = [
             NewMessage("system", "You are kind."),
             NewMessage("user", "Hello"),

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryproject.conf import MomentBuilderSettings
-from moments_app.moments.lag import lag, normalised, pair_safe_boundary, split
+from moments_app.moments.lag import lag, normalised, split
+from moments_app.turns.tool_pairs import pair_safe_boundary
 
 DEFAULTS = MomentBuilderSettings()
 

@@ -9,10 +9,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from moments_app.context import served
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
+from moments_app.turns import served_lines
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -75,7 +75,7 @@ class TestWhat:
             NewMessage("user", "A kiln."),
             NewMessage("assistant", "Indeed."),
         ]
-        served.keep(ada.pk, ["- Owns a kiln. (2026-03-02)"])
+        served_lines.keep(ada.pk, ["- Owns a kiln. (2026-03-02)"])
         append(ada, "s1", batch)
         work_off()
         assert embedded_sequences() == [4, 5]

@@ -17,6 +17,7 @@ from moments_app.recall.search import Question, Result, recall
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Archive, Message, Session, UserProfile
+from sessions_app.people.delete_session import delete_session
 from sessions_app.people.erase import erase_user
 from sessions_app.retention import read_archived as reading
 from sessions_app.retention.archive_files import CHUNK_BYTES
@@ -25,8 +26,7 @@ from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
-from sessions_app.transcript.delete_session import delete_session
-from tests.moments_app.processes.test_erase import traces
+from tests.moments_app.provenance.test_erase import traces
 from tests.support.api import Api
 from tests.support.jobs import count, work_off
 from tests.support.openai_server import OpenAIServer

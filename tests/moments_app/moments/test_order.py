@@ -22,7 +22,7 @@ from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.erase import erase_user
 from sessions_app.row_security import acting_for
-from tests.moments_app.admin.test_moment_chain import chain_url, rows_of
+from tests.moments_app.operator.test_moment_chain import chain_url, rows_of
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import assert_chain_is_whole, build, work_off

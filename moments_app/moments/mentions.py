@@ -1,0 +1,50 @@
+"""Where else the keys of moments stand, and how they are taken out: keys are made of names, which quote turns."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from django.db.models import Q
+
+from moments_app.models import Job
+from moments_app.moments.partition import retell
+from sessions_app.models import Event, Message, Session
+
+
+def mentions(session: Session, keys: Sequence[str], told: Q | None = None) -> list[Message | Job | Event]:
+    """What names these moments: partition events of the person's other sessions, results of builds, the log.
+
+    Args:
+        session: of the moments.
+        keys: of them.
+        told: which other partition events are meant.
+    """
+    events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
+    named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
+    jobs = Job.objects.filter(user_id=session.user_id, result__moment_keys__has_any_keys=keys)
+    log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
+    return [*events.filter(named | told if told else named), *jobs, *log] if keys else []
+
+
+def take_keys_out(row: Message | Job | Event, keys: Collection[str], **told: str) -> None:
+    """Takes moments' keys out of a row that names them.
+
+    Args:
+        row: a partition event, a job with its result, or an entry of the log.
+        keys: of moments that are gone.
+        told: what a partition event says instead, by field.
+    """
+    if isinstance(row, Message):
+        retell(row, _without(row.payload, keys) | told)
+    elif isinstance(row, Job):
+        row.result = _without(row.result, keys)
+        row.save(update_fields=["result"])
+    else:
+        row.payload = _without(row.payload, keys)
+        row.save(update_fields=["payload"])
+
+
+def _without(payload: Any, keys: Collection[str]) -> dict[str, Any]:
+    return {
+        name: [key for key in value if key not in keys] if name in ("moment_keys", "last_n_moment_keys") else value
+        for name, value in payload.items()
+    }

@@ -1,0 +1,93 @@
+"""Lines that were served about people, to be known when they come back: hashes of them, written behind the request.
+
+What a process has not written yet it knows all the same; another one does some hundredths of a second later.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+
+from moments_app.models.own_text import REFRESHED
+from moments_app.turns.served_text import served_hashes
+from moments_app.write_behind import WriteBehind
+from sessions_app.models import UserProfile
+
+# What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.
+_WRITE_SQL = """
+INSERT INTO moments_app_servedline (user_id, hash, is_quote, served_on)
+SELECT * FROM unnest(%(users)s::bigint[], %(hashes)s::bigint[], %(quotes)s::boolean[]) AS line (user_id, hash, is_quote)
+CROSS JOIN CAST(%(today)s AS date) AS today
+WHERE NOT EXISTS (
+    SELECT FROM moments_app_servedline there WHERE there.user_id = line.user_id AND there.hash = line.hash
+    AND there.served_on > %(stale)s AND there.is_quote <= line.is_quote
+)
+ORDER BY 1, 2
+ON CONFLICT (user_id, hash) DO UPDATE
+SET served_on = excluded.served_on, is_quote = moments_app_servedline.is_quote AND excluded.is_quote
+"""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What was served once; see `served_hashes`."""
+
+    user: int
+    texts: Sequence[str]
+    quoted: Sequence[str]
+    asked: str = ""
+
+    @cached_property
+    def hashes(self) -> dict[int, bool]:
+        return served_hashes(self.texts, self.quoted, self.asked)
+
+
+def note(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], asked: str = "") -> None:
+    """Notes texts as served; returns at once.
+
+    Args:
+        user: whose memory they are.
+        texts, quoted, asked: see `served_hashes`.
+    """
+    waiting.note(Served(user.pk, texts, quoted, asked))
+
+
+def not_written_yet(user_pk: int) -> dict[int, bool]:
+    """Hashes of lines that this process has served about a person and still has to write."""
+    known: dict[int, bool] = {}
+    for one in waiting.waiting():
+        if one.user == user_pk:
+            _add(known, one)
+    return known
+
+
+def _add(known: dict[int, bool], one: Served) -> None:
+    for line, is_quote in one.hashes.items():
+        known[line] = known.get(line, True) and is_quote
+
+
+def write(batch: Sequence[Served]) -> None:
+    """Keeps the lines of what was served, in a transaction; of people that are there."""
+    there = UserProfile.objects.hold({one.user for one in batch})
+    by_user: dict[int, dict[int, bool]] = {}
+    for one in batch:
+        if one.user in there:
+            _add(by_user.setdefault(one.user, {}), one)
+    rows = [(user, line, is_quote) for user, lines in by_user.items() for line, is_quote in lines.items()]
+    if rows:
+        users, hashes, quotes = (list(column) for column in zip(*rows, strict=True))
+        today = timezone.localdate()
+        lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
+        with connection.cursor() as cursor:
+            cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESHED})
+
+
+def keep(user_pk: int, texts: Iterable[str]) -> None:
+    """Keeps what the platform leaves for a model to read, in the caller's transaction."""
+    write([Served(user_pk, list(texts), ())])
+
+
+waiting = WriteBehind("served-lines", write, soon=True)
