@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings as django_settings
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 from pytest_django.fixtures import Settings
 
 from sessions_app import word_search
 from tests.support import landed
 from tests.support.landed import LIST, digests, faults, listed, replaced
+from tests.support.other_database import empty_database
+from tests.support.schema import differences, schema
 
 ROOT = Path(django_settings.BASE_DIR)
 
@@ -85,3 +91,25 @@ def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     except FileNotFoundError:
         return ""
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "stops",
+    [
+        [],
+        [("sessions_app", "0006_lifecycle"), ("moments_app", "0014_source_user")],
+        [("sessions_app", "0010_created_and_event_type"), ("moments_app", "0021_operators_filters")],
+    ],
+    ids=["all", "where squashed ones begin", "amid them"],
+)
+def test_row_33_squashed_migrations_come_to_what_those_come_to_that_they_replace(stops: list[tuple[str, str]]) -> None:
+    squashed = schema()
+    with empty_database():
+        executor = MigrationExecutor(connection)
+        executor.loader = MigrationLoader(connection, replace_migrations=False)
+        ends = executor.loader.graph.leaf_nodes()
+        executor.migrate(stops or [end for end in ends if not executor.loader.disk_migrations[end].replaces])
+        call_command("migrate", verbosity=0)
+        assert differences(schema(), squashed) == {}
