@@ -57,7 +57,8 @@ def test_row_33_data_of_every_earlier_state_is_found_and_goes_on(upgraded: tuple
     call_command("embed", stdout=StringIO())
     call_command("index_words", stdout=StringIO())
     work_off()
-    assert "zephyr" in search(api, "zephyr honey")[0]["content"]
+    new = search(api, "zephyr honey")[0]
+    assert "zephyr" in new["content"] and new["ranks"]["semantic"]
     assert "Thursdays at seven" in search(api, "When does the ferry leave?")[0]["content"]
 
     context = api.get("memory/context", user_id="ada", session_id="ada-0", query="Which color are the railings?")
