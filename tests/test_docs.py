@@ -9,6 +9,7 @@ from django.conf import settings
 
 ROOT = Path(settings.BASE_DIR)
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 
 
 def test_the_trust_table_names_every_test_that_proves_a_row_and_no_other() -> None:
@@ -31,3 +32,17 @@ def test_links_lead_somewhere(document: Path) -> None:
         target for target in targets if "://" not in target and not (document.parent / target).resolve().exists()
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_has_its_date_and_whether_it_holds(record: Path) -> None:
+    title, blank, says, *_ = record.read_text().splitlines()
+    assert re.fullmatch(r"# [A-Z\"].*[^.]", title) and blank == ""
+    written = r"Date: \d{4}-\d\d-\d\d( \(written down \d{4}-\d\d-\d\d\))?"
+    assert re.fullmatch(
+        rf"{written} · Status: (accepted|superseded by \[(?P<by>\d{{4}})\]\((?P=by)-[\w-]+\.md\))", says
+    )
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    assert [int(record.name[:4]) for record in DECISIONS] == list(range(1, len(DECISIONS) + 1))

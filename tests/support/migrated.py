@@ -6,14 +6,14 @@ adds from code after the last migration, such as schedules and prompts, is not i
 """
 
 import hashlib
-import inspect
-import sys
 
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
-from django.db.migrations import Migration, RunSQL
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
+
+from tests.support.landed import digest
+from tests.support.other_database import connected_to
 
 PREFIX = "test_migrated_"
 UNFINISHED = PREFIX + "unfinished"
@@ -35,13 +35,8 @@ def _fingerprint(cursor: CursorWrapper) -> str:
     """Return what changes with any migration, with SQL that one takes from elsewhere, and with the server."""
     cursor.execute(_VERSIONS_SQL)
     parts = [str(cursor.fetchone())]
-    for _, migration in sorted(MigrationLoader(None).disk_migrations.items()):
-        parts += [inspect.getsource(sys.modules[migration.__module__]), *_statements(migration)]
+    parts += [digest(migration) for _, migration in sorted(MigrationLoader(None).disk_migrations.items())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _statements(migration: Migration) -> list[str]:
-    return [str(operation.sql) for operation in migration.operations if isinstance(operation, RunSQL)]
 
 
 def _there(cursor: CursorWrapper) -> list[str]:
@@ -59,13 +54,7 @@ def _make(cursor: CursorWrapper, name: str) -> None:
 
 
 def _migrate(database: str) -> None:
-    """Run all migrations there, on the one connection that they know."""
-    connection.close()
-    own = connection.settings_dict["NAME"]
-    connection.settings_dict["NAME"] = database
-    try:
+    """Run all migrations there."""
+    with connected_to(database):
         executor = MigrationExecutor(connection)
         executor.migrate(executor.loader.graph.leaf_nodes())
-    finally:
-        connection.close()
-        connection.settings_dict["NAME"] = own

@@ -1,0 +1,77 @@
+"""The newest code starts on data of earlier states, and nothing of it is lost (`write.py` made them)."""
+
+import gzip
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from sessions_app.models import Message
+from tests.support.api import Api
+from tests.support.jobs import work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.other_database import empty_database
+from tests.support.schema import differences, schema
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+STATES = sorted(path.name.removesuffix(".sql.gz") for path in Path(__file__).parent.glob("*.sql.gz"))
+WITH_VECTORS = STATES[1:]
+OF_A_MODEL = "embedding_nearest_"  # an index that comes with the first vectors of a model
+ADAS = {"kinds": ["turn", "moment"], "user_id": "ada"}
+
+
+@pytest.fixture(params=STATES)
+def upgraded(
+    request: pytest.FixtureRequest, transactional_db: None, embeddings_server: OpenAIServer
+) -> Iterator[tuple[str, Api]]:
+    """The name of a state, and a client of the newest code on its data, with a key of that time."""
+    newest = schema()
+    sql = gzip.decompress((Path(__file__).parent / f"{request.param}.sql.gz").read_bytes()).decode()
+    with empty_database():
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+        connection.close()  # what the SQL sets is for itself
+        call_command("migrate", verbosity=0)
+        assert {part for part in differences(schema(), newest) if OF_A_MODEL not in part} == set()
+        yield request.param, Api(sql.split(maxsplit=2)[1])
+
+
+def test_row_33_data_of_every_earlier_state_is_found_and_goes_on(upgraded: tuple[str, Api]) -> None:
+    state, api = upgraded
+    before = Message.objects.filter(user__user_id="ada").count()
+    assert before >= 48
+
+    found = search(api, "When does the ferry leave?")
+    assert "Thursdays at seven" in found[0]["content"]
+    if state in WITH_VECTORS:
+        assert any(result["ranks"]["semantic"] for result in found), found
+
+    said = {"role": "user", "content": "Oda's bees made a zephyr-flavored honey.", "external_id": "new"}
+    appended = api.post("sessions/ada-0/messages", user_id="ada", messages=[said])
+    assert appended.status_code == 201, appended.json()
+    call_command("embed", stdout=StringIO())
+    call_command("index_words", stdout=StringIO())
+    work_off()
+    new = search(api, "zephyr honey")[0]
+    assert "zephyr" in new["content"] and new["ranks"]["semantic"]
+    assert "Thursdays at seven" in search(api, "When does the ferry leave?")[0]["content"]
+
+    context = api.get("memory/context", user_id="ada", session_id="ada-0", query="Which color are the railings?")
+    assert context.status_code == 200
+    assert "Saffron yellow" in context.json()["context"]
+    assert Message.objects.filter(user__user_id="ada").count() >= before + 1
+    assert api.client.get("/readyz").json()["checks"]["migrations"] == "ok"
+    coverage = api.get("coverage", user_id="ada").json()
+    assert (coverage["missing"], coverage["miscounted"]) == (0, 0), coverage
+
+
+def search(api: Api, query: str) -> list[dict[str, Any]]:
+    answer = api.post("memory/search", query=query, **ADAS)
+    assert answer.status_code == 200, answer.content
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results

@@ -1,0 +1,115 @@
+"""A migration that has landed stays as it is: databases that it ran on don't run it again."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from pytest_django.fixtures import Settings
+
+from sessions_app import word_search
+from tests.support import landed
+from tests.support.landed import LIST, digests, faults, listed, replaced
+from tests.support.other_database import empty_database
+from tests.support.schema import differences, schema
+
+ROOT = Path(django_settings.BASE_DIR)
+
+
+@pytest.fixture
+def copied(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the migrations of `sessions_app`, which is read in their place."""
+    name = f"copied_{tmp_path.name}"
+    copy = tmp_path / name
+    shutil.copytree(ROOT / "sessions_app" / "migrations", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.MIGRATION_MODULES = {"sessions_app": name}
+    return copy
+
+
+def found() -> list[str]:
+    return faults(listed(LIST.read_text()), digests(), replaced())
+
+
+def test_row_33_a_landed_migration_never_changes() -> None:
+    assert listed(LIST.read_text()).keys() >= {"sessions_app.0001_initial", "moments_app.0001_initial"}
+    assert found() == []
+
+
+def test_row_33_an_edited_migration_fails_by_its_name(copied: Path) -> None:
+    edited = copied / "0005_embeddings.py"
+    edited.write_text(edited.read_text().replace("default=-1", "default=0"))
+    assert [fault.split()[0] for fault in found()] == ["sessions_app.0005_embeddings"]
+
+
+def test_row_33_so_does_one_whose_sql_changes_in_a_module_that_it_takes_it_from(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_search, "MOST_READ", 9_999)
+    assert "sessions_app.0014_archived_turns" in {fault.split()[0] for fault in found()}
+
+
+def test_row_33_one_that_is_gone_fails_and_one_that_is_new_is_asked_for(copied: Path) -> None:
+    last = max(copied.glob("0*.py"))
+    last.rename(copied / "0999_renamed.py")
+    assert found() == [
+        f"sessions_app.{last.stem} has landed and is gone: databases on which it did not run need it.",
+        "sessions_app.0999_renamed is not listed: python -m tests.support.landed",
+    ]
+
+
+def test_row_33_listing_adds_what_is_new_and_writes_nothing_again(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landed, "LIST", tmp_path / "landed.txt")
+    landed.main()
+    before = listed(landed.LIST.read_text())
+    assert before == digests()
+    shutil.copy(copied / "0005_embeddings.py", copied / "0999_new.py")
+    (copied / "0005_embeddings.py").write_text("# edited\n" + (copied / "0005_embeddings.py").read_text())
+    landed.main()
+    assert listed(landed.LIST.read_text()) == before | {"sessions_app.0999_new": digests()["sessions_app.0999_new"]}
+
+
+def test_row_33_no_line_of_the_list_of_the_main_branch_is_changed() -> None:
+    """Where there is a repository: whoever edits a migration must not edit its line too."""
+    base = git("merge-base", "HEAD", "origin/main") or git("merge-base", "HEAD", "main")
+    if not base:
+        pytest.skip("There is no main branch to compare with.")
+    there = git("show", f"{base}:{LIST.relative_to(ROOT)}")
+    assert {*there.splitlines()} <= {*LIST.read_text().splitlines()}
+
+
+def git(*arguments: str) -> str:
+    """Return what it says; nothing where it fails, or isn't there."""
+    try:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "stops",
+    [
+        [],
+        [("sessions_app", "0006_lifecycle"), ("moments_app", "0014_source_user")],
+        [("sessions_app", "0010_created_and_event_type"), ("moments_app", "0021_operators_filters")],
+    ],
+    ids=["all", "where squashed ones begin", "amid them"],
+)
+def test_row_33_squashed_migrations_come_to_what_those_come_to_that_they_replace(stops: list[tuple[str, str]]) -> None:
+    squashed = schema()
+    with empty_database():
+        executor = MigrationExecutor(connection)
+        executor.loader = MigrationLoader(connection, replace_migrations=False)
+        ends = executor.loader.graph.leaf_nodes()
+        executor.migrate(stops or [end for end in ends if not executor.loader.disk_migrations[end].replaces])
+        call_command("migrate", verbosity=0)
+        assert differences(schema(), squashed) == {}

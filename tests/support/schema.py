@@ -1,0 +1,67 @@
+"""What a database consists of, beside its rows: to tell whether two ways of migrating come to the same.
+
+Columns are compared whatever their order: a later `ADD COLUMN` puts one at the end. Conditions are compared without
+casts and parentheses: PostgreSQL writes those of a list otherwise when it has read what it wrote itself.
+"""
+
+import re
+
+from django.db import connection
+
+_CAST = re.compile(r"::(text|character varying)(\[\])?|[()]")
+
+_PARTS_SQL = """
+WITH own AS (
+    SELECT c.oid, c.relname, c.relkind, c.relrowsecurity, c.relforcerowsecurity, c.relacl, c.reloptions
+    FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'S', 'p')
+)
+SELECT 'relation ' || relname, concat_ws(
+    ' ', relkind, relrowsecurity, relforcerowsecurity, reloptions,
+    ARRAY(SELECT acl::text FROM unnest(relacl) acl ORDER BY 1)
+) FROM own
+UNION ALL
+SELECT format('column %s.%s', relname, attname), concat_ws(
+    ' ', format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END, attidentity, attgenerated,
+    pg_get_expr(adbin, adrelid), attacl, attcollation::regcollation
+) FROM own JOIN pg_attribute ON attrelid = own.oid AND attnum > 0 AND NOT attisdropped AND relkind <> 'S'
+LEFT JOIN pg_attrdef ON adrelid = own.oid AND adnum = attnum
+UNION ALL
+SELECT format('constraint %s.%s', relname, conname), pg_get_constraintdef(c.oid) || ' ' || convalidated
+FROM own JOIN pg_constraint c ON conrelid = own.oid
+UNION ALL
+SELECT 'index ' || indexrelid::regclass, concat_ws(' ', pg_get_indexdef(indexrelid), indisvalid, indisclustered)
+FROM own JOIN pg_index ON indrelid = own.oid
+UNION ALL
+SELECT format('trigger %s.%s', relname, tgname), concat_ws(' ', pg_get_triggerdef(t.oid), tgenabled)
+FROM own JOIN pg_trigger t ON tgrelid = own.oid AND NOT tgisinternal
+UNION ALL
+SELECT format('policy %s.%s', relname, polname), concat_ws(
+    ' ', polcmd, polpermissive, polroles::regrole[], pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)
+) FROM own JOIN pg_policy ON polrelid = own.oid
+UNION ALL
+SELECT 'function ' || p.oid::regprocedure, concat_ws(' ', pg_get_functiondef(p.oid), proacl)
+FROM pg_proc p WHERE pronamespace = 'public'::regnamespace
+AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')
+UNION ALL
+SELECT 'extension ' || extname, extversion FROM pg_extension
+"""
+
+
+def schema() -> dict[str, str]:
+    """Return what each part is, by its kind and name."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PARTS_SQL)
+        return {part: _plain(part, text) for part, text in cursor.fetchall()}
+
+
+def _plain(part: str, text: str) -> str:
+    return _CAST.sub("", text) if part.startswith(("constraint", "index")) else text
+
+
+def differences(schema: dict[str, str], other: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    """Return the parts that are not the same in both, as they are in each."""
+    return {
+        part: (schema.get(part), other.get(part))
+        for part in sorted({*schema, *other})
+        if schema.get(part) != other.get(part)
+    }
