@@ -7,14 +7,14 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
+from django.utils.module_loading import autodiscover_modules
 from django_q.models import OrmQ, Schedule
 from django_q.tasks import async_task
-from pytest_django.fixtures import Settings
 
 from memoryproject.schedules import UnknownSchedule, register_schedules, run_schedule
 from moments_app.jobs import process as jobs_process
@@ -28,6 +28,7 @@ from moments_app.models.job import RUN_TASK
 from sessions_app.models import Event, Session, UserProfile
 from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
+from tests.support.operator import operator
 from tests.support.pages import change_url, list_url, page
 from tests.support.tables import everything
 from tests.support.transcript import talk
@@ -38,12 +39,13 @@ APP = "tests.support.greeting_app"
 
 
 @pytest.fixture
-def _greeting_app(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _greeting_app(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The site with one more app, whose module `processes` the product has never heard of."""
     monkeypatch.setattr(jobs_process, "_registered", dict(jobs_process._registered))
-    apps.set_installed_apps([*settings.INSTALLED_APPS, APP])
+    app = AppConfig.create(APP)
+    monkeypatch.setitem(apps.app_configs, app.label, app)
+    autodiscover_modules("processes")  # as `MomentsAppConfig.ready` does
     yield
-    apps.unset_installed_apps()
     sys.modules.pop(f"{APP}.processes")
 
 
@@ -58,6 +60,11 @@ def prompt(_greeting_app: None, transactional_db: None) -> PromptResource:
 def session(ada: UserProfile) -> Session:
     """Ada's, with a title to be made."""
     return talk(ada, 4)
+
+
+@pytest.fixture
+def root(transactional_db: None) -> Client:
+    return operator()
 
 
 def asked(session: Session) -> Job:
