@@ -13,7 +13,7 @@ from moments_app import engines
 from moments_app.engines.base import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.jobs import runner as run
 from moments_app.models import Job
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import BuildMoments
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 
@@ -89,7 +89,7 @@ def _job(name: str, moments: int) -> Job:
     session = append(user, name, turns).session
     settle()
     with transaction.atomic():
-        return Job.objects.request(build_moments.NAME, session, requested_by="benchmark", force=True, params={"lag": 0})
+        return Job.objects.request(BuildMoments.name, session, requested_by="benchmark", force=True, params={"lag": 0})
 
 
 def _build_raw(raw: Raw, job: Job) -> None:

@@ -15,7 +15,7 @@ from benchmarks.seed import settle
 from benchmarks.site import Site
 from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, Job
-from moments_app.recall import count_words
+from moments_app.recall.count_words import CountWords
 from moments_app.recall.search import Question, Vector, recall
 from moments_app.recall.words import Lookup, query_words
 from sessions_app.models import UserProfile
@@ -163,7 +163,7 @@ def _seeded(facts: int, people: int) -> EmbeddingModel:
 def _asked(number: int) -> Asked:
     """Queries of five words of the person's own facts."""
     person = UserProfile.objects.get(user_id=f"recall-{number}")
-    job = Job.objects.request(count_words.NAME, user_id=person.pk, requested_by="benchmark", force=True)
+    job = Job.objects.request(CountWords.name, user_id=person.pk, requested_by="benchmark", force=True)
     run_job(job.job_id)
     contents = person.atoms.order_by("pk").values_list("content", flat=True)[:QUERIES]
     return Asked(person, [" ".join(content.split()[:5]) for content in contents])

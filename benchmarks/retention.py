@@ -18,9 +18,9 @@ TURNS = 1_000_000
 TURNS_EACH = 100  # of many short sessions
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
-    "One run of `manage.py retain` over turns a minute apart: each is written down, compressed, synced, read back, "
-    "compared and emptied. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, "
-    "synced, and one DELETE. In place of a median: the one run."
+    "One run of `manage.py run_schedule retain` over turns a minute apart: each is written down, compressed, synced, "
+    "read back, compared and emptied. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same "
+    "level, synced, and one DELETE. In place of a median: the one run."
 )
 
 SEED_SESSIONS = """
@@ -69,7 +69,7 @@ def _measured(site: Site, what: str, *, sessions: int, turns: int) -> Figure:
     _seed(f"raw {what}", sessions, turns)
     theirs = _raw(site, f"raw {what}")
     _seed(what, sessions, turns)
-    ours, peak = run_command("retain")
+    ours, peak = run_command("run_schedule", "retain")
     if Session.objects.filter(user__user_id=what, kept_from_sequence=turns).count() != sessions:
         raise RuntimeError("Not all turns were archived.")
     rate = f"{sessions * turns / ours:,.0f} turns/s, {peak / 1e6:.0f} MB"

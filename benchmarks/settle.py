@@ -25,7 +25,7 @@ from moments_app.engines.base import (
 )
 from moments_app.jobs import runner as run
 from moments_app.models import Job
-from moments_app.sessions.settle import NAME
+from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
 
 SESSIONS = 10_000
@@ -33,10 +33,10 @@ TURNS = 20  # of each
 SETTLED = 300  # of them, whose settling is timed one after the other
 TITLE = f"Settle {SESSIONS:,} quiet sessions of {TURNS} turns"
 NOTE = (
-    "Asked for: `manage.py compact_sessions`, which asks for a job for each session, from its start to its end; its "
-    f"memory is the most it had resident. Settled: one worker, the first {SETTLED} sessions, each by four jobs: "
-    "moments, memories, summary, and the digest that clears it. Raw: the rows that are there afterwards, by psycopg, "
-    "in one transaction a session."
+    "Asked for: `manage.py run_schedule compact_sessions`, which asks for a job for each session, from its start to "
+    f"its end; its memory is the most it had resident. Settled: one worker, the first {SETTLED} sessions, each by four "
+    "jobs: moments, memories, summary, and the digest that clears it. Raw: the rows that are there afterwards, by "
+    "psycopg, in one transaction a session."
 )
 
 SEED_SESSIONS = (
@@ -108,8 +108,8 @@ class SettlingEngine(InstantEngine):
 
 def figures(site: Site) -> list[Figure]:
     user = _seed()
-    asking, peak = run_command("compact_sessions")
-    jobs = list(Job.objects.filter(process=NAME).order_by("id").values_list("job_id", flat=True)[:SETTLED])
+    asking, peak = run_command("run_schedule", "compact_sessions")
+    jobs = list(Job.objects.filter(process=Settle.name).order_by("id").values_list("job_id", flat=True)[:SETTLED])
     settling = _settle(jobs)
     cleared = Session.objects.filter(status="cleared", user=user).count()
     if cleared != len(jobs):

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.clients import Http
 
 BATCH = 100  # turns a request
-# The schedule's commands.
+# What the schedule runs.
 OF_AN_HOUR = ("count_words", "form_memories", "compact_sessions")
 OF_THE_NIGHT = ("retain", "housekeeping")
 AT_MOST = 1800  # seconds that the jobs of one may take
@@ -35,9 +35,13 @@ def count_words() -> None:
 def let_an_hour_pass() -> None:
     """Settles what has gone quiet, and gives everything its vector where a provider is set."""
     from django.conf import settings
+    from django.core.management import call_command
 
     do_due_jobs()
-    _run(*OF_AN_HOUR, *(["embed"] if settings.EMBEDDING.is_on else []))
+    _run(*OF_AN_HOUR)
+    if settings.EMBEDDING.is_on:
+        call_command("embed", stdout=sys.stderr)
+        do_due_jobs()
 
 
 def let_the_night_pass() -> None:
@@ -45,12 +49,12 @@ def let_the_night_pass() -> None:
     _run(*OF_THE_NIGHT)
 
 
-def _run(*commands: str) -> None:
-    """Runs commands of the schedule, each with the jobs that it asks for."""
+def _run(*names: str) -> None:
+    """Run schedules, each with the jobs that it asks for."""
     from django.core.management import call_command
 
-    for command in commands:
-        call_command(command, stdout=sys.stderr)
+    for name in names:
+        call_command("run_schedule", name, stdout=sys.stderr)
         do_due_jobs()
 
 

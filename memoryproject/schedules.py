@@ -1,5 +1,11 @@
-"""What runs by itself, and how often. `migrate` registers this table with the queue, without duplicates."""
+"""What runs by itself, and how often. `migrate` registers it with the queue, without duplicates.
 
+The table has what belongs to no process; to it come the sweeps that processes declare. The queue and the command
+`run_schedule` run each by its name.
+"""
+
+import inspect
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import time, timedelta
 from typing import TYPE_CHECKING, Any
@@ -7,61 +13,119 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.utils import timezone
 
+from moments_app.jobs.process import Timing, processes
+from moments_app.jobs.recovery import recover_jobs
+from moments_app.recall.index_words import index_words
+from moments_app.reports.housekeeping import housekeeping, prune_receipts
+from moments_app.sessions.sweep import compact_sessions
+from sessions_app.retention.retain import retain
+
 if TYPE_CHECKING:
     from django_q.models import Schedule
+
+RUN_TASK = "memoryproject.schedules.run_schedule"
+
+
+class UnknownSchedule(Exception):
+    """Nothing runs by itself under the name; the message names what does."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """One recurring task: every so many minutes, or daily.
+    """One recurring task.
 
     Args:
-        name: also the name of the management command that does the same by hand.
-        task: dotted path of the function.
-        minutes: between two runs.
-        daily_at: time of day, UTC.
+        name: that the queue and the command know it by.
+        run: takes `dry_run`, and returns something whose text says what was done. Where that has `failures`, the
+            command fails.
+        timing: when it runs.
     """
 
     name: str
-    task: str
-    minutes: int | None = None
-    daily_at: time | None = None
+    run: Callable[..., object]
+    timing: Timing
 
     def __str__(self) -> str:
-        return f"every {self.minutes} min" if self.daily_at is None else f"daily at {self.daily_at:%H:%M} UTC"
+        return str(self.timing)
+
+    @property
+    def does(self) -> str:
+        """What it does, in a sentence."""
+        return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
 
-SCHEDULES = [
-    Scheduled("recover_jobs", "moments_app.tasks.recover_jobs", minutes=1),
-    Scheduled("count_words", "moments_app.tasks.count_words", minutes=1),
-    Scheduled("index_words", "moments_app.tasks.index_words", minutes=1),
-    Scheduled(
-        "compact_sessions", "moments_app.tasks.compact_sessions", minutes=settings.SESSION_COMPACTION.interval_minutes
-    ),
-    Scheduled("form_memories", "moments_app.tasks.form_memories", minutes=10),
-    Scheduled("embed", "moments_app.tasks.embed", minutes=10),
-    Scheduled("prune_receipts", "moments_app.tasks.prune_receipts", minutes=60),
-    Scheduled("housekeeping", "moments_app.tasks.housekeeping", daily_at=time(4)),
-    Scheduled("retain", "sessions_app.tasks.retain", daily_at=time(3)),
-]
+def schedules() -> dict[str, Scheduled]:
+    """Return all that runs by itself, by name."""
+    found = [
+        Scheduled("recover_jobs", recover_jobs, Timing(minutes=1)),
+        Scheduled("index_words", index_words, Timing(minutes=1)),
+        Scheduled("compact_sessions", compact_sessions, Timing(minutes=settings.SESSION_COMPACTION.interval_minutes)),
+        Scheduled("prune_receipts", prune_receipts, Timing(minutes=60)),
+        Scheduled("housekeeping", housekeeping, Timing(daily_at=time(4))),
+        Scheduled("retain", retain, Timing(daily_at=time(3))),
+    ]
+    found += [Scheduled(each.name, each.sweep, each.sweep_timing) for each in processes() if each.sweep_timing]
+    return {scheduled.name: scheduled for scheduled in found}
+
+
+def schedule_named(name: str) -> Scheduled:
+    """Return what runs under a name.
+
+    Raises:
+        UnknownSchedule: nothing does.
+    """
+    known = schedules()
+    if name not in known:
+        raise UnknownSchedule(f"There is no schedule {name}; there are {', '.join(sorted(known))}.")
+    return known[name]
+
+
+def run_schedule(name: str) -> None:
+    """Run what is scheduled under a name; the queue calls this."""
+    schedule_named(name).run()
+
+
+# --- the queue's table ---
 
 
 def register_schedules(**_: Any) -> None:
-    """Makes the queue's schedules equal to the table; a schedule that an operator paused stays paused."""
+    """Make the queue's schedules equal to the table; a schedule that an operator paused stays paused."""
     from django_q.models import Schedule
 
-    for entry in SCHEDULES:
-        kind = Schedule.MINUTES if entry.daily_at is None else Schedule.DAILY
-        fields = {"func": entry.task, "schedule_type": kind, "minutes": entry.minutes}
-        row, _created = Schedule.objects.update_or_create(name=entry.name, defaults=fields)
-        if entry.daily_at is not None:
-            _set_time_of_day(row, entry.daily_at)
+    known = schedules()
+    for scheduled in known.values():
+        timing = scheduled.timing
+        fields = {
+            "func": RUN_TASK,
+            "args": repr((scheduled.name,)),
+            "schedule_type": Schedule.MINUTES if timing.daily_at is None else Schedule.DAILY,
+            "minutes": timing.minutes,
+        }
+        row, _created = Schedule.objects.update_or_create(name=scheduled.name, defaults=fields)
+        if timing.daily_at is not None:
+            _set_time_of_day(row, timing.daily_at)
+    Schedule.objects.filter(func=RUN_TASK).exclude(name__in=known).delete()
+    _drop_old_entries(known)
 
 
 def _set_time_of_day(row: "Schedule", at: time) -> None:
-    """The queue runs a daily task at the time of day of its last run."""
+    """Set the next run of a daily task; the queue runs it at the time of day of its last run."""
     if row.next_run.time() != at:
         now = timezone.now()
         today = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
         row.next_run = today if today > now else today + timedelta(days=1)
         row.save(update_fields=["next_run"])
+
+
+def _drop_old_entries(names: Collection[str]) -> None:
+    """Drop sweeps from the queue that an older release put there.
+
+    They name a function each, which is gone. The queue would deliver them again without end; the next run of the
+    schedule does their work.
+    """
+    from django_q.models import OrmQ
+
+    old = {f"{app}.tasks.{name}" for app in ("moments_app", "sessions_app") for name in names}
+    for entry in OrmQ.objects.iterator():
+        if entry.task.get("func") in old:
+            entry.delete()

@@ -1,5 +1,6 @@
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import autodiscover_modules
 
 
 class MomentsAppConfig(AppConfig):
@@ -9,8 +10,10 @@ class MomentsAppConfig(AppConfig):
     verbose_name = "Memory"
 
     def ready(self) -> None:
+        """Start to listen, and import the processes of all apps, which registers them."""
         from moments_app import triggers
         from moments_app.prompts import install_shipped_prompts
 
+        autodiscover_modules("processes")
         triggers.connect()
         post_migrate.connect(install_shipped_prompts, sender=self)

@@ -5,20 +5,17 @@ forgetting what is known of a person who is erased.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from django.conf import settings
 from django.db.models.signals import post_save
 
+from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.moments import build as build_moments
 from moments_app.provenance import erase
 from moments_app.provenance import export as exporting
 from moments_app.provenance import restore as import_user
-from moments_app.sessions import digest as digest_session
-from moments_app.sessions import settle
-from moments_app.streams import form as form_memories
-from moments_app.summaries import roll as roll_summary
+from moments_app.sessions.digest import DigestSession
+from moments_app.sessions.settle import Settle
 from moments_app.turns.platform_text import note_own_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.export_format import Part
@@ -34,7 +31,7 @@ from sessions_app.signals import (
 
 
 def connect() -> None:
-    """Starts to listen; called once when the app is ready."""
+    """Start to listen; called once when the app is ready."""
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
@@ -42,56 +39,48 @@ def connect() -> None:
     user_exporting.connect(add_to_export, dispatch_uid="moments_app.triggers")
     user_importing.connect(restore, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
-        post_save.connect(embed_anew, sender=edited, dispatch_uid="moments_app.triggers")
+        post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
 
 
 def request_due_work(session: Session, messages: Sequence[Message], **_: Any) -> Sequence[Job]:
-    """The jobs that became due with these messages; no query when nothing is due. What in them the platform itself had
-    said is noted before any of them can run.
+    """Ask for the jobs that became due with these messages, and return them; no query when nothing is due.
+
+    What the platform itself had said in the messages is noted before any of the jobs can run.
     """
     note_own_text(session, messages)
-    jobs = []
-    if build_moments.is_due(session):
-        jobs.append(Job.objects.request(build_moments.NAME, session, requested_by="append"))
-    if form_memories.is_due(session):
-        jobs.append(Job.objects.request(form_memories.NAME, session, requested_by="append"))
-    if summary := roll_summary.begin(session, roll_summary.end_of_round(messages), requested_by="append"):
-        jobs.append(summary)
-    if settings.EMBEDDING.turns and roll_summary.end_of_round(messages) is not None:
-        jobs += filter(None, [ask_to_embed("append", session=session)])
-    return jobs
+    return [job for process in processes() if (job := process.after_append(session, messages))]
 
 
 def digest_now(session: Session, **_: Any) -> None:
-    """Makes the digest while the request waits; one that fails is the job's matter, and the request goes on without."""
-    job = Job.objects.request(digest_session.NAME, session, requested_by="request", force=True)
+    """Make the digest while the request waits; when that fails, the request goes on without."""
+    job = Job.objects.request(DigestSession.name, session, requested_by="request", force=True)
     run_job(job.job_id)
 
 
 def settle_overdue(session: Session, **_: Any) -> None:
-    """Turns past their keep-by date are remembered before they go."""
-    Job.objects.request(settle.NAME, session, requested_by="retain", force=True)
+    """Ask for turns past their keep-by date to be remembered before they go."""
+    Job.objects.request(Settle.name, session, requested_by="retain", force=True)
 
 
 def forget_person(user: UserProfile, **_: Any) -> dict[str, int]:
-    """What memory keeps of a person beside the rows that refer to them."""
+    """Remove what memory keeps of a person beside the rows that refer to them."""
     return erase.forget(user)
 
 
 def add_to_export(**_: Any) -> Sequence[Part]:
-    """The files of memory in a person's export."""
+    """Return the files of memory in a person's export."""
     return exporting.PARTS
 
 
 def restore(export: ExportFile, user: UserProfile, sessions: dict[str, Session], **_: Any) -> dict[str, int]:
-    """The memory of a person who is imported."""
+    """Restore the memory of a person who is imported."""
     return import_user.restore(export, user, sessions)
 
 
-def embed_anew(
+def embed_again(
     instance: Moment | MemoryAtom, created: bool, update_fields: Collection[str] | None = None, **_: Any
 ) -> None:
-    """A fact or moment that was edited has no vector until its text is embedded again, if it still can be found."""
+    """Drop the vector of a fact or moment that was edited, and have it embedded again if it still can be found."""
     if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"

@@ -4,20 +4,22 @@ The row of the job says so at once. A run that an engine keeps busy finds its cl
 nothing. A cancelled job can be retried; and what is due by a threshold or a schedule is asked for again by itself.
 """
 
+from contextlib import suppress
+
 from django.db import transaction
 
-from moments_app.jobs.runner import PROCESSES
+from moments_app.jobs.process import UnknownProcess, process_named
 from moments_app.models import Job
 from sessions_app.models import Session
 
 
 @transaction.atomic
 def cancel(job: Job, *, actor: str) -> None:
-    """Ends the job, and gives up what it had begun.
+    """End the job, and give up what it had begun.
 
     Args:
-        job: that is queued or running.
-        actor: who does: operator:….
+        job: queued or running.
+        actor: who cancels: operator:….
 
     Raises:
         ValueError: when the job has ended; names its state.
@@ -25,4 +27,5 @@ def cancel(job: Job, *, actor: str) -> None:
     if job.session_id is not None:  # locked before the job, as a commit does
         Session.objects.locked().filter(pk=job.session_id).first()
     job.cancel(actor=actor)
-    PROCESSES[job.process].failed(job, f"Cancelled by {actor}.")
+    with suppress(UnknownProcess):  # another release's, which alone knows what to give up
+        process_named(job.process).failed(job, f"Cancelled by {actor}.")

@@ -1,12 +1,27 @@
-"""What the processes with an engine share: how a claim or a commit says that there is nothing to write."""
+"""The base class of everything that is run as a job, and the registry that knows each by its name.
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+To add a process is to write one subclass of `Process` in a module that is imported when the site starts: an app's
+module `processes` is (see `MomentsAppConfig.ready`). Defining the class registers it. The runner, recovery, trials,
+estimates, housekeeping and schedules know processes through the registry alone.
+"""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, time
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from django.core.exceptions import ImproperlyConfigured
+
+from moments_app.engines import Caller
+from moments_app.jobs.workload import Workload
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
-from moments_app.models.embedding import ask_to_embed, whose_memories
-from sessions_app.models import Event, Session
+from sessions_app.models import Event, Message, Session
+
+Progress = Callable[[int, int], None]  # steps done, steps in all
+
+
+# --- outcomes that are no commit ---
 
 
 @dataclass(frozen=True)
@@ -38,11 +53,209 @@ class Waits(Exception):
 
 
 class ClaimLost(Exception):
-    """The job was taken over or cancelled, or what it was about is gone: this run writes nothing."""
+    """The job was taken over or cancelled, or its subject is gone: this run writes nothing."""
+
+
+class UnknownProcess(Exception):
+    """No process of this release has the name; the message says which."""
+
+
+# --- the base class ---
+
+
+@dataclass(frozen=True)
+class ProcessInput:
+    """The input of a run, as a claim reads it; each process has a subclass of its own.
+
+    Args:
+        prompt_version: the instructions that the engine follows; None where there is no prompt.
+    """
+
+    prompt_version: PromptVersion | None
+
+    def with_prompt(self, version: PromptVersion) -> Self:
+        """Return the same input with other instructions."""
+        return replace(self, prompt_version=version)
+
+    def of_one_call(self) -> Self:
+        """Return the input cut to what the first call of an engine gets."""
+        return self
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When a sweep runs by itself: every so many minutes, or daily at a time of day, UTC."""
+
+    minutes: int | None = None
+    daily_at: time | None = None
+
+    def __str__(self) -> str:
+        return f"every {self.minutes} min" if self.daily_at is None else f"daily at {self.daily_at:%H:%M} UTC"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How many jobs a sweep asked for, or would ask for."""
+
+    jobs: int
+
+    def __str__(self) -> str:
+        return f"asked for: {self.jobs}"
+
+
+Input = TypeVar("Input", bound=ProcessInput)
+Answer = TypeVar("Answer")
+
+
+class Process(ABC, Generic[Input, Answer]):
+    """A verb that is run as a job: claim, think, commit. Instances keep no state.
+
+    A subclass with a `name` is registered; one without is a base for others.
+
+    Attributes:
+        name: kept in the rows of its jobs; never changed once there are some.
+        prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
+        is_upkeep: a completed job leads nowhere, and its row is deleted once it is old.
+        sweep_timing: when `sweep` runs by itself, on the schedule named as the process; None for never.
+    """
+
+    name: ClassVar[str]
+    prompt_purpose: ClassVar[str] = ""
+    is_upkeep: ClassVar[bool] = False
+    sweep_timing: ClassVar[Timing | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            _register(cls)
+
+    def caller(self, job: Job) -> Caller | None:
+        """Return who is called to answer; None when nobody is."""
+        return None
+
+    def prepare(self, job: Job, progress: Progress) -> Skipped | None:
+        """Do what has to be done before the claim, outside any transaction; `Skipped` when the claim is not wanted."""
+        return None
+
+    @abstractmethod
+    def claim(self, job: Job) -> Input | Skipped:
+        """Read the input, inside a transaction; `Skipped` when there is nothing to do.
+
+        Raises:
+            CannotRun: when the job can't be done as things are set up.
+        """
+
+    @abstractmethod
+    def think(self, input: Input, engine: Any, progress: Progress) -> Answer:
+        """Call the engine, outside any transaction and with no connection held. Reads and writes no row.
+
+        Args:
+            input: as claimed.
+            engine: opened from `caller`; None when nobody is called.
+            progress: is told of steps done and steps in all.
+
+        Raises:
+            EngineError: when the engine gave no valid answer.
+        """
+
+    @abstractmethod
+    def commit(self, job: Job, input: Input, answer: Answer) -> None:
+        """Write everything and complete the job, inside a transaction.
+
+        Raises:
+            ClaimLost: the job was taken over or cancelled, or its subject is gone.
+            Moved: what the claim read has changed since.
+        """
+
+    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
+        """Ask for a run that these messages made due, in the transaction of the append.
+
+        It runs with each append: no query when nothing is due.
+        """
+        return None
+
+    def failed(self, job: Job, error: str) -> None:
+        """Give up what was begun when an attempt came to nothing, before the job is put back or failed."""
+
+    def recover(self, *, dry_run: bool) -> int:
+        """Begin again what was begun and has no job; return how often."""
+        return 0
+
+    def rewind(self, job: Job) -> bool:
+        """Make what was done last wait again, in a transaction that is rolled back; False when there is nothing."""
+        return False
+
+    def workload(self, *, everything: bool) -> Workload | None:
+        """Return what sessions would take, as aggregates over them; None when the process is not estimated.
+
+        Args:
+            everything: as if nothing had been made yet; else only what waits.
+        """
+        return None
+
+    def sweep(self, *, dry_run: bool = False) -> object:
+        """Find what is due and ask for it; the text of what is returned says what was done.
+
+        Args:
+            dry_run: only count.
+        """
+        raise NotImplementedError(f"{self.name} has a timing and no sweep.")
+
+
+AnyProcess = Process[Any, Any]
+
+
+# --- the registry ---
+
+_registered: dict[str, type[AnyProcess]] = {}
+
+
+def _register(process: type[AnyProcess]) -> None:
+    other = _registered.setdefault(process.name, process)
+    if other is not process:
+        paths = " and ".join(f"{each.__module__}.{each.__qualname__}" for each in (other, process))
+        raise ImproperlyConfigured(f"Two processes are named {process.name!r}: {paths}.")
+
+
+def processes() -> list[AnyProcess]:
+    """Return all processes, by name."""
+    return [_registered[name]() for name in sorted(_registered)]
+
+
+def process_named(name: str) -> AnyProcess:
+    """Return the process with a name.
+
+    Raises:
+        UnknownProcess: there is none.
+    """
+    try:
+        return _registered[name]()
+    except KeyError:
+        raise UnknownProcess(f"This release has no process named {name!r}.") from None
+
+
+def process_for_purpose(purpose: str) -> AnyProcess | None:
+    """Return the process that prompts of a purpose can be tried with."""
+    return next((process for process in processes() if purpose and process.prompt_purpose == purpose), None)
+
+
+# --- what claims and commits share ---
+
+
+def session_of(job: Job) -> Session:
+    """Return the session of a job whose process is about one, always."""
+    assert job.session is not None
+    return job.session
+
+
+def stream_of(job: Job) -> MemoryStream:
+    """Return the stream of a job whose process is about one, always."""
+    assert job.stream is not None
+    return job.stream
 
 
 def prompt_in_force(uri: str) -> PromptVersion:
-    """The active version of a prompt resource.
+    """Return the active version of a prompt resource.
 
     Raises:
         CannotRun: there is none; names the URI.
@@ -54,32 +267,24 @@ def prompt_in_force(uri: str) -> PromptVersion:
 
 
 def locked_session(job: Job) -> Session:
-    """The session a job is about, locked for its commit.
+    """Return the session of a job, locked for the commit.
 
     Raises:
         ClaimLost: the job was taken over, or the session is gone.
-        Moved: turns of it were retracted, or are believed again, since the claim.
+        Moved: turns of the session were retracted, or are believed again, since the claim.
     """
-    assert job.session is not None  # it is about one
-    session = Session.objects.locked().filter(pk=job.session.pk).first()
+    claimed = session_of(job)
+    session = Session.objects.locked().filter(pk=claimed.pk).first()
     if session is None or not job.is_claimed():
         raise ClaimLost
-    if session.retraction_count != job.session.retraction_count:
+    if session.retraction_count != claimed.retraction_count:
         raise Moved("Turns were retracted meanwhile.")
     return session
 
 
 def complete(job: Job, event: str, result: dict[str, Any]) -> None:
-    """Ends a job that did its work, and says so in the event log."""
+    """End a job that did its work, and say so in the event log."""
     job.complete(result)
     Event.objects.create(
         type=event, actor=f"job:{job.job_id}", user_pk=job.user_id, session_pk=job.session_id, payload=result
     )
-
-
-def has_grown(stream: MemoryStream, *, requested_by: str) -> None:
-    """Notes that a stream has new atoms, and asks for what makes them found well."""
-    stream.touch()
-    about = whose_memories(stream)
-    Job.objects.request("count_words", requested_by=requested_by, **about)
-    ask_to_embed(requested_by, **about)

@@ -2,7 +2,7 @@
 
 There are two kinds: running ones whose worker has gone silent, and queued ones whose time has come but which the queue
 doesn't hold (their entry was lost, or they waited for a back-off). Nothing here runs a job; queueing one twice is
-harmless. Summaries that were begun and have no job are begun anew.
+harmless. What a process had begun and has no job, such as the next version of a summary, is begun again.
 """
 
 from dataclasses import dataclass
@@ -14,26 +14,37 @@ from django.db.models import Q
 from django.utils import timezone
 from django_q.models import OrmQ
 
-from moments_app.models import Job, Summary
+from moments_app.jobs.process import processes
+from moments_app.models import Job
 from moments_app.models.job import RUN_TASK
-from moments_app.summaries import roll as roll_summary
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """How many jobs were taken from dead workers, given up after too many attempts, put back into the queue; and how
-    many summaries were begun anew.
+    """What a recovery did.
+
+    Args:
+        taken_over: jobs that were taken from workers that died or fell silent.
+        given_up: jobs that failed for good, after too many attempts.
+        requeued: jobs that were put back into the queue.
+        begun_again: what processes had begun and had no job.
     """
 
     taken_over: int = 0
     given_up: int = 0
     requeued: int = 0
-    summaries: int = 0
+    begun_again: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"taken from dead workers: {self.taken_over}, given up: {self.given_up}, requeued: {self.requeued}, "
+            f"begun again: {self.begun_again}"
+        )
 
 
 @transaction.atomic
 def recover_jobs(*, dry_run: bool = False) -> Recovered:
-    """Finds what nobody works on and queues it.
+    """Find jobs that nobody works on and queue them again.
 
     Args:
         dry_run: only count.
@@ -43,7 +54,7 @@ def recover_jobs(*, dry_run: bool = False) -> Recovered:
     alive = [job for job in stale if job.attempts < settings.JOBS.max_attempts]
     queued = _queued_job_ids()
     lost = [job for job in Job.objects.due().select_for_update(skip_locked=True) if str(job.job_id) not in queued]
-    stuck = Summary.objects.stuck().count() if dry_run else roll_summary.recover_stuck()
+    begun_again = sum(process.recover(dry_run=dry_run) for process in processes())
     if not dry_run:
         for job in dead:
             job.fail(f"The worker died or fell silent, {job.attempts} times.")
@@ -51,11 +62,11 @@ def recover_jobs(*, dry_run: bool = False) -> Recovered:
             job.release()
         for job in (*alive, *lost):
             job.enqueue()
-    return Recovered(len(alive), len(dead), len(lost), stuck)
+    return Recovered(len(alive), len(dead), len(lost), begun_again)
 
 
 def _queued_job_ids() -> set[str]:
-    """Jobs that the queue holds an entry for: one that waits, or one that a cluster took just now.
+    """Return the jobs that the queue holds an entry for: one that waits, or one that a cluster took just now.
 
     An entry that was taken long ago while its job is still queued belongs to a cluster that has died.
     """

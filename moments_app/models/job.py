@@ -28,34 +28,36 @@ LONGEST_BACKOFF = timedelta(hours=1)
 
 class JobQuerySet(models.QuerySet["Job"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Only jobs about this person."""
+        """Keep the jobs about this person."""
         return self.filter(user=user)
 
     def newest_first(self) -> Self:
-        """By the time they were asked for."""
+        """Order by the time they were asked for."""
         return self.order_by("-queued_at", "-id")
 
     def open(self) -> Self:
+        """Keep those that have not ended."""
         return self.filter(status__in=Job.OPEN)
 
     def due(self) -> Self:
-        """Queued, and their time has come."""
+        """Keep queued ones whose time has come."""
         return self.filter(status=Job.Status.QUEUED, run_after__lte=timezone.now())
 
     def later(self) -> Self:
-        """Queued for a time that has not come: a back-off, an open circuit, another day."""
+        """Keep those queued for a time that has not come: a back-off, an open circuit, another day."""
         return self.filter(status=Job.Status.QUEUED, run_after__gt=timezone.now())
 
     def cancelled(self) -> Self:
+        """Keep those that somebody cancelled."""
         return self.filter(status=Job.Status.SKIPPED, result__has_key=CANCELLED)
 
     def stale(self) -> Self:
-        """Running, but silent for so long that their worker must be dead."""
+        """Keep running ones that are silent for so long that their worker must be dead."""
         limit = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
         return self.filter(status=Job.Status.PROCESSING, heartbeat_at__lt=limit)
 
     def oldest_wait(self) -> float:
-        """Seconds that the due job waiting longest has waited, silent running ones included; 0 when none waits."""
+        """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
         now = timezone.now()
         starts = [
             self.due().aggregate(first=Min("run_after"))["first"],
@@ -64,7 +66,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return max(((now - start).total_seconds() for start in starts if start), default=0.0)
 
     def unfinished_counts(self) -> dict[str, int]:
-        """Number of jobs in each state that needs somebody: queued, processing, failed."""
+        """Count the jobs in each state that needs somebody: queued, processing, failed."""
         states = [*Job.OPEN, Job.Status.FAILED]
         found = self.filter(status__in=states).values_list("status").annotate(number=Count("id"))
         return {str(state): 0 for state in states} | dict(found)
@@ -79,20 +81,21 @@ class JobQuerySet(models.QuerySet["Job"]):
         user_id: int | None = None,
         force: bool = False,
         params: dict[str, Any] | None = None,
-        hasten: bool = False,
+        due_now: bool = False,
     ) -> "Job":
-        """Asks for a run of `process` on a session, a stream or a person; while one is open, that one is returned.
+        """Ask for a run of a process on a session, a stream or a person; while one is open, that one is returned.
 
-        Call it inside the transaction that makes the run due: job and queue entry are committed with it or not at all.
+        Call this in the transaction that makes the run due: job and queue entry are committed with it or not at all.
 
         Args:
-            process, session: what is to be run, and on what.
-            stream: where it is about a stream and no session.
-            user_id: primary key, where it is about all of a person's memory.
+            process: name of what is to be run.
+            session: that it is run on.
+            stream: that it is run on, in place of a session.
+            user_id: primary key of the person on all of whose memory it is run.
             requested_by: who asks: a key, an operator, another job.
             force: run whatever the thresholds say.
             params: of the process.
-            hasten: an open job that waits for a back-off is due now.
+            due_now: an open job that waits for a back-off is due now.
         """
         job = Job(
             process=process,
@@ -116,18 +119,18 @@ class JobQuerySet(models.QuerySet["Job"]):
                 user_id=user_id,
                 force=force,
                 params=params,
-                hasten=hasten,
+                due_now=due_now,
             )
         if force:
             found.strengthen(params or {})
-        if hasten:
-            found.hasten()
+        if due_now:
+            found.make_due()
         return found
 
-    def request_anew(
+    def request_again(
         self, process: str, session: Session | None = None, *, requested_by: str, user_id: int | None = None
     ) -> "Job":
-        """Asks for a forced run that begins after this transaction; it is locked, for its params to be changed.
+        """Ask for a forced run that begins after this transaction; it is locked, for its params to be changed.
 
         Args:
             process, session, user_id, requested_by: as in `request`.
@@ -139,9 +142,9 @@ class JobQuerySet(models.QuerySet["Job"]):
         return job
 
     def take_back(self, process: str, session: Session | None = None, *, user_id: int | None = None) -> "Job | None":
-        """The open job about something, due and locked, so that it begins after this transaction; None: there is none.
+        """Return the open job about something, due and locked, so that it begins after this transaction.
 
-        One that is running is taken from its worker, which then writes nothing.
+        One that is running is taken from its worker, which then writes nothing. None: no job is open.
         """
         person = session.user_id if session else user_id
         about = self.open().filter(process=process, session=session, stream=None, user_id=person)
@@ -153,7 +156,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return job
 
     def take(self, job_id: uuid.UUID) -> "Job | None":
-        """Claims a due job for this worker, or None when there is nothing to do: not due, taken, ended, unknown."""
+        """Claim a due job for this worker; None when there is nothing to do: not due, taken, ended, unknown."""
         now = timezone.now()
         taken = (
             self.due()
@@ -170,7 +173,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
 
 class Job(models.Model):
-    """See the module's text."""
+    """One run of a process; the module's text tells how it goes."""
 
     class Status(models.TextChoices):
         QUEUED = "queued"
@@ -228,67 +231,70 @@ class Job(models.Model):
 
     @property
     def is_due(self) -> bool:
-        """Queued, and its time has come."""
+        """True when it is queued and its time has come."""
         return self.status == Job.Status.QUEUED and self.run_after <= timezone.now()
 
     @property
     def is_stale(self) -> bool:
-        """Running, but silent for so long that its worker must be dead."""
+        """True when it runs, but is silent for so long that its worker must be dead."""
         silent = timezone.now() - (self.heartbeat_at or timezone.now())
         return self.status == Job.Status.PROCESSING and silent.total_seconds() > settings.JOBS.stale_seconds
 
     @property
     def is_cancelled(self) -> bool:
-        """Somebody ended it before it was done."""
+        """True when somebody ended it before it was done."""
         return self.status == Job.Status.SKIPPED and CANCELLED in self.result
 
     @property
     def can_restart(self) -> bool:
-        """It failed or was cancelled."""
+        """True when it failed or was cancelled."""
         return self.status == Job.Status.FAILED or self.is_cancelled
 
     @property
     def can_cancel(self) -> bool:
-        """It has not ended."""
+        """True when it has not ended."""
         return self.status in Job.OPEN
 
     def strengthen(self, params: dict[str, Any]) -> None:
-        """Makes a job that still waits a forced one; one that is running goes on as it was."""
+        """Make a job that still waits a forced one; one that is running goes on as it was."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED)
         if waiting.update(force=True, params=self.params | params):
             self.force, self.params = True, self.params | params
 
-    def hasten(self) -> None:
-        """Makes a job that waits for its next attempt due now, and queues it: there is something new to do."""
+    def make_due(self) -> None:
+        """Make a job that waits for its next attempt due now, and queue it: there is something new to do."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
         if waiting.update(run_after=timezone.now()):
             self.enqueue()
 
     def enqueue(self) -> None:
-        """Puts the job into the queue, in the current transaction."""
+        """Put the job into the queue, in the current transaction."""
         async_task(RUN_TASK, str(self.job_id))
 
     def is_claimed(self) -> bool:
-        """Locks the row and tells whether this run still holds the job; another may have taken it over."""
+        """Lock the row and tell whether this run still holds the job; another may have taken it over."""
         return Job.objects.select_for_update().filter(pk=self.pk, **self._claim()).exists()
 
     def beat(self, done: int, total: int) -> None:
-        """Says that the run is alive and how far it is."""
+        """Note that the run is alive and how far it is."""
         Job.objects.filter(pk=self.pk, **self._claim()).update(
             heartbeat_at=timezone.now(), progress_done=done, progress_total=total
         )
 
     def complete(self, result: dict[str, Any]) -> None:
+        """End the job with what it made."""
         self._end(Job.Status.COMPLETED, result=result, error="")
 
     def skip(self, reason: str) -> None:
+        """End the job that had nothing to do."""
         self._end(Job.Status.SKIPPED, result={"reason": reason}, error="")
 
     def fail(self, error: str) -> None:
+        """End the job for good."""
         self._end(Job.Status.FAILED, error=error)
 
     def retry_later(self, error: str, *, wait: timedelta | None = None) -> None:
-        """Puts the job back for another attempt, or fails it for good when it has had `JOBS__MAX_ATTEMPTS`.
+        """Put the job back for another attempt, or fail it for good when it has had `JOBS__MAX_ATTEMPTS`.
 
         Args:
             error: why this attempt came to nothing.
@@ -300,18 +306,18 @@ class Job(models.Model):
         self._update(status=Job.Status.QUEUED, error=error, run_after=timezone.now() + max(backoff, wait or backoff))
 
     def postpone(self, until: datetime, reason: str) -> None:
-        """Puts the job back unworked: this attempt doesn't count."""
+        """Put the job back unworked: this attempt doesn't count."""
         self._update(status=Job.Status.QUEUED, error=reason, run_after=until, attempts=F("attempts") - 1)
 
     def release(self) -> None:
-        """Takes the job from a worker that has died: it is due again, and the attempt has counted."""
+        """Take the job from a worker that has died: it is due again, and the attempt has counted."""
         self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=timezone.now())
 
     def cancel(self, *, actor: str) -> None:
-        """Ends a job that is queued or running: as skipped, with the reason. A run that goes on writes nothing.
+        """End a job that is queued or running: as skipped, with the reason. A run that goes on writes nothing.
 
         Args:
-            actor: who does: operator:….
+            actor: who cancels: operator:….
 
         Raises:
             ValueError: when the job has ended; names its state.
@@ -324,7 +330,7 @@ class Job(models.Model):
 
     @transaction.atomic
     def restart(self) -> None:
-        """Gives a job that failed or was cancelled a new set of attempts, at once.
+        """Give a job that failed or was cancelled a new set of attempts, at once.
 
         Raises:
             ValueError: when the job is neither, or another one about the same is open.

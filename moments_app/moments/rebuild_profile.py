@@ -4,24 +4,20 @@ Only the profile part of a build is done again, a build a run: its moments stay 
 stands in the job's params, oldest first.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.conf import settings
-
-from moments_app.engines import Caller, language_model
+from moments_app.engines import Caller
 from moments_app.engines.base import Engine, Journey, MomentRequest, Profile
-from moments_app.jobs.process import ClaimLost, Moved, Skipped, complete
+from moments_app.jobs.process import ClaimLost, Moved, Process, ProcessInput, Progress, Skipped, complete
 from moments_app.models import Job, Moment, PromptVersion
-from moments_app.moments.build import Chunk, chunks_of, merged, profile_of, prompt
+from moments_app.moments.division import Chunk, builder, builder_prompt, chunks_of, merged, profile_of
 from sessions_app.models import Message, Session, UserProfile
 
-NAME = "rebuild_profile"
 BUILDS = "builds"  # in a job's params: ids of the builds that are to be replayed, oldest first
 
 
 @dataclass(frozen=True)
-class Work:
+class ReplayInput(ProcessInput):
     """The input of a run.
 
     Args:
@@ -32,88 +28,81 @@ class Work:
         chunks: its turns, one engine call each.
     """
 
+    prompt_version: PromptVersion
     build: str
     left: list[str]
     session: Session
     profile: Profile
-    prompt_version: PromptVersion
     chunks: list[Chunk]
 
 
-def caller(job: Job) -> Caller:
-    """Who writes for this process."""
-    return language_model(settings.MOMENT_BUILDER.model)
+class RebuildProfile(Process[ReplayInput, Profile]):
+    """Replays builds into a profile, a build a run."""
+
+    name = "rebuild_profile"
+
+    def caller(self, job: Job) -> Caller:
+        return builder()
+
+    def claim(self, job: Job) -> ReplayInput | Skipped:
+        """Read the turns of the first build that is still there."""
+        user = _user_of(job)
+        builds: list[str] = job.params.get(BUILDS, [])
+        for position, build in enumerate(builds):
+            moments = Moment.objects.for_user(user).filter(job__job_id=build).select_related("source_session")
+            session = moments[0].source_session if moments else None
+            shown = _shown(session, [moment for moment in moments if moment.source_session_id]) if session else []
+            if session and shown:
+                return ReplayInput(
+                    prompt_version=builder_prompt(),
+                    build=build,
+                    left=builds[position + 1 :],
+                    session=session,
+                    profile=profile_of(user),
+                    chunks=chunks_of(shown),
+                )
+        return Skipped("no build is left whose turns are there")
+
+    def think(self, input: ReplayInput, engine: Engine, progress: Progress) -> Profile:
+        """Call the engine for each chunk, carrying the profile from call to call."""
+        profile = input.profile
+        for number, chunk in enumerate(input.chunks):
+            progress(number, len(input.chunks))
+            answer = engine.build_moments(MomentRequest(chunk.turns, profile, Journey(), input.prompt_version.content))
+            profile = merged(profile, answer)
+        return profile
+
+    def commit(self, job: Job, input: ReplayInput, answer: Profile) -> None:
+        """Take the profile in, ask for the next build's, and complete the job.
+
+        Raises:
+            ClaimLost: the job was taken over, or the person is gone.
+            Moved: the profile changed, or turns of the session were retracted, while the engine was thinking.
+        """
+        user = UserProfile.objects.locked().filter(pk=_user_of(job).pk).first()
+        if user is None or not job.is_claimed():
+            raise ClaimLost
+        same = Session.objects.filter(pk=input.session.pk, retraction_count=input.session.retraction_count)
+        if profile_of(user) != input.profile or not same.exists():
+            raise Moved("The profile or the turns changed while the engine was thinking.")
+        user.merge(
+            summary=answer.summary,
+            interests=answer.interests,
+            preferred_topics=answer.preferred_topics,
+            actor=f"job:{job.job_id}",
+        )
+        complete(job, "profile_rebuilt", {BUILDS: [input.build], "left": len(input.left)})
+        if input.left:
+            params = {BUILDS: input.left}
+            Job.objects.request(self.name, user_id=user.pk, requested_by=job.requested_by, force=True, params=params)
 
 
-def claim(job: Job) -> Work | Skipped:
-    """Reads the turns of the first build that is still there.
-
-    Raises:
-        CannotRun: when the prompt resource that is set doesn't exist.
-    """
+def _user_of(job: Job) -> UserProfile:
     assert job.user is not None  # a profile is a person's
-    builds: list[str] = job.params.get(BUILDS, [])
-    for position, build in enumerate(builds):
-        moments = Moment.objects.for_user(job.user).filter(job__job_id=build).select_related("source_session")
-        session = moments[0].source_session if moments else None
-        shown = _shown(session, [moment for moment in moments if moment.source_session_id]) if session else []
-        if session and shown:
-            return Work(
-                build=build,
-                left=builds[position + 1 :],
-                session=session,
-                profile=profile_of(job.user),
-                prompt_version=prompt(),
-                chunks=chunks_of(shown),
-            )
-    return Skipped("no build is left whose turns are there")
+    return job.user
 
 
 def _shown(session: Session, moments: list[Moment]) -> list[Message]:
     first, last = min(m.first_sequence for m in moments), max(m.last_sequence for m in moments)
     turns = session.messages.turns().believed().filter(sequence__range=(first, last))
     return list(turns.exclude(role=Message.Role.SYSTEM).order_by("sequence"))
-
-
-def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> Profile:
-    """Calls the engine for each chunk, carrying the profile from call to call.
-
-    Raises:
-        EngineError: when one of the calls gave no valid answer.
-    """
-    profile = work.profile
-    for number, chunk in enumerate(work.chunks):
-        progress(number, len(work.chunks))
-        answer = engine.build_moments(MomentRequest(chunk.turns, profile, Journey(), work.prompt_version.content))
-        profile = merged(profile, answer)
-    return profile
-
-
-def commit(job: Job, work: Work, profile: Profile) -> None:
-    """Takes the profile in, asks for the next build's, and completes the job.
-
-    Raises:
-        ClaimLost: the job was taken over, or the person is gone.
-        Moved: the profile changed, or turns of the session were retracted, while the engine was thinking.
-    """
-    assert job.user is not None  # a profile is a person's
-    user = UserProfile.objects.locked().filter(pk=job.user.pk).first()
-    if user is None or not job.is_claimed():
-        raise ClaimLost
-    now = Session.objects.filter(pk=work.session.pk, retraction_count=work.session.retraction_count)
-    if profile_of(user) != work.profile or not now.exists():
-        raise Moved("The profile or the turns changed while the engine was thinking.")
-    user.merge(
-        summary=profile.summary,
-        interests=profile.interests,
-        preferred_topics=profile.preferred_topics,
-        actor=f"job:{job.job_id}",
-    )
-    complete(job, "profile_rebuilt", {BUILDS: [work.build], "left": len(work.left)})
-    if work.left:
-        params = {BUILDS: work.left}
-        Job.objects.request(NAME, user_id=user.pk, requested_by=job.requested_by, force=True, params=params)
-
-
-def failed(job: Job, error: str) -> None:
-    """Nothing is to be undone: nothing is written before the commit."""

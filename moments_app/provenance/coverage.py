@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, Sum
 
 from moments_app.models import Job
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import BuildMoments
 from sessions_app.models import Session, UserProfile
 
 NAMED = 100  # sessions told by name
@@ -135,7 +135,7 @@ def uncovered(user: UserProfile | None = None, *, states: Sequence[str] = ("fail
 def queue_again(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
     """Asks for moments of what `uncovered` finds, whatever the thresholds say."""
     return [
-        Job.objects.request(build_moments.NAME, session, requested_by=requested_by, force=True)
+        Job.objects.request(BuildMoments.name, session, requested_by=requested_by, force=True)
         for session in uncovered(user)
     ]
 

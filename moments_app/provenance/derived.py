@@ -14,12 +14,12 @@ from django.db.models import Min, Q, QuerySet, Sum
 
 from moments_app.engines.base import Profile
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
-from moments_app.moments import build as build_moments
-from moments_app.moments import rebuild_profile
-from moments_app.moments.build import profile_of
+from moments_app.moments.build import BuildMoments
+from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
+from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
 from moments_app.provenance.three_way_merge import redone, redone_text
-from moments_app.streams import form as form_memories
+from moments_app.streams.form import FormMemories
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 Stretch = tuple[int, int]  # of sequences, inclusive
@@ -180,7 +180,7 @@ def job_stretch(job: Job) -> Stretch:
 
 def _formations(session: Session, sequences: Sequence[int]) -> list[Job]:
     """The formations that had one of these turns."""
-    jobs = session.jobs.filter(process=form_memories.NAME, status=Job.Status.COMPLETED).order_by("pk")
+    jobs = session.jobs.filter(process=FormMemories.name, status=Job.Status.COMPLETED).order_by("pk")
     return [job for job in jobs if covers(job_stretch(job), sequences)]
 
 
@@ -234,7 +234,7 @@ def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
         replayed = [build for change in changes[first:] for build in builds[change.pk]]
     else:  # one of them is older than the first state that was kept: what it changed isn't known
         first, base = 0, Profile()
-        own = Job.objects.filter(user=user, process=build_moments.NAME, moments__isnull=False)
+        own = Job.objects.filter(user=user, process=BuildMoments.name, moments__isnull=False)
         replayed = [str(job_id) for job_id in own.order_by("pk").distinct().values_list("job_id", flat=True)]
     left = [build for build in dict.fromkeys(replayed) if build not in withdrawn]
     return ProfileChange(changes[first:], with_edits(base, changes[first:], user), left)
@@ -243,8 +243,8 @@ def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
 def builds_of(changes: Sequence[ProfileVersion]) -> dict[int, list[str]]:
     """Ids of the builds whose turns each change took in; none for a change that somebody made by hand."""
     actors = {change.pk: change.actor.removeprefix("job:") for change in changes if change.actor.startswith("job:")}
-    replays = Job.objects.filter(process=rebuild_profile.NAME, job_id__in=actors.values())
-    taken = {str(job.job_id): job.result.get(rebuild_profile.BUILDS, []) for job in replays}
+    replays = Job.objects.filter(process=RebuildProfile.name, job_id__in=actors.values())
+    taken = {str(job.job_id): job.result.get(BUILDS, []) for job in replays}
     none: dict[int, list[str]] = {change.pk: [] for change in changes}
     return none | {pk: taken.get(actor, [actor]) for pk, actor in actors.items()}
 

@@ -16,8 +16,9 @@ from django_q.models import OrmQ, Task
 from moments_app.context.assemble import cache_key
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Vocabulary, Word
 from moments_app.models.job import RUN_TASK
-from moments_app.recall import count_words
-from moments_app.streams import consolidate
+from moments_app.recall.count_words import CountInput, count
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.texts import go_back_before
 from sessions_app.models import Session, UserProfile
 
 REQUESTED_BY = "erase_user"
@@ -59,11 +60,11 @@ def _forget_in_shard(shard: MemoryStream, user: UserProfile) -> int:
     removed = theirs.count()
     theirs.delete()
     if first_text:
-        consolidate.go_back_before(first_text)
+        go_back_before(first_text)
         if shard.consolidation_prompt and shard.atoms.waiting().exists():
-            Job.objects.request(consolidate.NAME, stream=shard, requested_by=REQUESTED_BY, force=True)
+            Job.objects.request(Consolidate.name, stream=shard, requested_by=REQUESTED_BY, force=True)
     if Vocabulary.objects.filter(stream=shard).exists():
-        count_words.count(count_words.Work(user=None, stream=shard.pk))
+        count(CountInput(None, user=None, stream=shard.pk))
     MemoryStream.objects.filter(pk=shard.pk).update(last_updated_at=timezone.now())
     return removed
 

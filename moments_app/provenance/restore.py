@@ -34,8 +34,8 @@ from moments_app.provenance.export_format import (
     StreamVersionRow,
     SummaryRow,
 )
-from moments_app.recall import count_words
-from moments_app.streams.lines import split
+from moments_app.recall.count_words import CountWords
+from moments_app.streams.lines import split_lines
 from sessions_app.insert import insert_as_they_are, insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.export_format import Row, batched
@@ -67,7 +67,7 @@ def restore(export: ExportFile, user: UserProfile, sessions: dict[str, Session])
         entity_links=restoring.entity_links(),
     )
     if added.total():
-        Job.objects.request(count_words.NAME, user_id=user.pk, requested_by=REQUESTED_BY, force=True)
+        Job.objects.request(CountWords.name, user_id=user.pk, requested_by=REQUESTED_BY, force=True)
         ask_to_embed(REQUESTED_BY, user_id=user.pk)
     for session in sessions.values() if settings.EMBEDDING.turns else ():
         ask_to_embed(REQUESTED_BY, session=session)
@@ -154,7 +154,7 @@ class _Restoring:
             insert_as_they_are(versions)
             for row, version in zip(new, versions, strict=True):
                 self._versions[row.stream_id, row.number] = version
-                if row.lines is not None and len(row.lines) == len(split(row.content_after)):
+                if row.lines is not None and len(row.lines) == len(split_lines(row.content_after)):
                     self._lines[version.pk] = row.lines
         return len(self._versions)
 

@@ -26,9 +26,9 @@ from moments_app.models import (
     TurnEmbedding,
 )
 from moments_app.models.embedding import ask_to_embed
-from moments_app.moments import build as build_moments
-from moments_app.moments import rebuild_profile
+from moments_app.moments.build import AGAIN_TO, BuildMoments
 from moments_app.moments.mentions import take_keys_out
+from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
 from moments_app.provenance.derived import (
     Derived,
     Stretch,
@@ -38,10 +38,12 @@ from moments_app.provenance.derived import (
     text_without,
     united,
 )
-from moments_app.recall import count_words
-from moments_app.streams import consolidate
-from moments_app.streams import form as form_memories
-from moments_app.summaries import roll as roll_summary
+from moments_app.recall.count_words import CountWords
+from moments_app.streams.add_atoms import is_due
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.form import RANGES_AGAIN, FormMemories
+from moments_app.streams.texts import carry_again, wait_again
+from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 MOST_TURNS = 10_000  # named one by one; a whole session may have more
@@ -155,8 +157,8 @@ def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
 
 def _waiting(session: Session) -> dict[str, Any]:
     """What earlier retractions still have to be made anew, by process."""
-    own = Q(session=session, process__in=(build_moments.NAME, form_memories.NAME))
-    persons = Q(user=session.user, process=rebuild_profile.NAME)
+    own = Q(session=session, process__in=(BuildMoments.name, FormMemories.name))
+    persons = Q(user=session.user, process=RebuildProfile.name)
     return {job.process: job.params for job in Job.objects.open().filter(own | persons)}
 
 
@@ -202,7 +204,7 @@ def _engine_calls(found: Derived, *, is_whole: bool) -> int:
     if is_whole:
         return calls
     if found.moments:
-        ours = (min(m.first_sequence for m in found.moments), found.session.last_moment_message_idx)
+        ours = (min(m.first_sequence for m in found.moments), found.session.built_to)
         calls += calls_for(found.session.messages.turns().filter(sequence__range=ours).exclude(pk__in=found.turns))
     return calls + len(found.stretches) + bool(found.summaries)
 
@@ -222,7 +224,7 @@ def _withdraw(retraction: Retraction, found: Derived, *, is_whole: bool) -> None
     Message.objects.filter(pk__in=_pks(found.events)).delete()
     if found.moments and not is_whole:
         first = min(moment.first_sequence for moment in found.moments)
-        found.session.last_moment_message_idx = first - 1 if first else None
+        found.session.built_to = first - 1
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
     recount(found.session)
@@ -242,10 +244,10 @@ def _withdraw_from_streams(retraction: Retraction, found: Derived) -> None:
     concerned = _given_to(found.versions).exclude(pk__in=withdrawn).order_by("pk")
     items.keep(retraction, concerned.select_for_update(no_key=True), is_rewritten=True)
     MemoryAtom.objects.filter(pk__in=withdrawn).delete()
-    consolidate.wait_again(found.versions)
+    wait_again(found.versions)
     StreamVersion.objects.filter(pk__in=_pks(found.versions)).delete()
     for stream in found.streams:
-        consolidate.carry_again(stream)
+        carry_again(stream)
 
 
 def _given_to(versions: Sequence[StreamVersion]) -> QuerySet[MemoryAtom]:
@@ -317,7 +319,7 @@ def _make_anew(retraction: Retraction, found: Derived, *, is_whole: bool) -> Non
         if found.moments:
             build_again(session, max(moment.last_sequence for moment in found.moments), by)
         if found.summaries:
-            Job.objects.request(roll_summary.NAME, session, requested_by=by, hasten=True)
+            Job.objects.request(RollSummary.name, session, requested_by=by, due_now=True)
         if found.stretches:
             form_again(session, found.stretches, by)
     refresh(retraction, found.streams)
@@ -325,25 +327,25 @@ def _make_anew(retraction: Retraction, found: Derived, *, is_whole: bool) -> Non
 
 def replay(user: UserProfile, builds: Sequence[str], requested_by: str) -> None:
     """Asks for what these builds told the profile, besides those that wait to be replayed already."""
-    job = Job.objects.request_anew(rebuild_profile.NAME, user_id=user.pk, requested_by=requested_by)
-    waiting = {*job.params.get(rebuild_profile.BUILDS, []), *builds}
+    job = Job.objects.request_again(RebuildProfile.name, user_id=user.pk, requested_by=requested_by)
+    waiting = {*job.params.get(BUILDS, []), *builds}
     known = Job.objects.filter(job_id__in=waiting).order_by("pk").values_list("job_id", flat=True)
-    job.params[rebuild_profile.BUILDS] = [str(job_id) for job_id in known]
+    job.params[BUILDS] = [str(job_id) for job_id in known]
     job.save(update_fields=["params"])
 
 
 def form_again(session: Session, stretches: Sequence[Stretch], requested_by: str) -> None:
     """Asks for the memories of these stretches, besides those that wait to be formed again already."""
-    job = Job.objects.request_anew(form_memories.NAME, session, requested_by=requested_by)
-    waiting = united([*(tuple(stretch) for stretch in job.params.get(form_memories.AGAIN, [])), *stretches])
-    job.params[form_memories.AGAIN] = [list(stretch) for stretch in waiting]
+    job = Job.objects.request_again(FormMemories.name, session, requested_by=requested_by)
+    waiting = united([*(tuple(stretch) for stretch in job.params.get(RANGES_AGAIN, [])), *stretches])
+    job.params[RANGES_AGAIN] = [list(stretch) for stretch in waiting]
     job.save(update_fields=["params"])
 
 
 def build_again(session: Session, last_sequence: int, requested_by: str) -> None:
     """Asks for moments up to this turn."""
-    job = Job.objects.request_anew(build_moments.NAME, session, requested_by=requested_by)
-    job.params[build_moments.AGAIN] = max(last_sequence, job.params.get(build_moments.AGAIN, -1))
+    job = Job.objects.request_again(BuildMoments.name, session, requested_by=requested_by)
+    job.params[AGAIN_TO] = max(last_sequence, job.params.get(AGAIN_TO, -1))
     job.save(update_fields=["params"])
 
 
@@ -351,12 +353,12 @@ def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
     """Texts folded, words counted and vectors made, of the person and of the shards that were touched."""
     by = retraction.actor
     for stream in streams:
-        if consolidate.is_due(stream):
-            Job.objects.request(consolidate.NAME, stream=stream, requested_by=by)
+        if is_due(stream):
+            Job.objects.request(Consolidate.name, stream=stream, requested_by=by)
         if stream.user_id is None:
-            Job.objects.request(count_words.NAME, stream=stream, requested_by=by, force=True)
+            Job.objects.request(CountWords.name, stream=stream, requested_by=by, force=True)
             ask_to_embed(by, stream=stream)
-    Job.objects.request(count_words.NAME, user_id=retraction.user_id, requested_by=by, force=True)
+    Job.objects.request(CountWords.name, user_id=retraction.user_id, requested_by=by, force=True)
     ask_to_embed(by, user_id=retraction.user_id)
 
 

@@ -17,9 +17,9 @@ from django.utils.dateparse import parse_datetime
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
-from moments_app.moments import build as build_moments
-from moments_app.moments import rebuild_profile
-from moments_app.moments.build import profile_of
+from moments_app.moments.build import AGAIN_TO, BuildMoments
+from moments_app.moments.division import profile_of
+from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
 from moments_app.provenance.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
 from moments_app.provenance.retract import (
     CannotRetract,
@@ -33,9 +33,9 @@ from moments_app.provenance.retract import (
     tell,
 )
 from moments_app.provenance.three_way_merge import redone_text
-from moments_app.streams import consolidate
-from moments_app.streams import form as form_memories
-from moments_app.summaries import roll as roll_summary
+from moments_app.streams.form import RANGES_AGAIN, FormMemories
+from moments_app.streams.texts import carry_again, wait_again
+from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
@@ -94,7 +94,7 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     rolled = _put_summaries_back(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
-    session.embedded_sequence = min(session.embedded_sequence, sequences[0] - 1)
+    session.embedded_to = min(session.embedded_to, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
     again = Again(remade.built_to, _missed(session, sequences, was), replayed, rolled)
@@ -104,9 +104,9 @@ def _put_back(retraction: Retraction, session: Session) -> None:
 def _call_off(session: Session, retraction: Retraction) -> None:
     """What was to be made anew in place of what was withdrawn is not made."""
     about: dict[str, dict[str, Any]] = {
-        build_moments.AGAIN: {"process": build_moments.NAME, "session": session},
-        form_memories.AGAIN: {"process": form_memories.NAME, "session": session},
-        rebuild_profile.BUILDS: {"process": rebuild_profile.NAME, "user_id": session.user_id},
+        AGAIN_TO: {"process": BuildMoments.name, "session": session},
+        RANGES_AGAIN: {"process": FormMemories.name, "session": session},
+        BUILDS: {"process": RebuildProfile.name, "user_id": session.user_id},
     }
     for again, subject in about.items():
         job = Job.objects.take_back(**subject)
@@ -146,7 +146,7 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
     removed = list(session.moments.filter(first_sequence__gte=min(firsts)).select_related("job"))
     Moment.objects.filter(pk__in=[moment.pk for moment in removed]).delete()
     if built_to >= min(firsts):
-        session.last_moment_message_idx = min(firsts) - 1 if min(firsts) else None
+        session.built_to = min(firsts) - 1
     return Remade(built_to, removed)
 
 
@@ -163,7 +163,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
     for moment in moments:
         held = session.messages.turns().believed()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
-        session.last_moment_message_idx = max(session.built_to, moment.last_sequence)
+        session.built_to = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
     for item in retraction.items.of(Moment).filter(is_rewritten=True):
         Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
@@ -191,7 +191,7 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
 
 def _put_streams_back(retraction: Retraction, session: Session) -> None:
     """Versions, atoms and texts, in place of what was formed and consolidated anew."""
-    again = {"process": form_memories.NAME, "result__again": True, "finished_at__gte": retraction.created_at}
+    again = {"process": FormMemories.name, "result__again": True, "finished_at__gte": retraction.created_at}
     session.atoms.filter(job__in=session.jobs.filter(**again)).delete()
     items = retraction.items
     streams = MemoryStream.objects.filter(pk__in=items.of(MemoryStream).values("object_pk")).order_by("pk")
@@ -204,14 +204,14 @@ def _put_streams_back(retraction: Retraction, session: Session) -> None:
         MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
     _put_atoms_back(retraction)
     for stream in streams.all():
-        consolidate.carry_again(stream)
+        carry_again(stream)
 
 
 def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
     """Takes back the consolidations made since; the text as the retraction left it, with what people changed in it."""
     since = list(stream.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
     text = text_without(stream, since)
-    consolidate.wait_again(since)
+    wait_again(since)
     StreamVersion.objects.filter(pk__in=[version.pk for version in since]).delete()
     return text
 
@@ -277,12 +277,12 @@ class Again:
     def besides(self, waiting: dict[str, Any]) -> "Again":
         """With what waited to be made anew when the retraction came."""
         build, form, profile = (
-            waiting.get(process, {}) for process in (build_moments.NAME, form_memories.NAME, rebuild_profile.NAME)
+            waiting.get(process, {}) for process in (BuildMoments.name, FormMemories.name, RebuildProfile.name)
         )
         return Again(
-            max(self.built_to, build.get(build_moments.AGAIN, -1)),
-            united([*self.stretches, *((first, last) for first, last in form.get(form_memories.AGAIN, []))]),
-            [*self.builds, *profile.get(rebuild_profile.BUILDS, [])],
+            max(self.built_to, build.get(AGAIN_TO, -1)),
+            united([*self.stretches, *((first, last) for first, last in form.get(RANGES_AGAIN, []))]),
+            [*self.builds, *profile.get(BUILDS, [])],
             self.is_rolled,
         )
 
@@ -302,7 +302,7 @@ def _ask_for(retraction: Retraction, session: Session, again: Again) -> None:
     if again.builds:
         replay(session.user, again.builds, by)
     if again.is_rolled:
-        Job.objects.request(roll_summary.NAME, session, requested_by=by, hasten=True)
+        Job.objects.request(RollSummary.name, session, requested_by=by, due_now=True)
     if settings.EMBEDDING.turns:
         ask_to_embed(by, session=session)
     refresh(retraction, MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")))

@@ -1,4 +1,4 @@
-"""`count_words`: how often each word stands in a person's memory, or in a shard's, is counted anew.
+"""`count_words`: how often each word stands in a person's memory, or in a shard's, is counted again.
 
 Recall weighs the words of a query by these counts, and finds in them what a mistyped word may have meant. A sweep asks
 for it where a session has grown by a quarter, and so does whoever adds facts; it does its work only when all of that
@@ -6,20 +6,17 @@ memory has grown by a tenth since the last count. So each text is read some ten 
 much there is.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import connection
 from django.db.models import F
 
-from moments_app.engines import Caller
-from moments_app.jobs.process import ClaimLost, Skipped
+from moments_app.jobs.process import Asked, ClaimLost, Process, ProcessInput, Progress, Skipped, Timing
 from moments_app.models import Job, Vocabulary
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session
 
-NAME = "count_words"
-GROWTH = 0.1  # of all memory: less is not counted anew
+GROWTH = 0.1  # of all memory: less is not counted again
 SWEEP = 500  # people a run
 
 # What recall can find, as it finds it: see the conditions in the migrations.
@@ -59,82 +56,62 @@ WHERE (word.facts, word.moments, word.turns) IS DISTINCT FROM (excluded.facts, e
 
 
 @dataclass(frozen=True)
-class Work:
-    """Whose words are counted, by primary key: a person's, or a shard's."""
+class CountInput(ProcessInput):
+    """The owner of the words that are counted, by primary key: a person, or a shard."""
 
     user: int | None
     stream: int | None
-    prompt_version: None = None
 
 
-def caller(job: Job) -> Caller | None:
-    """Nobody is called."""
-    return None
+class CountWords(Process[CountInput, None]):
+    """Counts the words of a person's memory, or of a shard's."""
+
+    name = "count_words"
+    is_upkeep = True
+    sweep_timing = Timing(minutes=1)
+
+    def claim(self, job: Job) -> CountInput | Skipped:
+        """Look whether there is enough that is new."""
+        input = CountInput(None, job.user_id, job.stream_id if job.user_id is None else None)
+        known = Vocabulary.objects.filter(user_id=input.user, stream_id=input.stream).first()
+        before = known.fact_count + known.moment_count + known.turn_count if known else 0
+        with connection.cursor() as cursor:
+            cursor.execute(_SIZE_SQL, {"user": input.user, "stream": input.stream})
+            [after] = cursor.fetchone() or [0]
+        if not job.force and abs(after - before) < max(GROWTH * before, 1):
+            _count_from_now(job.user_id)
+            return Skipped("memory has hardly changed since the last count")
+        return input
+
+    def think(self, input: CountInput, engine: None, progress: Progress) -> None:
+        """There is nobody to ask."""
+
+    def commit(self, job: Job, input: CountInput, answer: None) -> None:
+        """Count, and complete the job."""
+        words = count(input).words.count()
+        if not job.is_claimed():
+            raise ClaimLost
+        job.complete({"words": words})
+
+    def sweep(self, *, dry_run: bool = False) -> Asked:
+        """Ask for a count of the words of those whose sessions have grown."""
+        people = list(Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()[:SWEEP])
+        for user_id in () if dry_run else people:
+            Job.objects.request(self.name, user_id=user_id, requested_by=self.name)
+        return Asked(len(people))
 
 
-def claim(job: Job) -> Work | Skipped:
-    """Says whether there is enough that is new."""
-    stream = job.stream_id if job.user_id is None else None
-    known = Vocabulary.objects.filter(user_id=job.user_id, stream_id=stream).first()
-    before = known.fact_count + known.moment_count + known.turn_count if known else 0
+def count(input: CountInput) -> Vocabulary:
+    """Count the words, in the caller's transaction."""
+    insert_unless_there(Vocabulary(user_id=input.user, stream_id=input.stream))
+    vocabulary = Vocabulary.objects.select_for_update().get(user_id=input.user, stream_id=input.stream)
+    _count_from_now(input.user)
     with connection.cursor() as cursor:
-        cursor.execute(_SIZE_SQL, {"user": job.user_id, "stream": stream})
-        [after] = cursor.fetchone() or [0]
-    if not job.force and abs(after - before) < max(GROWTH * before, 1):
-        _count_from_now(job.user_id)
-        return Skipped("memory has hardly changed since the last count")
-    return Work(job.user_id, stream)
-
-
-def think(work: Work, engine: None, progress: Callable[[int, int], None]) -> None:
-    """There is nothing to ask."""
-
-
-def commit(job: Job, work: Work, answer: None) -> None:
-    """Counts, and completes the job.
-
-    Raises:
-        ClaimLost: the job was taken over or cancelled.
-    """
-    words = count(work).words.count()
-    if not job.is_claimed():
-        raise ClaimLost
-    job.complete({"words": words})
-
-
-def count(work: Work) -> Vocabulary:
-    """Counts the words anew, in the caller's transaction."""
-    insert_unless_there(Vocabulary(user_id=work.user, stream_id=work.stream))
-    vocabulary = Vocabulary.objects.select_for_update().get(user_id=work.user, stream_id=work.stream)
-    _count_from_now(work.user)
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT_SQL, {"user": work.user, "stream": work.stream, "vocabulary": vocabulary.pk})
+        cursor.execute(_COUNT_SQL, {"user": input.user, "stream": input.stream, "vocabulary": vocabulary.pk})
     return vocabulary
 
 
 def _count_from_now(user_id: int | None) -> None:
-    """A session has to grow anew before its person's words are counted again."""
+    """Have the sessions of a person grow again before the words are counted again."""
     grown = Session.objects.filter(user_id=user_id, message_count__gt=F("counted_message_count"))
     grown.update(counted_message_count=F("message_count"))
-
-
-def failed(job: Job, error: str) -> None:
-    """Nothing is to be undone: the counts stay as they were."""
-
-
-# --- sessions that have grown ---
-
-
-def sweep(*, dry_run: bool = False) -> int:
-    """Asks for a count of the words of those whose sessions have grown.
-
-    Args:
-        dry_run: only count.
-
-    Returns:
-        How many were asked for.
-    """
-    people = list(Session.objects.grown().order_by("user_id").values_list("user_id", flat=True).distinct()[:SWEEP])
-    for user_id in () if dry_run else people:
-        Job.objects.request(NAME, user_id=user_id, requested_by=NAME)
-    return len(people)

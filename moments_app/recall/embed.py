@@ -18,13 +18,23 @@ from django.db.models import Exists, OuterRef, QuerySet
 from moments_app.engines import Caller, embedding_model
 from moments_app.engines.base import EngineError
 from moments_app.engines.embeddings import Embedder
-from moments_app.jobs.process import ClaimLost, Moved, Skipped, locked_session
+from moments_app.jobs.process import (
+    Asked,
+    ClaimLost,
+    Moved,
+    Process,
+    ProcessInput,
+    Progress,
+    Skipped,
+    Timing,
+    locked_session,
+)
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
-from moments_app.models.embedding import KINDS, whose_memories
+from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
 from moments_app.turns.platform_text import as_said, is_wholly_own
+from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
-NAME = "embed"
 SWEEP = 500  # failed jobs a run
 COUNTED = 10_000  # texts of a kind
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
@@ -52,10 +62,13 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Work:
+class EmbedInput(ProcessInput):
     """The input of a run.
 
     Args:
+        model: in use at the claim.
+        texts: a batch.
+        session: of the texts, where they are turns.
         last_sequence: of the session's turns that this run takes care of.
         is_cut: more is waiting than one batch takes.
     """
@@ -65,26 +78,85 @@ class Work:
     session: Session | None = None
     last_sequence: int = -1
     is_cut: bool = False
-    prompt_version: None = None
 
 
 # Texts with their vectors; None for one that the endpoint refuses by itself.
 Vectors = list[tuple[Text, list[float] | None]]
 
 
-def caller(job: Job) -> Caller | None:
-    """The endpoint of the settings, for the model in use."""
-    if not settings.EMBEDDING.is_on:
-        return None
-    model = EmbeddingModel.objects.in_use()
-    return embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.timeout_seconds)
+class Embed(Process[EmbedInput, Vectors]):
+    """Gives a batch of texts their vectors."""
+
+    name = "embed"
+    is_upkeep = True
+    sweep_timing = Timing(minutes=10)
+
+    def caller(self, job: Job) -> Caller | None:
+        """Return the endpoint of the settings, for the model in use."""
+        if not settings.EMBEDDING.is_on:
+            return None
+        model = EmbeddingModel.objects.in_use()
+        return embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.timeout_seconds)
+
+    def claim(self, job: Job) -> EmbedInput | Skipped:
+        """Read a batch of texts that have no vector."""
+        if not settings.EMBEDDING.is_on:
+            return Skipped("no embeddings provider is set")
+        model = EmbeddingModel.objects.in_use()
+        return _turns_of(job.session, model) if job.session else _memories_of(job, model)
+
+    def think(self, input: EmbedInput, engine: Embedder, progress: Progress) -> Vectors:
+        """Call the endpoint."""
+        progress(0, len(input.texts))
+        return vectors_of(input.texts, engine)
+
+    def commit(self, job: Job, input: EmbedInput, answer: Vectors) -> None:
+        """Write the vectors and complete the job.
+
+        Raises:
+            ClaimLost: the job was taken over or cancelled, or the session is gone.
+            Moved: these turns were taken care of meanwhile.
+        """
+        if input.session:
+            session = locked_session(job)
+            if session.embedded_to != input.session.embedded_to:
+                raise Moved("These turns were embedded meanwhile.")
+            Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
+        refused = sum(vector is None for _text, vector in answer)
+        written = write(input.model, answer)
+        if input.session is None and not job.is_claimed():
+            raise ClaimLost
+        job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
+        if input.is_cut:
+            about = {"session": job.session} if job.session else whose_memories(job)
+            Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
+
+    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
+        """Ask for the vectors of a session's turns at the end of a round."""
+        is_wanted = settings.EMBEDDING.turns and end_of_round(messages) is not None
+        return ask_to_embed("append", session=session) if is_wanted else None
+
+    def sweep(self, *, dry_run: bool = False) -> Asked:
+        """Try again what failed to be embedded."""
+        again = 0
+        for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
+            again += dry_run or _restarted(job)
+        return Asked(again)
+
+
+def _restarted(job: Job) -> bool:
+    try:
+        job.restart()
+    except ValueError:  # another job about the same is open, and does its work
+        return False
+    return True
 
 
 # --- what has no vector ---
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """The sources of a kind that have none of a model, by primary key."""
+    """Return the sources of a kind that have no vector of a model, by primary key."""
     there = KINDS[kind].objects.filter(model=model, source_id=OuterRef("pk"))  # type: ignore[attr-defined]
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
 
@@ -107,7 +179,7 @@ class Filled:
 
 
 def filled(model: EmbeddingModel) -> list[Filled]:
-    """How far a model is; large numbers are not counted, which would take seconds."""
+    """Tell how far a model is; large numbers are not counted, which would take seconds."""
     kinds = [kind for kind in KINDS if settings.EMBEDDING.turns or kind != "turn"]
     return [_filled(kind, model) for kind in kinds]
 
@@ -141,7 +213,7 @@ _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _m
 
 
 def texts_of(sources: Sequence[Any]) -> list[Text]:
-    """What of facts, moments or turns is embedded; of turns not what the platform itself put there."""
+    """Return what of facts, moments or turns is embedded; of turns not what the platform itself put there."""
     turns = [source for source in sources if isinstance(source, Message)]
     others = [source for source in sources if not isinstance(source, Message)]
     return [text for text in map(_text_of, [*others, *as_said(turns)]) if text]
@@ -161,18 +233,10 @@ def _text_of(source: Any) -> Text | None:
 # --- claim ---
 
 
-def claim(job: Job) -> Work | Skipped:
-    """Reads a batch of texts that have no vector."""
-    if not settings.EMBEDDING.is_on:
-        return Skipped("no embeddings provider is set")
-    model = EmbeddingModel.objects.in_use()
-    return _turns_of(job.session, model) if job.session else _memories_of(job, model)
-
-
-def _turns_of(session: Session, model: EmbeddingModel) -> Work | Skipped:
-    """Beginning after the last turn taken care of; what has a vector already is passed over."""
+def _turns_of(session: Session, model: EmbeddingModel) -> EmbedInput | Skipped:
+    """Read turns after the last one taken care of; what has a vector already is passed over."""
     after = without_vector("turn", model).filter(
-        session=session, user_id=session.user_id, sequence__gt=session.embedded_sequence
+        session=session, user_id=session.user_id, sequence__gt=session.embedded_to
     )
     waiting = list(after.order_by("sequence")[: settings.EMBEDDING.batch_size + 1])
     turns = waiting[: settings.EMBEDDING.batch_size]
@@ -180,33 +244,24 @@ def _turns_of(session: Session, model: EmbeddingModel) -> Work | Skipped:
         return Skipped("every turn has its vector")
     is_cut = len(waiting) > len(turns)
     last = turns[-1].sequence if is_cut else session.last_sequence
-    return Work(model, texts_of(turns), session, last, is_cut)
+    return EmbedInput(None, model, texts_of(turns), session, last, is_cut)
 
 
-def _memories_of(job: Job, model: EmbeddingModel) -> Work | Skipped:
+def _memories_of(job: Job, model: EmbeddingModel) -> EmbedInput | Skipped:
     waiting: list[Any] = []
     for kind in ("fact", "moment") if job.user_id else ("fact",):
         room = settings.EMBEDDING.batch_size + 1 - len(waiting)
         waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
     texts = texts_of(waiting[: settings.EMBEDDING.batch_size])
-    return Work(model, texts, is_cut=len(waiting) > len(texts)) if texts else Skipped("every text has its vector")
+    is_cut = len(waiting) > len(texts)
+    return EmbedInput(None, model, texts, is_cut=is_cut) if texts else Skipped("every text has its vector")
 
 
 # --- think ---
 
 
-def think(work: Work, embedder: Embedder, progress: Callable[[int, int], None]) -> Vectors:
-    """Calls the endpoint.
-
-    Raises:
-        EngineError: when it gave no valid answer.
-    """
-    progress(0, len(work.texts))
-    return vectors_of(work.texts, embedder)
-
-
 def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
-    """The vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
+    """Return the vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
 
     Raises:
         EngineError: when the endpoint gave no valid answer.
@@ -228,31 +283,9 @@ def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
 # --- commit ---
 
 
-def commit(job: Job, work: Work, made: Vectors) -> None:
-    """Writes the vectors and completes the job.
-
-    Raises:
-        ClaimLost: the job was taken over or cancelled, or the session is gone.
-        Moved: these turns were taken care of meanwhile.
-    """
-    if work.session:
-        session = locked_session(job)
-        if session.embedded_sequence != work.session.embedded_sequence:
-            raise Moved("These turns were embedded meanwhile.")
-        Session.objects.filter(pk=session.pk).update(embedded_sequence=work.last_sequence)
-    refused = sum(vector is None for _text, vector in made)
-    written = write(work.model, made)
-    if work.session is None and not job.is_claimed():
-        raise ClaimLost
-    job.complete({"embedded": written - refused, "refused": refused, "model": str(work.model)})
-    if work.is_cut:
-        about = {"session": job.session} if job.session else whose_memories(job)
-        Job.objects.request(NAME, requested_by=f"job:{job.job_id}", **about)
-
-
 @transaction.atomic
 def write(model: EmbeddingModel, made: Vectors) -> int:
-    """Keeps the vectors of texts that are still there and still the same, and which ones are refused.
+    """Keep the vectors of texts that are still there and still the same, and note which ones are refused.
 
     Returns:
         How many texts that are.
@@ -272,26 +305,3 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
         embedding.objects.bulk_create(rows, ignore_conflicts=True)  # type: ignore[attr-defined]
         written += len(rows)
     return written
-
-
-def failed(job: Job, error: str) -> None:
-    """Nothing is to be undone: without a vector a text is found by its words."""
-
-
-# --- what failed ---
-
-
-def sweep() -> int:
-    """Tries failed jobs again.
-
-    Returns:
-        How many.
-    """
-    again = 0
-    for job in Job.objects.filter(process=NAME, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
-        try:
-            job.restart()
-            again += 1
-        except ValueError:  # another job about the same is open, and does its work
-            continue
-    return again

@@ -2,8 +2,8 @@
 
 Those that an older version wrote, and what came past the application: rows that a restore, an import or a statement by
 hand put into a table. Each is found by what it was indexed under before until its turn comes. A batch is a short
-transaction that passes over rows in use, so a run can be stopped, and two may run at a time. Whose words changed is
-counted anew.
+transaction that passes over rows in use, so a run can be stopped, and two may run at a time. Where words changed they
+are counted again.
 """
 
 import time
@@ -16,7 +16,7 @@ from django.apps import apps
 from django.db import connection, transaction
 
 from moments_app.models import Job, MemoryStream
-from moments_app.recall import count_words
+from moments_app.recall.count_words import CountWords
 from sessions_app import lexemes
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
@@ -37,16 +37,19 @@ class Indexed:
     """What a run did.
 
     Args:
-        rows: whose words were made anew; with `dry_run` those that wait.
+        rows: that were indexed again; with `dry_run` those that wait.
         is_done: none is left.
     """
 
     rows: int
     is_done: bool
 
+    def __str__(self) -> str:
+        return f"rows: {self.rows}, {'none waits' if self.is_done else 'more wait'}"
+
 
 def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> Indexed:
-    """Indexes what is not indexed as it should be.
+    """Index texts whose words are not as this version makes them.
 
     Args:
         dry_run: only count.
@@ -69,13 +72,13 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
 
 
 def tables() -> Iterator[type[Searched]]:
-    """Those that are searched by words."""
+    """Yield the models that are searched by words."""
     return (model for model in apps.get_models() if issubclass(model, Searched))
 
 
 @transaction.atomic
 def _index_batch(table: type[Searched]) -> int:
-    """By the index of such rows, which has a person's together."""
+    """Index some rows, found by the index of such rows, which has those of a person together."""
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
     rows: list[Any] = list(
         SearchedQuerySet(table)
@@ -92,13 +95,13 @@ def _index_batch(table: type[Searched]) -> int:
 
 
 def _words(row: Any) -> str | None:
-    """None where there is no text: it may have been taken away, and the row is still found by the words it had."""
+    """Return the words; where the text was taken away, those by which the row is still found."""
     return row.search_vector if any(getattr(row, name) for name in row.SEARCHED) else None
 
 
 def _ask_for_counts(rows: Sequence[Any]) -> None:
-    """Of all whose texts these are, in a run that begins after this transaction."""
+    """Ask for counts for all owners of these texts, in runs that begin after this transaction."""
     for user_id in dict.fromkeys(row.user_id for row in rows if row.user_id):
-        Job.objects.request_anew(count_words.NAME, user_id=user_id, requested_by=NAME)
+        Job.objects.request_again(CountWords.name, user_id=user_id, requested_by=NAME)
     for stream in MemoryStream.objects.filter(pk__in={row.stream_id for row in rows if not row.user_id}):
-        Job.objects.request(count_words.NAME, stream=stream, requested_by=NAME, force=True)
+        Job.objects.request(CountWords.name, stream=stream, requested_by=NAME, force=True)

@@ -5,7 +5,7 @@ that made something stay: a moment names the job it came from. Lines that were s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,11 +14,10 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django_q.models import Task
 
-from moments_app.models import EngineCall, Job, ServedLine
-from moments_app.recall import count_words, embed
+from moments_app.jobs.process import processes
+from moments_app.models import ContextReceipt, EngineCall, Job, ServedLine
 
 BATCH = 1_000
-UPKEEP = (count_words.NAME, embed.NAME)
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,14 @@ class Tidied:
     task_errors: int = 0
     served_lines: int = 0
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in asdict(self).items())
+
 
 def housekeeping(*, dry_run: bool = False) -> Tidied:
-    """Deletes what ended more than `JOBS__KEEP_DAYS` ago, and lines that were not served for `KEPT`.
+    """Delete old records of work that nothing leads to.
+
+    Those that ended more than `JOBS__KEEP_DAYS` ago go, and lines that were not served for `KEPT`.
 
     Args:
         dry_run: only count.
@@ -42,7 +46,8 @@ def housekeeping(*, dry_run: bool = False) -> Tidied:
 
 
 def _old(before: datetime) -> Iterator[QuerySet[Any]]:
-    done = Q(status=Job.Status.COMPLETED, process__in=UPKEEP)
+    upkeep = [process.name for process in processes() if process.is_upkeep]
+    done = Q(status=Job.Status.COMPLETED, process__in=upkeep)
     yield Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before)
     yield EngineCall.objects.filter(created_at__lt=before)
     yield Task.objects.filter(stopped__lt=before)
@@ -50,9 +55,29 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
 
 
 def _delete(rows: QuerySet[Any]) -> int:
-    """In batches, each a transaction of its own."""
+    """Delete rows in batches, each a transaction of its own; return how many."""
     deleted = 0
     while batch := list(rows.values_list("pk", flat=True)[:BATCH]):
         rows.filter(pk__in=batch).delete()
         deleted += len(batch)
     return deleted
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """How many receipts were deleted."""
+
+    receipts: int
+
+    def __str__(self) -> str:
+        return f"deleted: {self.receipts}"
+
+
+def prune_receipts(*, dry_run: bool = False) -> Pruned:
+    """Delete receipts of contexts older than `MEMORY_CONTEXT__RECEIPT_DAYS`.
+
+    Args:
+        dry_run: only count.
+    """
+    expired = ContextReceipt.objects.expired()
+    return Pruned(expired.count() if dry_run else expired.delete()[0])

@@ -13,8 +13,8 @@ from django.db import transaction
 from django.db.models import Q
 
 from moments_app.models import Job
-from moments_app.sessions import digest as digest_session
-from moments_app.sessions import settle
+from moments_app.sessions.digest import DigestSession
+from moments_app.sessions.settle import Settle
 from sessions_app.models import Session
 from sessions_app.models.session import SessionQuerySet
 
@@ -28,9 +28,12 @@ class Compacted:
     digested: int = 0
     settled: int = 0
 
+    def __str__(self) -> str:
+        return f"to digest: {self.digested}, to settle: {self.settled}"
+
 
 def compact_sessions(*, dry_run: bool = False) -> Compacted:
-    """Asks for what is due; jobs do the work.
+    """Ask for the digest of busy sessions and the settling of quiet ones.
 
     Args:
         dry_run: only count.
@@ -41,24 +44,24 @@ def compact_sessions(*, dry_run: bool = False) -> Compacted:
     if dry_run:
         return Compacted(busy.count(), quiet.count())
     keep = settings.SESSION_COMPACTION.keep_recent_messages
-    return Compacted(_ask(busy, digest_session.NAME, {"keep": keep}), _ask(quiet, settle.NAME, {}))
+    return Compacted(_ask(busy, DigestSession.name, {"keep": keep}), _ask(quiet, Settle.name, {}))
 
 
-def _ask(wanted: SessionQuerySet, process: str, params: dict[str, Any]) -> int:
+def _ask(due: SessionQuerySet, process: str, params: dict[str, Any]) -> int:
     asked = 0
-    for batch in _batches(wanted):
+    for batch in _batches(due):
         for session in batch:
             Job.objects.request(process, session, requested_by="compact_sessions", params=params)
         asked += len(batch)
     return asked
 
 
-def _batches(wanted: SessionQuerySet) -> Iterator[list[Session]]:
-    """Each locked until the next is asked for."""
+def _batches(due: SessionQuerySet) -> Iterator[list[Session]]:
+    """Yield batches of sessions, each locked until the next is asked for."""
     beyond = Q()
     while True:
         with transaction.atomic():
-            rows = wanted.filter(beyond).order_by("last_arrived_at", "id")
+            rows = due.filter(beyond).order_by("last_arrived_at", "id")
             batch = list(rows.select_for_update(skip_locked=True, no_key=True, of=("self",))[:BATCH])
             if not batch:
                 return

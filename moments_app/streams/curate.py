@@ -9,9 +9,9 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.streams import consolidate
+from moments_app.streams.add_atoms import consolidate_if_due, note_growth
+from moments_app.streams.texts import is_carried
 from sessions_app.models import UserProfile
 
 _WHY_NOT = {
@@ -30,7 +30,7 @@ def evict(atom: MemoryAtom) -> None:
         ValueError: it isn't in memory by itself; says why.
     """
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
-    if consolidate.is_carried(found):
+    if is_carried(found):
         raise ValueError(_WHY_NOT[MemoryAtom.State.ABSORBED])
     MemoryAtom.objects.filter(pk=found.pk).evict()
     found.stream.touch()
@@ -99,5 +99,5 @@ def _set(atom: MemoryAtom, **fields: Any) -> None:
 
 def _has_come(atom: MemoryAtom, stream: MemoryStream, requested_by: str) -> None:
     """The stream keeps what it had: what is over its buffer now goes at the next formation, not by an operator."""
-    has_grown(stream, requested_by=requested_by)
-    consolidate.ask_if_due(stream, requested_by=requested_by)
+    note_growth(stream, requested_by=requested_by)
+    consolidate_if_due(stream, requested_by=requested_by)

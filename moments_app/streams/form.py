@@ -6,49 +6,65 @@ says so.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import F, FloatField, QuerySet, Sum
+from django.db.models.functions import Cast, Ceil
 from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits, StreamSection
-from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.jobs.process import (
+    Asked,
+    Moved,
+    Process,
+    ProcessInput,
+    Progress,
+    Skipped,
+    Timing,
+    complete,
+    locked_session,
+    prompt_in_force,
+    session_of,
+)
+from moments_app.jobs.workload import Workload, tokens_of
+from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, Session
 
-NAME = "form_memories"
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are not said again
 CURRENT_CHARS = 6_000
-AGAIN = "again"  # in a job's params: stretches of turns, [first, last], whose memories were withdrawn
+SWEEP = 500  # sessions a run
+RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
 
 
 @dataclass(frozen=True)
-class Work:
+class FormationInput(ProcessInput):
     """The input of a formation.
 
     Args:
         session: with its counters at the claim.
-        streams: by the label the engine knows them by.
+        streams: by the label that the engine knows them by.
+        request: what the engine gets.
         messages: shown to the engine, by sequence.
         last_sequence: up to which turns are formed by this.
         is_cut: more is waiting than one run takes.
-        again: stretches of turns whose memories were withdrawn and are formed anew, first the one of this run; blank:
+        again: ranges of turns whose memories were withdrawn and are formed again, first the one of this run; blank:
             this run is about turns that no formation has seen.
     """
 
-    session: Session
     prompt_version: PromptVersion
+    session: Session
     streams: dict[str, MemoryStream]
     request: FormationRequest
     messages: dict[int, Message]
@@ -56,8 +72,8 @@ class Work:
     is_cut: bool
     again: list[list[int]]
 
-    def with_prompt(self, version: PromptVersion) -> "Work":
-        """The same input with other instructions."""
+    def with_prompt(self, version: PromptVersion) -> Self:
+        """Return the same input with other instructions."""
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
@@ -73,20 +89,119 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Formed:
-    """What the engine made of it: good items, and how many were bad, by reason."""
+    """The good items of the engine's answer, and how many were bad, by reason."""
 
     candidates: list[Candidate]
     dropped: Counter[str]
     engine: str
 
 
-def caller(job: Job) -> Caller:
-    """Who writes for this process."""
-    return language_model(settings.MEMORY_FORMATION.model)
+class FormMemories(Process[FormationInput, Formed]):
+    """Forms what waits in a session into the streams that it feeds."""
+
+    name = "form_memories"
+    prompt_purpose = PromptResource.Purpose.MEMORY_EXTRACTION
+    sweep_timing = Timing(minutes=10)
+
+    def caller(self, job: Job) -> Caller:
+        return language_model(settings.MEMORY_FORMATION.model)
+
+    def claim(self, job: Job) -> FormationInput | Skipped:
+        """Read the turns that no formation has seen and the streams that they may go into."""
+        session = session_of(job)
+        if not job.force and not is_due(session):
+            return Skipped("not due: neither interval is reached")
+        again, waiting = _again(session, job.params.get(RANGES_AGAIN, []))
+        waiting = waiting or list(_unformed(session)[: MAX_TURNS + 1])
+        turns = waiting[:MAX_TURNS]
+        shown = as_said(turns)
+        if not shown:
+            _count_from(session, turns[-1].sequence if turns else session.last_sequence)
+            return Skipped("no turns to form memories from")
+        MemoryStream.objects.ensure_for(session)
+        streams = {stream.label: stream for stream in MemoryStream.objects.seen_by(session).extracting().order_by("id")}
+        if not streams:
+            _count_from(session, turns[-1].sequence)
+            return Skipped("no stream is active")
+        prompt_version = prompt_in_force(MEMORY_EXTRACTION_URI)
+        return FormationInput(
+            prompt_version=prompt_version,
+            session=session,
+            streams=streams,
+            request=_request(shown, list(streams.values()), prompt_version),
+            messages={turn.sequence: turn for turn in shown},
+            last_sequence=turns[-1].sequence,
+            is_cut=len(waiting) > MAX_TURNS,
+            again=again,
+        )
+
+    def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
+        """Call the engine, once, and sort its items."""
+        progress(0, 1)
+        answer = engine.form_memories(input.request)
+        dropped: Counter[str] = Counter()
+        candidates = [candidate for entry in answer.streams for candidate in _candidates(entry, input, dropped)]
+        return Formed(candidates, dropped, engine.name)
+
+    def commit(self, job: Job, input: FormationInput, answer: Formed) -> None:
+        """Add the atoms, evict what is over a buffer, and complete the job.
+
+        Raises:
+            ClaimLost: the job was taken over, or the session is gone.
+            Moved: another formation has taken these turns.
+        """
+        session = locked_session(job)
+        if session.formed_to != input.session.formed_to:
+            raise Moved("These turns were formed meanwhile.")
+        dropped = Counter(answer.dropped)
+        added = 0
+        for stream in input.streams.values():
+            atoms = [_atom(item, job, input, answer) for item in answer.candidates if item.stream == stream]
+            new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
+            dropped["known already"] += len(atoms) - new
+            added += new
+        if not input.again:
+            _count_from(session, input.last_sequence)
+        result = {
+            "atoms": added,
+            "streams": len(input.streams),
+            "dropped": dict(+dropped),
+            "first_sequence": input.request.turns[0].index,
+            "last_sequence": input.last_sequence,
+            "again": bool(input.again),
+            "engine": answer.engine,
+        }
+        complete(job, "memories_formed", result)
+        _follow_up(job, session, input)
+
+    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
+        """Ask for a formation when an interval is reached."""
+        return Job.objects.request(self.name, session, requested_by="append") if is_due(session) else None
+
+    def rewind(self, job: Job) -> bool:
+        done = Job.objects.filter(session=job.session, process=self.name, status=Job.Status.COMPLETED)
+        if (last := done.order_by("-id").first()) is None:
+            return False
+        # What came of it would be shown to the engine as known already.
+        MemoryAtom.objects.filter(job=last).update(state=MemoryAtom.State.EVICTED)
+        job.params = {RANGES_AGAIN: [[last.result["first_sequence"], last.result["last_sequence"]]]}
+        return True
+
+    def workload(self, *, everything: bool) -> Workload:
+        unformed = F("message_count") if everything else F("message_count") - F("formed_message_count")
+        calls = Sum(Ceil(Cast(unformed, FloatField()) / MAX_TURNS))
+        return Workload(settings.MEMORY_FORMATION.model, calls, Sum(tokens_of(unformed)), usual_answer=500)
+
+    def sweep(self, *, dry_run: bool = False) -> Asked:
+        """Ask for the formation of sessions that have gone cold with turns waiting."""
+        cold = list(Session.objects.cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
+        for session in () if dry_run else cold:
+            Job.objects.request(self.name, session, requested_by=self.name, force=True)
+        return Asked(len(cold))
 
 
 def is_due(session: Session) -> bool:
-    """Whether a formation would start by itself: enough turns or weighted tokens since the last one."""
+    """Tell whether a formation would start by itself: enough turns or weighted tokens since the last one."""
     conf = settings.MEMORY_FORMATION
     turns = session.message_count - session.formed_message_count
     if not conf.enabled or turns < conf.min_messages:
@@ -100,46 +215,6 @@ def is_due(session: Session) -> bool:
 # --- claim ---
 
 
-def claim(job: Job) -> Work | Skipped:
-    """Reads the turns that no formation has seen and the streams they may go into.
-
-    Raises:
-        CannotRun: when the prompt resource has no active version.
-    """
-    session = job.session
-    assert session is not None  # a formation is about a session, always
-    if not job.force and not is_due(session):
-        return Skipped("not due: neither interval is reached")
-    again, waiting = _again(session, job.params.get(AGAIN, []))
-    waiting = waiting or list(_unformed(session)[: MAX_TURNS + 1])
-    turns = waiting[:MAX_TURNS]
-    shown = as_said(turns)
-    if not shown:
-        _count_from(session, turns[-1].sequence if turns else session.last_sequence)
-        return Skipped("no turns to form memories from")
-    MemoryStream.objects.ensure_for(session)
-    streams = {stream.label: stream for stream in MemoryStream.objects.seen_by(session).extracting().order_by("id")}
-    if not streams:
-        _count_from(session, turns[-1].sequence)
-        return Skipped("no stream is active")
-    share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
-    prompt_version = prompt_in_force(MEMORY_EXTRACTION_URI)
-    return Work(
-        session=session,
-        prompt_version=prompt_version,
-        streams=streams,
-        request=FormationRequest(
-            turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
-            sections=[_section(stream, len(shown)) for stream in streams.values()],
-            prompt=prompt_version.content,
-        ),
-        messages={turn.sequence: turn for turn in shown},
-        last_sequence=turns[-1].sequence,
-        is_cut=len(waiting) > MAX_TURNS,
-        again=again,
-    )
-
-
 def _unformed(session: Session) -> QuerySet[Message]:
     return _formable(session).filter(sequence__gt=session.formed_to)
 
@@ -149,13 +224,22 @@ def _formable(session: Session) -> QuerySet[Message]:
     return turns.exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
-def _again(session: Session, stretches: list[list[int]]) -> tuple[list[list[int]], list[Message]]:
-    """The stretches to be formed anew, from the first on that has turns to form, and its turns."""
-    for position, stretch in enumerate(stretches):
-        turns = list(_formable(session).filter(sequence__range=stretch)[: MAX_TURNS + 1])
+def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], list[Message]]:
+    """Return the ranges to be formed again, from the first on that has turns to form, and the turns of that one."""
+    for position, ends in enumerate(ranges):
+        turns = list(_formable(session).filter(sequence__range=ends)[: MAX_TURNS + 1])
         if as_said(turns[:MAX_TURNS]):
-            return stretches[position:], turns
+            return ranges[position:], turns
     return [], []
+
+
+def _request(shown: Sequence[Message], streams: Sequence[MemoryStream], prompt: PromptVersion) -> FormationRequest:
+    share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
+    return FormationRequest(
+        turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
+        sections=[_section(stream, len(shown)) for stream in streams],
+        prompt=prompt.content,
+    )
 
 
 def _section(stream: MemoryStream, turns: int) -> StreamSection:
@@ -171,7 +255,7 @@ def _section(stream: MemoryStream, turns: int) -> StreamSection:
 
 
 def _limits(turns: int, least: int, most: int, words: int) -> Limits:
-    """Scaled with the length of the conversation: the most at an interval's worth of turns."""
+    """Return the limits, scaled with the length of the conversation: the most at an interval's worth of turns."""
     share = min(1.0, turns / settings.MEMORY_FORMATION.message_interval)
     return Limits(least, max(least, 1, round(least + (most - least) * share)) if most else 0, words)
 
@@ -184,22 +268,9 @@ def _current(stream: MemoryStream) -> str:
 # --- think ---
 
 
-def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> Formed:
-    """Calls the engine, once, and sorts its items.
-
-    Raises:
-        EngineError: when it gave no valid answer.
-    """
-    progress(0, 1)
-    answer = engine.form_memories(work.request)
-    dropped: Counter[str] = Counter()
-    candidates = [candidate for entry in answer.streams for candidate in _candidates(entry, work, dropped)]
-    return Formed(candidates, dropped, engine.name)
-
-
-def _candidates(entry: Any, work: Work, dropped: Counter[str]) -> list[Candidate]:
-    """The good items of one stream's entry."""
-    stream = work.streams.get(str(entry.get("stream"))) if isinstance(entry, dict) else None
+def _candidates(entry: Any, input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
+    """Return the good items of one stream's entry."""
+    stream = input.streams.get(str(entry.get("stream"))) if isinstance(entry, dict) else None
     if stream is None:
         dropped["unknown stream"] += 1
         return []
@@ -214,13 +285,13 @@ def _candidates(entry: Any, work: Work, dropped: Counter[str]) -> list[Candidate
             dropped[f"{name} are no list"] += items is not None
             continue
         for item in items if is_wanted else ():
-            if candidate := _candidate(item, stream, atom_type, words, work, dropped):
+            if candidate := _candidate(item, stream, atom_type, words, input, dropped):
                 found.append(candidate)
     return found
 
 
 def _candidate(
-    item: Any, stream: MemoryStream, atom_type: str, words: int, work: Work, dropped: Counter[str]
+    item: Any, stream: MemoryStream, atom_type: str, words: int, input: FormationInput, dropped: Counter[str]
 ) -> Candidate | None:
     try:
         draft = DraftAtom.model_validate(item)
@@ -228,7 +299,7 @@ def _candidate(
         dropped["wrong shape"] += 1
         return None
     text = cut_words(draft.text, words)
-    sequences = sorted({index for index in draft.message_indexes if index in work.messages})
+    sequences = sorted({index for index in draft.message_indexes if index in input.messages})
     if not text or "\0" in text:
         dropped["empty"] += 1
     elif not sequences:
@@ -238,66 +309,23 @@ def _candidate(
     return None
 
 
-def cut_words(text: str, most: int) -> str:
-    """At most so many words, cut at a sentence where there is one, else at a word."""
-    text = " ".join(text.split())
-    parts = text.split(" ")
-    if len(parts) <= most:
-        return text
-    kept = " ".join(parts[:most])
-    end = max(kept.rfind(mark) for mark in (". ", "! ", "? ", "。"))
-    return kept[: end + 1] if end > 0 else kept
-
-
 # --- commit ---
 
 
-def commit(job: Job, work: Work, formed: Formed) -> None:
-    """Adds the atoms, evicts what is over a buffer, and completes the job.
-
-    Raises:
-        ClaimLost: the job was taken over, or the session is gone.
-        Moved: another formation has taken these turns.
-    """
-    session = locked_session(job)
-    if session.last_formation_sequence != work.session.last_formation_sequence:
-        raise Moved("These turns were formed meanwhile.")
-    dropped = Counter(formed.dropped)
-    added = 0
-    for stream in work.streams.values():
-        atoms = [_atom(item, job, work, formed) for item in formed.candidates if item.stream == stream]
-        new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
-        dropped["known already"] += len(atoms) - new
-        added += new
-    if not work.again:
-        _count_from(session, work.last_sequence)
-    result = {
-        "atoms": added,
-        "streams": len(work.streams),
-        "dropped": dict(+dropped),
-        "first_sequence": work.request.turns[0].index,
-        "last_sequence": work.last_sequence,
-        "again": bool(work.again),
-        "engine": formed.engine,
-    }
-    complete(job, "memories_formed", result)
-    _follow_up(job, session, work)
+def _follow_up(job: Job, session: Session, input: FormationInput) -> None:
+    """Ask for the next formation when this one took only a part, or when enough came in meanwhile."""
+    rest = input.again[1:]
+    if input.again and input.is_cut:
+        rest = [[input.last_sequence + 1, input.again[0][1]], *rest]
+    if rest or input.is_cut or is_due(session):
+        params = {RANGES_AGAIN: rest} if rest else {}
+        forced = bool(rest) or input.is_cut
+        by = f"job:{job.job_id}"
+        Job.objects.request(FormMemories.name, session, requested_by=by, force=forced, params=params)
 
 
-def _follow_up(job: Job, session: Session, work: Work) -> None:
-    """Asks for the next formation when this one took only a part, or when enough came in meanwhile."""
-    rest = work.again[1:]
-    if work.again and work.is_cut:
-        rest = [[work.last_sequence + 1, work.again[0][1]], *rest]
-    if rest or work.is_cut or is_due(session):
-        params = {AGAIN: rest} if rest else {}
-        Job.objects.request(
-            NAME, session, requested_by=f"job:{job.job_id}", force=bool(rest) or work.is_cut, params=params
-        )
-
-
-def _atom(candidate: Candidate, job: Job, work: Work, formed: Formed) -> MemoryAtom:
-    sources = [work.messages[sequence] for sequence in candidate.sequences]
+def _atom(candidate: Candidate, job: Job, input: FormationInput, formed: Formed) -> MemoryAtom:
+    sources = [input.messages[sequence] for sequence in candidate.sequences]
     return MemoryAtom(
         stream=candidate.stream,
         user_id=candidate.stream.user_id,
@@ -305,53 +333,26 @@ def _atom(candidate: Candidate, job: Job, work: Work, formed: Formed) -> MemoryA
         content=candidate.text,
         content_hash=content_hash(candidate.text),
         formed_at=_said_at(sources),
-        source_session=work.session,
+        source_session=input.session,
         source_message_ids=[message.pk for message in sources],
-        source_user_id=None if candidate.stream.user_id else work.session.user_id,
+        source_user_id=None if candidate.stream.user_id else input.session.user_id,
         job=job,
-        prompt_version=work.prompt_version,
+        prompt_version=input.prompt_version,
         engine=formed.engine,
     )
 
 
 def _said_at(sources: Sequence[Message]) -> datetime:
-    """The time of the last of the turns it comes from."""
+    """Return the time of the last of the turns that an item comes from."""
     return max(sources, key=lambda message: message.sequence).created_at
 
 
 def _count_from(session: Session, last_sequence: int) -> None:
-    """From now on intervals count what came after this turn."""
+    """Have the intervals count what came after this turn."""
     later = session.messages.turns().filter(user_id=session.user_id, sequence__gt=last_sequence)
     after = list(later.values_list("role", "tokens"))
     weighted = sum(settings.MEMORY_FORMATION.weighted(role, tokens) for role, tokens in after)
-    session.last_formation_sequence = last_sequence
+    session.formed_to = last_sequence
     session.formed_message_count = session.message_count - len(after)
     session.formed_weighted_tokens = session.weighted_tokens - weighted
     session.save(update_fields=["last_formation_sequence", "formed_message_count", "formed_weighted_tokens"])
-
-
-# --- when it came to nothing ---
-
-
-def failed(job: Job, error: str) -> None:
-    """Nothing is to be undone: a formation writes nothing before its commit."""
-
-
-# --- sessions gone cold ---
-
-SWEEP = 500  # sessions a run
-
-
-def sweep(*, dry_run: bool = False) -> int:
-    """Asks for the formation of sessions that have been idle for a while with turns waiting.
-
-    Args:
-        dry_run: only count.
-
-    Returns:
-        How many were asked for.
-    """
-    cold = list(Session.objects.cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
-    for session in () if dry_run else cold:
-        Job.objects.request(NAME, session, requested_by="form_memories", force=True)
-    return len(cold)

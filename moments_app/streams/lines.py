@@ -14,7 +14,7 @@ from moments_app.engines.base import DraftLine, Labelled
 from moments_app.models import StreamVersion
 from moments_app.models.atom import content_hash
 
-# Of a line of which it isn't known what it carries: it stays, for nothing would wait in its place.
+# The time of a line of which nobody knows what it carries: it stays, for nothing would wait in its place.
 ALWAYS = datetime.max.replace(tzinfo=UTC)
 
 
@@ -51,13 +51,13 @@ class Piece:
 
     @property
     def labelled(self) -> Labelled:
-        """As an engine gets it."""
+        """The piece as an engine gets it."""
         return Labelled(self.label, self.text)
 
 
 @dataclass(frozen=True)
-class Folded:
-    """A new text.
+class ConsolidatedText:
+    """A new text of a stream.
 
     Args:
         lines: those written by hand first, then those that the answer left, then the answer's.
@@ -68,8 +68,8 @@ class Folded:
     dropped: Counter[str] = field(default_factory=Counter)
 
     @property
-    def text(self) -> str:
-        """As it stands in the stream."""
+    def content(self) -> str:
+        """The text as it stands in the stream."""
         return "\n".join(line.text for line in self.lines)
 
     @property
@@ -82,7 +82,7 @@ class Folded:
 
 
 def lines_of(text: str, last: StreamVersion | None) -> list[Line]:
-    """The lines of a text, each with what it carries.
+    """Return the lines of a text, each with what it carries.
 
     A line that the last consolidation didn't leave was written by hand since. One whose letters were left alone is the
     same line, whatever was done to its marks and spaces.
@@ -93,21 +93,21 @@ def lines_of(text: str, last: StreamVersion | None) -> list[Line]:
     """
     known = _known(last) if last else {}
     written = Line("", is_by_hand=True)
-    return [replace(known.get(content_hash(line), written), text=line) for line in split(text)]
+    return [replace(known.get(content_hash(line), written), text=line) for line in split_lines(text)]
 
 
-def split(text: str) -> list[str]:
-    """The lines of a text that say something."""
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text that say something."""
     return [line for line in re.split(r"\r?\n", text) if line.strip()]
 
 
 def recorded(lines: Iterable[Line]) -> list[list[int] | None]:
-    """What a version keeps of the lines of its text."""
+    """Return what a version keeps of the lines of its text."""
     return [None if line.is_by_hand else list(line.carries) for line in lines]
 
 
 def _known(version: StreamVersion) -> dict[str, Line]:
-    texts = split(version.content_after)
+    texts = split_lines(version.content_after)
     kept = version.lines if version.lines is not None else [[] for _ in texts]
     return {
         content_hash(text): Line(text, tuple(carries or ()), carries is None)
@@ -116,7 +116,7 @@ def _known(version: StreamVersion) -> dict[str, Line]:
 
 
 def told_by_words(lines: Sequence[Line], contents: Mapping[int, str]) -> list[Line]:
-    """Lines of a text whose version didn't record what they carry: what they say nearly word for word.
+    """Return lines whose version didn't record what they carry with what they say nearly word for word.
 
     Args:
         lines: of the text.
@@ -155,10 +155,10 @@ class _Candidate:
         return len(self.text.split())
 
 
-def fold(
+def consolidated(
     fixed: Sequence[Line], old: Sequence[Piece], new: Sequence[Piece], drafts: Sequence[DraftLine], most: int
-) -> Folded:
-    """The lines that remain of an answer, and of the text so far.
+) -> ConsolidatedText:
+    """Return the text that the lines of an answer make, and those of the text so far.
 
     A line that names nothing known is not taken: nobody could tell what it rests on. A piece is carried when each line
     that names it fits. A line so far that isn't carried stays as it is where there is room for it, and always when it
@@ -187,7 +187,7 @@ def fold(
     left = [_Candidate(piece.text, (piece,)) for piece in old if piece.label not in carried]
     kept = _fitting(left, most - sum(one.words for one in taken))
     lines = [_line(one, set()) for one in kept] + [_line(one, lost) for one in taken]
-    return Folded([*fixed, *_united(lines)], +dropped)
+    return ConsolidatedText([*fixed, *_united(lines)], +dropped)
 
 
 def _candidate(draft: DraftLine, pieces: Mapping[str, Piece], dropped: Counter[str]) -> _Candidate | None:
@@ -202,7 +202,7 @@ def _candidate(draft: DraftLine, pieces: Mapping[str, Piece], dropped: Counter[s
 
 
 def _fitting(candidates: Sequence[_Candidate], most: int) -> list[_Candidate]:
-    """Those that fit, whole, in the order they are in."""
+    """Return the candidates that fit, whole, in the order they are in."""
     chosen: list[int] = []
     room = most
     for number in sorted(range(len(candidates)), key=lambda n: candidates[n].order, reverse=True):
@@ -218,7 +218,7 @@ def _line(candidate: _Candidate, lost: set[str]) -> Line:
 
 
 def _united(lines: Sequence[Line]) -> list[Line]:
-    """Lines that say the same as one."""
+    """Return the lines, with those that say the same made one."""
     found: dict[str, Line] = {}
     for line in lines:
         key = content_hash(line.text)

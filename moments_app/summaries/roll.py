@@ -5,8 +5,9 @@ is given the text so far and the new turns alone, so a round costs the same howe
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import structlog
 from django.conf import settings
@@ -14,67 +15,155 @@ from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
-from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
-from moments_app.models import Job, PromptVersion, Summary
+from moments_app.jobs.process import (
+    Moved,
+    Process,
+    ProcessInput,
+    Progress,
+    Skipped,
+    complete,
+    locked_session,
+    prompt_in_force,
+    session_of,
+)
+from moments_app.jobs.workload import Workload, one_call_a_session
+from moments_app.models import Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import shown_turn
 from moments_app.turns.platform_text import as_said
-from moments_app.turns.tool_pairs import tool_calls
+from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
-NAME = PROCESS
 LOOK_BACK = 50  # turns searched for the end of the last round
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Work:
+class SummaryInput(ProcessInput):
     """The input of a run.
 
     Args:
         summary: the version to be written, `processing`.
         request: what the engine gets.
-        source_ids: of the messages it is made of, those of the base that still lie in the window included.
+        source_ids: of the messages that it is made of, those of the base that still lie in the window included.
     """
 
-    summary: Summary
     prompt_version: PromptVersion
+    summary: Summary
     request: SummaryRequest
     source_ids: list[int]
 
-    def with_prompt(self, version: PromptVersion) -> "Work":
-        """The same input with other instructions."""
+    def with_prompt(self, version: PromptVersion) -> Self:
+        """Return the same input with other instructions."""
         return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """What the engine made of it."""
+    """The engine's answer, and how long it took."""
 
     answer: SummaryAnswer
     engine: str
     milliseconds: int
 
 
-def caller(job: Job) -> Caller:
-    """Who writes for this process."""
-    return language_model(settings.ROLLING_SUMMARY.model)
+class RollSummary(Process[SummaryInput, Rolled]):
+    """Writes the next version of a session's summary."""
+
+    name = PROCESS
+    prompt_purpose = PromptResource.Purpose.ROLLING_SUMMARY
+
+    def caller(self, job: Job) -> Caller:
+        return language_model(settings.ROLLING_SUMMARY.model)
+
+    def claim(self, job: Job) -> SummaryInput | Skipped:
+        """Read the new turns and the summary that they are taken into."""
+        session = session_of(job)
+        summary = _version_to_write(session)
+        if summary is None:
+            return Skipped("no round has ended since the last summary")
+        base = summary.base
+        messages = _new_messages(session, summary)
+        if not messages:
+            summary.fail("There is nothing in the window that an engine is shown.")
+            return Skipped("nothing to summarise")
+        prompt_version = prompt_in_force(ROLLING_SUMMARY_URI)
+        share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
+        return SummaryInput(
+            prompt_version=prompt_version,
+            summary=summary,
+            request=SummaryRequest(
+                turns=[shown_turn(message, max(share, 1), index=message.sequence) for message in messages],
+                base_text=base.text if base else "",
+                base_facts=_facts_in_window(base, summary.start_sequence),
+                start=summary.start_sequence,
+                prompt=prompt_version.content,
+            ),
+            source_ids=_still_in_window(session, base, summary.start_sequence) + [message.pk for message in messages],
+        )
+
+    def think(self, input: SummaryInput, engine: Engine, progress: Progress) -> Rolled:
+        """Call the engine, once."""
+        progress(0, 1)
+        started = time.monotonic()
+        answer = engine.roll_summary(input.request)
+        return Rolled(answer, engine.name, round((time.monotonic() - started) * 1000))
+
+    def commit(self, job: Job, input: SummaryInput, answer: Rolled) -> None:
+        """Complete the version and the job, and begin the next one when rounds ended meanwhile.
+
+        Raises:
+            ClaimLost: the job was taken over, or the session is gone.
+            Moved: the version was given up meanwhile.
+        """
+        session = locked_session(job)
+        summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=input.summary.pk).first()
+        if summary is None:
+            raise Moved("The version that was to be written has been given up.")
+        summary.text = answer.answer.summary_text.strip()
+        summary.facts = _facts(answer.answer, summary)
+        summary.source_message_ids = input.source_ids
+        summary.engine, summary.prompt_version, summary.job = answer.engine, input.prompt_version, job
+        summary.generation_time_ms = answer.milliseconds
+        summary.status, summary.completed_at = Summary.Status.COMPLETED, timezone.now()
+        summary.save()
+        session.note_summarised(summary.end_sequence)
+        _complete(job, summary, input)
+        begin(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
+
+    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
+        """Begin the next version when the messages ended a round."""
+        return begin(session, end_of_round(messages), requested_by="append")
+
+    def failed(self, job: Job, error: str) -> None:
+        """Mark the version that this run was to write; the next attempt begins another, over the newest window."""
+        if job.session:
+            for summary in Summary.objects.for_session(job.session).processing():
+                summary.fail(error)
+
+    def recover(self, *, dry_run: bool) -> int:
+        """Give up versions that nobody is working on, and begin new ones."""
+        stuck = list(Summary.objects.stuck().select_related("session"))
+        for summary in () if dry_run else stuck:
+            summary.fail("Nobody was working on it.")
+            begin(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
+        return len(stuck)
+
+    def rewind(self, job: Job) -> bool:
+        latest = Summary.objects.latest_completed(session_of(job))
+        return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
+
+    def workload(self, *, everything: bool) -> Workload:
+        return one_call_a_session(settings.ROLLING_SUMMARY.model, usual_answer=400, everything=everything)
 
 
-def ends_round(turn: Message) -> bool:
-    """Whether an assistant has had its say: a call of tools is not the end of a round, its result is still to come."""
-    return turn.role == Message.Role.ASSISTANT and not tool_calls(turn.payload)
-
-
-def end_of_round(turns: Iterable[Message]) -> int | None:
-    """Sequence of the last of these turns that ends a round."""
-    return max((turn.sequence for turn in turns if ends_round(turn)), default=None)
+# --- when one is due ---
 
 
 def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None:
-    """Asks for the next version, in the caller's transaction; None when none is due or one is being made.
+    """Ask for the next version, in the caller's transaction; None when none is due or one is being made.
 
     Args:
         session: whose round ended.
@@ -84,49 +173,14 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
     conf = settings.ROLLING_SUMMARY
     if not conf.enabled or end is None or end < conf.summarize_after_seq or not Summary.objects.begin(session, end):
         return None
-    return Job.objects.request(NAME, session, requested_by=requested_by, hasten=True)
+    return Job.objects.request(RollSummary.name, session, requested_by=requested_by, due_now=True)
 
 
 # --- claim ---
 
 
-def claim(job: Job) -> Work | Skipped:
-    """Reads the new turns and the summary they are taken into.
-
-    Raises:
-        CannotRun: when the prompt resource has no active version.
-    """
-    session = job.session
-    assert session is not None  # a summary is about a session, always
-    summary = _version_to_write(session)
-    if summary is None:
-        return Skipped("no round has ended since the last summary")
-    base = summary.base
-    first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
-    turns = session.messages.turns().believed().filter(user_id=session.user_id)
-    within = turns.filter(sequence__range=(first, summary.end_sequence)).exclude(role=Message.Role.SYSTEM)
-    messages = as_said(list(within.order_by("sequence")))
-    if not messages:
-        summary.fail("There is nothing in the window that an engine is shown.")
-        return Skipped("nothing to summarise")
-    prompt_version = prompt_in_force(ROLLING_SUMMARY_URI)
-    share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
-    return Work(
-        summary=summary,
-        prompt_version=prompt_version,
-        request=SummaryRequest(
-            turns=[shown_turn(message, max(share, 1), index=message.sequence) for message in messages],
-            base_text=base.text if base else "",
-            base_facts=_facts_in_window(base, summary.start_sequence),
-            start=summary.start_sequence,
-            prompt=prompt_version.content,
-        ),
-        source_ids=_still_in_window(session, base, summary.start_sequence) + [message.pk for message in messages],
-    )
-
-
 def _version_to_write(session: Session) -> Summary | None:
-    """The version that waits to be written; after a failure a new one, over the newest window."""
+    """Return the version that waits to be written; after a failure a new one, over the newest window."""
     waiting = Summary.objects.for_session(session).processing().select_related("base")
     if (summary := waiting.first()) is None:
         latest = Summary.objects.latest_completed(session)
@@ -136,6 +190,15 @@ def _version_to_write(session: Session) -> Summary | None:
         Summary.objects.begin(session, end)
         summary = waiting.first()
     return summary
+
+
+def _new_messages(session: Session, summary: Summary) -> list[Message]:
+    """Return the turns of the window behind the base, as an engine is shown them."""
+    base = summary.base
+    first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
+    turns = session.messages.turns().believed().filter(user_id=session.user_id)
+    within = turns.filter(sequence__range=(first, summary.end_sequence)).exclude(role=Message.Role.SYSTEM)
+    return as_said(list(within.order_by("sequence")))
 
 
 def _last_end_of_round(session: Session) -> int | None:
@@ -149,7 +212,7 @@ def _facts_in_window(base: Summary | None, start: int) -> list[Fact]:
 
 
 def _still_in_window(session: Session, base: Summary | None, start: int) -> list[int]:
-    """Ids of the turns the base was made of that the window has not left behind."""
+    """Return the ids of the turns that the base was made of and that the window has not left behind."""
     if base is None:
         return []
     turns = session.messages.turns().filter(user_id=session.user_id, pk__in=base.source_message_ids)
@@ -161,49 +224,11 @@ def _still_in_window(session: Session, base: Summary | None, start: int) -> list
     return sorted(still + archived[slid_out:])
 
 
-# --- think ---
-
-
-def think(work: Work, engine: Engine, progress: Callable[[int, int], None]) -> Rolled:
-    """Calls the engine, once.
-
-    Raises:
-        EngineError: when it gave no valid answer.
-    """
-    progress(0, 1)
-    started = time.monotonic()
-    answer = engine.roll_summary(work.request)
-    return Rolled(answer, engine.name, round((time.monotonic() - started) * 1000))
-
-
 # --- commit ---
 
 
-def commit(job: Job, work: Work, rolled: Rolled) -> None:
-    """Completes the version and the job, and begins the next one when rounds ended meanwhile.
-
-    Raises:
-        ClaimLost: the job was taken over, or the session is gone.
-        Moved: the version was given up meanwhile.
-    """
-    session = locked_session(job)
-    summary = Summary.objects.processing().select_for_update(no_key=True).filter(pk=work.summary.pk).first()
-    if summary is None:
-        raise Moved("The version that was to be written has been given up.")
-    summary.text = rolled.answer.summary_text.strip()
-    summary.facts = _facts(rolled.answer, summary)
-    summary.source_message_ids = work.source_ids
-    summary.engine, summary.prompt_version, summary.job = rolled.engine, work.prompt_version, job
-    summary.generation_time_ms = rolled.milliseconds
-    summary.status, summary.completed_at = Summary.Status.COMPLETED, timezone.now()
-    summary.save()
-    session.note_summarised(summary.end_sequence)
-    _tell(job, session, summary, work)
-    begin(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
-
-
 def _facts(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
-    """The facts as stored: indexes within the window alone, and no fact without one."""
+    """Return the facts as stored: indexes within the window alone, and no fact without one."""
     window_range = range(summary.start_sequence, summary.end_sequence + 1)
     facts: list[dict[str, object]] = []
     for fact in answer.facts:
@@ -213,7 +238,7 @@ def _facts(answer: SummaryAnswer, summary: Summary) -> list[dict[str, object]]:
     return facts
 
 
-def _tell(job: Job, session: Session, summary: Summary, work: Work) -> None:
+def _complete(job: Job, summary: Summary, input: SummaryInput) -> None:
     result = {
         "summary_id": summary.pk,
         "source_count": len(summary.source_message_ids),
@@ -222,7 +247,7 @@ def _tell(job: Job, session: Session, summary: Summary, work: Work) -> None:
         "engine": summary.engine,
     }
     complete(job, "memory_summary_created", result)
-    before = work.summary.base.start_sequence if work.summary.base else summary.start_sequence
+    before = input.summary.base.start_sequence if input.summary.base else summary.start_sequence
     logger.info(
         "summary rolled",
         start=summary.start_sequence,
@@ -233,29 +258,6 @@ def _tell(job: Job, session: Session, summary: Summary, work: Work) -> None:
 
 
 def _end_after(session: Session, summary: Summary) -> int | None:
-    """The end of the last round, if it came after this version's."""
+    """Return the end of the last round, if it came after this version's."""
     end = _last_end_of_round(session) if session.last_sequence > summary.end_sequence else None
     return end if end is not None and end > summary.end_sequence else None
-
-
-# --- when it came to nothing ---
-
-
-def failed(job: Job, error: str) -> None:
-    """Marks the version this run was to write; the next attempt begins another, over the newest window."""
-    if job.session:
-        for summary in Summary.objects.for_session(job.session).processing():
-            summary.fail(error)
-
-
-def recover_stuck() -> int:
-    """Gives up versions that nobody is working on, and begins anew.
-
-    Returns:
-        How many.
-    """
-    stuck = list(Summary.objects.stuck().select_related("session"))
-    for summary in stuck:
-        summary.fail("Nobody was working on it.")
-        begin(summary.session, _last_end_of_round(summary.session), requested_by="recover_jobs")
-    return len(stuck)

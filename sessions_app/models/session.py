@@ -18,6 +18,14 @@ DEFAULT_AGENT = "default"
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
 
+def _sequence(column: int | None) -> int:
+    return -1 if column is None else column
+
+
+def _column(sequence: int) -> int | None:
+    return None if sequence < 0 else sequence
+
+
 def _inactive_before() -> datetime:
     return timezone.now() - timedelta(minutes=settings.SESSION_COMPACTION.inactive_after_minutes)
 
@@ -172,12 +180,38 @@ class Session(models.Model):
     @property
     def built_to(self) -> int:
         """Sequence of the last turn that is in a moment; −1: none."""
-        return -1 if self.last_moment_message_idx is None else self.last_moment_message_idx
+        return _sequence(self.last_moment_message_idx)
+
+    @built_to.setter
+    def built_to(self, sequence: int) -> None:
+        self.last_moment_message_idx = _column(sequence)
 
     @property
     def formed_to(self) -> int:
         """Sequence of the last turn formed into memory streams; −1: none."""
-        return -1 if self.last_formation_sequence is None else self.last_formation_sequence
+        return _sequence(self.last_formation_sequence)
+
+    @formed_to.setter
+    def formed_to(self, sequence: int) -> None:
+        self.last_formation_sequence = _column(sequence)
+
+    @property
+    def summarised_to(self) -> int:
+        """Sequence of the last turn that a summary or a digest covers; −1: none."""
+        return _sequence(self.summarised_sequence)
+
+    @summarised_to.setter
+    def summarised_to(self, sequence: int) -> None:
+        self.summarised_sequence = _column(sequence)
+
+    @property
+    def embedded_to(self) -> int:
+        """Sequence of the last turn that has a vector, or needs none; −1: none."""
+        return self.embedded_sequence
+
+    @embedded_to.setter
+    def embedded_to(self, sequence: int) -> None:
+        self.embedded_sequence = sequence
 
     @property
     def unbuilt_count(self) -> int:
@@ -200,8 +234,8 @@ class Session(models.Model):
 
     def note_summarised(self, sequence: int) -> None:
         """Notes that a summary or a digest covers the turns up to this one."""
-        if self.summarised_sequence is None or self.summarised_sequence < sequence:
-            self.summarised_sequence = sequence
+        if self.summarised_to < sequence:
+            self.summarised_to = sequence
             self.save(update_fields=["summarised_sequence"])
 
     def hold(self, held: bool, *, actor: str) -> None:

@@ -107,7 +107,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 def _reopen(session: Session, archives: list[Archive]) -> None:
     first = archives[0].first_sequence
     session.kept_from_sequence = min(session.kept_from_sequence, first)
-    session.embedded_sequence = min(session.embedded_sequence, first - 1)  # some may have none
+    session.embedded_to = min(session.embedded_to, first - 1)  # some may have none
     session.restored_at = timezone.now()
     session.save(update_fields=["kept_from_sequence", "embedded_sequence", "restored_at"])
 

@@ -69,13 +69,23 @@ class Retained:
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         return Retained(**sums | {"failures": sums["failures"][:FAILURES_TOLD]})
 
+    def __str__(self) -> str:
+        sentence = (
+            f"{self.sessions} sessions: {self.archived_turns} turns archived, {self.archived_bytes} bytes; "
+            f"{self.deleted_turns} turns deleted; kept: {self.overdue_sessions} sessions not covered by memory yet, "
+            f"{self.held_sessions} under legal hold; {self.seconds:.1f} s"
+        )
+        if not self.failed_sessions:
+            return sentence
+        return f"{sentence}. {self.failed_sessions} sessions failed and are as they were: {' '.join(self.failures)}"
+
     def counts(self) -> dict[str, float]:
         """For the event log."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "failures"}
 
 
 def retain(*, dry_run: bool = False) -> Retained:
-    """Takes from all sessions what is past its keep-by date.
+    """Archive or delete turns past their keep-by date that memory covers.
 
     Args:
         dry_run: find and count the same, and change nothing.
@@ -162,9 +172,7 @@ def _retain_session(pk: int, before: datetime, *, dry_run: bool) -> Retained:
 
 def _stretch(session: Session, before: datetime) -> Stretch:
     """Up to the first turn that has to stay."""
-    covered = Q(retracted_at__isnull=False) | Q(
-        moment__isnull=False, sequence__lte=-1 if session.summarised_sequence is None else session.summarised_sequence
-    )
+    covered = Q(retracted_at__isnull=False) | Q(moment__isnull=False, sequence__lte=session.summarised_to)
     for first, last in Event.objects.left_out_of(session.user, session.pk):
         covered |= Q(sequence__range=(first, last))
     can_go = Q(arrived_at__lt=before, sequence__lt=session.live_from_sequence) & covered

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.utils import timezone
 from django_q.models import Schedule
 
-from memoryproject.schedules import SCHEDULES, register_schedules
+from memoryproject.schedules import register_schedules, schedules
 from moments_app.models import PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI, install_shipped_prompts
 from tests.support.api import Api
@@ -74,7 +74,7 @@ def test_row_18_every_answer_has_a_policy_that_lets_no_inline_script_run(client:
 def test_migrating_registers_the_schedules() -> None:
     Schedule.objects.all().delete()
     call_command("migrate", verbosity=0)
-    assert set(Schedule.objects.values_list("name", flat=True)) == {entry.name for entry in SCHEDULES}
+    assert set(Schedule.objects.values_list("name", flat=True)) == set(schedules())
 
 
 def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transactional_db: None) -> None:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django_q.models import Task
 
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
 from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -43,7 +43,7 @@ def furnish() -> Session:
     _fail(session)
     _retract(ada)
     _operate(session)
-    Job.objects.request(build_moments.NAME, session, requested_by="operator:eve", force=True)
+    Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
     session.refresh_from_db()
     return session
 
@@ -87,7 +87,7 @@ def _remember(session: Session, job: Job) -> None:
 def _fail(session: Session) -> None:
     """A job that failed with its call, and a task of the queue."""
     job = Job.objects.create(
-        process=build_moments.NAME,
+        process=BuildMoments.name,
         session=session,
         user=session.user,
         status=Job.Status.FAILED,
@@ -102,7 +102,7 @@ def _fail(session: Session) -> None:
     Task.objects.create(
         id=uuid.uuid4().hex,
         name="recover_jobs",
-        func="moments_app.tasks.recover_jobs",
+        func="memoryproject.schedules.run_schedule",
         started=timezone.now(),
         stopped=timezone.now(),
         result="Traceback: the database was away",

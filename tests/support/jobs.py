@@ -8,8 +8,8 @@ from django_q.models import OrmQ
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment
-from moments_app.moments.build import NAME
-from moments_app.recall import count_words
+from moments_app.moments.build import BuildMoments
+from moments_app.recall.count_words import CountWords
 from sessions_app.models import Message, Session, UserProfile
 
 
@@ -33,7 +33,9 @@ def work_off(rounds: int = 60) -> None:
 def build(session: Session, **asked: Any) -> Job:
     """A forced build, run at once."""
     params = {"lag": asked["lag"]} if "lag" in asked else {}
-    job = run_job(Job.objects.request(NAME, session, requested_by="test", force=True, params=params).job_id)
+    job = run_job(
+        Job.objects.request(BuildMoments.name, session, requested_by="test", force=True, params=params).job_id
+    )
     assert job is not None
     OrmQ.objects.all().delete()
     return job
@@ -41,7 +43,7 @@ def build(session: Session, **asked: Any) -> Job:
 
 def count(user: UserProfile) -> Job:
     """The words of a person, counted at once."""
-    job = run_job(Job.objects.request(count_words.NAME, user_id=user.pk, requested_by="test", force=True).job_id)
+    job = run_job(Job.objects.request(CountWords.name, user_id=user.pk, requested_by="test", force=True).job_id)
     assert job is not None
     OrmQ.objects.all().delete()
     return job

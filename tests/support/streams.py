@@ -7,14 +7,14 @@ from django_q.models import OrmQ
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
-from moments_app.streams import consolidate
-from moments_app.streams import form as form_memories
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.form import FormMemories
 from sessions_app.models import Session
 
 
 def form(session: Session) -> Job:
     """A forced formation, run at once; what it asks for stays in the queue."""
-    job = run_job(Job.objects.request(form_memories.NAME, session, requested_by="test", force=True).job_id)
+    job = run_job(Job.objects.request(FormMemories.name, session, requested_by="test", force=True).job_id)
     assert job is not None
     OrmQ.objects.all().delete()
     return job
@@ -22,7 +22,7 @@ def form(session: Session) -> Job:
 
 def fold(stream: MemoryStream) -> Job:
     """A forced consolidation, run at once."""
-    asked = Job.objects.request(consolidate.NAME, None, stream=stream, requested_by="test", force=True)
+    asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
     job = run_job(asked.job_id)
     assert job is not None
     OrmQ.objects.all().delete()

@@ -7,7 +7,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from django_q.models import Schedule
 
-from memoryproject.schedules import SCHEDULES
+from memoryproject.schedules import schedules
 from moments_app.models import EmbeddingModel, Job, PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Message, UserProfile
@@ -42,7 +42,7 @@ def test_it_begins_with_what_migrate_leaves_and_with_nothing_else() -> None:
         "moments_app_promptversion",
     }
     assert Permission.objects.filter(codename="change_moment").exists()
-    assert Schedule.objects.count() == len(SCHEDULES)
+    assert Schedule.objects.count() == len(schedules())
     assert PromptResource.objects.version_in_force(MOMENT_BUILDER_URI).created_by == "shipped"
 
 

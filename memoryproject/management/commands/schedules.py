@@ -3,7 +3,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django_q.models import Schedule
 
-from memoryproject.schedules import SCHEDULES, register_schedules
+from memoryproject.schedules import register_schedules, schedules
 
 
 class Command(BaseCommand):
@@ -11,6 +11,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> str:
         register_schedules()
-        entries = {entry.name: entry for entry in SCHEDULES}
-        rows = Schedule.objects.filter(name__in=entries).order_by("name")
-        return "\n".join(f"{row.name}: {entries[row.name]}, next {row.next_run:%Y-%m-%d %H:%M} UTC" for row in rows)
+        known = schedules()
+        rows = Schedule.objects.filter(name__in=known).order_by("name")
+        return "\n".join(f"{row.name}: {known[row.name]}, next {row.next_run:%Y-%m-%d %H:%M} UTC" for row in rows)

@@ -14,7 +14,7 @@ from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream
 from moments_app.provenance.retract import MOST_TURNS
 from moments_app.recall.query import RETRIEVAL
 from moments_app.recall.search import KINDS, MODES
-from moments_app.streams.consolidate import current_lines
+from moments_app.streams.texts import current_lines
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.serializers import PAGE_MAX, SEQUENCE_MAX, PageQuery, PersonQuery
 

@@ -17,8 +17,9 @@ from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
-from moments_app.streams import consolidate
 from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.texts import undo
 from sessions_app.api.errors import Conflict
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, update
@@ -161,7 +162,7 @@ class ConsolidateView(APIView):
             stream = stream_or_404(user, stream_id)
             refuse_shards_to_users(request, stream)
             job = Job.objects.request(
-                consolidate.NAME, None, stream=stream, requested_by=key_of(request).actor, force=True
+                Consolidate.name, None, stream=stream, requested_by=key_of(request).actor, force=True
             )
         return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
 
@@ -179,7 +180,7 @@ class UndoView(APIView):
             stream = stream_or_404(user, stream_id)
             refuse_shards_to_users(request, stream)
             try:
-                consolidate.undo(stream)
+                undo(stream)
             except ValueError as error:
                 raise ValidationError(str(error)) from error
             return Response(shapes.StreamAnswer(stream_or_404(user, stream_id)).data)

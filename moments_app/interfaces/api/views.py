@@ -13,9 +13,9 @@ from rest_framework.views import APIView
 from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Job, Moment, Summary
 from moments_app.models.job import JobQuerySet
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import BuildMoments
 from moments_app.moments.delete import delete_moment
-from moments_app.sessions import digest as digest_session
+from moments_app.sessions.digest import DigestSession
 from sessions_app.api.person import acting_as, key_of
 from sessions_app.api.requests import paged, parsed, query, session_or_404, update
 from sessions_app.api.serializers import PageQuery, PersonQuery
@@ -39,7 +39,7 @@ class BuildView(APIView):
         asked = parsed(shapes.BuildInput, request.data).validated_data
         with acting_as(request, asked.get("user_id")) as user:
             job = Job.objects.request(
-                build_moments.NAME,
+                BuildMoments.name,
                 session_or_404(user, asked["session_id"]),
                 requested_by=key_of(request).actor,
                 force=asked["force"],
@@ -57,7 +57,7 @@ class CompactView(APIView):
         asked = parsed(PersonQuery, request.data).validated_data
         with acting_as(request, asked.get("user_id")) as user:
             session = session_or_404(user, session_id)
-            job = Job.objects.request(digest_session.NAME, session, requested_by=key_of(request).actor, force=True)
+            job = Job.objects.request(DigestSession.name, session, requested_by=key_of(request).actor, force=True)
         return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
 
 

@@ -26,7 +26,7 @@ from moments_app.interfaces.api.views import job_or_404, moment_or_404
 from moments_app.interfaces.mcp.connection import CURRENT, database_work
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.models.atom import content_hash
-from moments_app.moments import build as building
+from moments_app.moments.build import BuildMoments
 from moments_app.streams.add_atoms import add_atoms
 from sessions_app.api.requests import parsed, session_or_404
 from sessions_app.api.serializers import SEQUENCE_MAX, ProfileAnswer, message_data
@@ -264,7 +264,7 @@ def _requested_build(session_id: str, force: bool) -> dict[str, Any]:
     connection = CURRENT.get()
     with connection.writing() as user:
         session = session_or_404(user, asked["session_id"])
-        job = Job.objects.request(building.NAME, session, requested_by=connection.actor, force=asked["force"])
+        job = Job.objects.request(BuildMoments.name, session, requested_by=connection.actor, force=asked["force"])
         return dict(shapes.JobAnswer(job).data)
 
 

@@ -4,7 +4,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import BuildMoments
 from sessions_app.models import Session
 
 
@@ -25,7 +25,7 @@ class Command(BaseCommand):
             raise CommandError("--lag takes a number from 0 and goes with --force.")
         params = {} if options["lag"] is None else {"lag": options["lag"]}
         asked = Job.objects.request(
-            build_moments.NAME, session, requested_by="command", force=options["force"], params=params
+            BuildMoments.name, session, requested_by="command", force=options["force"], params=params
         )
         job = run_job(asked.job_id)
         if job is None:

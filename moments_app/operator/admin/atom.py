@@ -15,12 +15,13 @@ from django.views.decorators.http import require_POST
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.jobs.process import has_grown
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.admin.recall_console import RecallConsole
 from moments_app.operator.admin.transcript import entries
-from moments_app.streams import consolidate, curate
+from moments_app.streams import curate
+from moments_app.streams.add_atoms import note_growth
+from moments_app.streams.texts import is_carried
 from sessions_app.models import Message, UserProfile
 from sessions_app.retention.read_archived import with_text
 
@@ -129,7 +130,7 @@ class MemoryAtomAdmin(RecallConsole):
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
-        has_grown(obj.stream, requested_by=f"operator:{request.user}")
+        note_growth(obj.stream, requested_by=f"operator:{request.user}")
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Back to the stream it was written into."""
@@ -227,7 +228,7 @@ class MemoryAtomAdmin(RecallConsole):
 
 def _is_left_behind(atom: MemoryAtom) -> bool:
     """Whether a text absorbed it that says it no longer."""
-    return atom.state == MemoryAtom.State.ABSORBED and not consolidate.is_carried(atom)
+    return atom.state == MemoryAtom.State.ABSORBED and not is_carried(atom)
 
 
 def _stream(pk: str) -> MemoryStream | None:

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall import embed
+from moments_app.recall.embed import Embed
 from sessions_app.admin.base import ReadOnlyAdmin
 
 COUNTED = 1_000  # jobs
@@ -43,4 +44,4 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
 
 
 def _jobs(*states: str) -> int:
-    return Job.objects.filter(process=embed.NAME, status__in=states)[:COUNTED].count()
+    return Job.objects.filter(process=Embed.name, status__in=states)[:COUNTED].count()

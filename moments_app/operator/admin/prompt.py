@@ -185,7 +185,7 @@ class PromptResourceAdmin(PageAdmin):
             return {"problem": str(error)}
         return {
             "subject": subject,
-            "given": prompt_trial.given(trial.work),
+            "given": prompt_trial.given(trial.input),
             "trial": trial,
             "sides": prompt_trial.sides(trial, resource.active_version),
         }

@@ -18,9 +18,9 @@ from moments_app.engines.base import (
 )
 from moments_app.engines.transcript import RULES
 from moments_app.models import PromptResource
-from moments_app.sessions import digest as digest_session
-from moments_app.streams import consolidate
-from moments_app.streams import form as form_memories
+from moments_app.sessions.checkpoint import MAX_WORDS, SHOWN_TURNS
+from moments_app.streams.consolidate import MAX_OBSERVATIONS
+from moments_app.streams.form import MAX_TURNS
 
 Purpose = PromptResource.Purpose
 
@@ -82,7 +82,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
     Purpose.MEMORY_EXTRACTION: (
         "Says what of the latest turns goes into which memory stream, as observations and facts.",
         [
-            f"The turns since the last formation, at most {form_memories.MAX_TURNS} and about {{tokens}} tokens",
+            f"The turns since the last formation, at most {MAX_TURNS} and about {{tokens}} tokens",
             "For each stream what it takes in, how many items of how many words, and what it has already",
         ],
         FormationShape,
@@ -92,16 +92,16 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         [
             "What the stream's text is for, in the stream's own words, and how many words it may have",
             "The lines so far, each with its label, and those written by hand, which stay as they are",
-            f"The observations that wait, oldest first with their dates, at most {consolidate.MAX_OBSERVATIONS}",
+            f"The observations that wait, oldest first with their dates, at most {MAX_OBSERVATIONS}",
         ],
         ConsolidationAnswer,
     ),
     Purpose.SESSION_DIGEST: (
         "Makes a short context of a session that pauses or ends, and lessons that all later contexts begin with.",
         [
-            f"The latest {digest_session.SHOWN_TURNS} turns of the live window",
+            f"The latest {SHOWN_TURNS} turns of the live window",
             "What is known from before it",
-            f"How many words the context may have: {digest_session.MAX_WORDS}",
+            f"How many words the context may have: {MAX_WORDS}",
         ],
         DigestAnswer,
     ),

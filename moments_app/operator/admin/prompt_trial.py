@@ -6,13 +6,13 @@ from functools import singledispatch
 from typing import Any
 
 from moments_app.engines.base import Fact
-from moments_app.jobs.trial import Made, Trial
+from moments_app.jobs.trial import Trial, TrialAnswer
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
-from moments_app.moments import build as build_moments
-from moments_app.sessions import digest as digest_session
-from moments_app.streams import consolidate
-from moments_app.streams import form as form_memories
-from moments_app.summaries import roll as roll_summary
+from moments_app.moments.division import BuildInput, Built, Segment
+from moments_app.sessions.checkpoint import Digested, DigestInput
+from moments_app.streams.consolidate import Consolidated, ConsolidationInput
+from moments_app.streams.form import FormationInput, Formed
+from moments_app.summaries.roll import Rolled, SummaryInput
 from sessions_app.admin.base import prefix_search
 from sessions_app.models import Session
 
@@ -41,7 +41,7 @@ class Part:
 class Side:
     """What came of one text."""
 
-    made: Made
+    made: TrialAnswer
     is_active: bool
     parts: list[Part]
 
@@ -89,7 +89,7 @@ def sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
     """Both sides of a trial."""
     return [
         Side(made, bool(active and made.version.pk == active.pk), parts(made.answer) if made.answer else [])
-        for made in trial.made
+        for made in trial.answers
     ]
 
 
@@ -97,24 +97,24 @@ def sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
 
 
 @singledispatch
-def given(work: Any) -> str:
-    """What of its subject an engine was given."""
-    raise TypeError(type(work))
+def given(input: Any) -> str:
+    """Say what of its subject an engine was given."""
+    return "all that waits"
 
 
 @given.register
-def _(work: build_moments.Work) -> str:
-    return _turns(work.first_sequence, work.last_sequence)
+def _(input: BuildInput) -> str:
+    return _turns(input.first_sequence, input.last_sequence)
 
 
 @given.register
-def _(work: digest_session.Work | roll_summary.Work | form_memories.Work) -> str:
-    return _turns(work.request.turns[0].index, work.request.turns[-1].index)
+def _(input: DigestInput | SummaryInput | FormationInput) -> str:
+    return _turns(input.request.turns[0].index, input.request.turns[-1].index)
 
 
 @given.register
-def _(work: consolidate.Work) -> str:
-    return f"{len(work.request.observations)} observations"
+def _(input: ConsolidationInput) -> str:
+    return f"{len(input.request.observations)} observations"
 
 
 def _turns(first: int, last: int) -> str:
@@ -126,12 +126,12 @@ def _turns(first: int, last: int) -> str:
 
 @singledispatch
 def parts(answer: Any) -> list[Part]:
-    """An answer in pieces to be read."""
-    raise TypeError(type(answer))
+    """Return an answer in pieces to be read."""
+    return [Part("Answer", str(answer))]
 
 
 @parts.register
-def _(answer: build_moments.Built) -> list[Part]:
+def _(answer: Built) -> list[Part]:
     moments = [
         Part(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
         for segment in answer.segments
@@ -141,12 +141,12 @@ def _(answer: build_moments.Built) -> list[Part]:
 
 
 @parts.register
-def _(answer: roll_summary.Rolled) -> list[Part]:
+def _(answer: Rolled) -> list[Part]:
     return [Part("Summary", answer.answer.summary_text), Part("Facts", _facts(answer.answer.facts))]
 
 
 @parts.register
-def _(answer: form_memories.Formed) -> list[Part]:
+def _(answer: Formed) -> list[Part]:
     items = [
         Part(f"{one.stream.label}, {one.atom_type}", one.text, f"turns {_numbers(one.sequences)}")
         for one in answer.candidates
@@ -156,19 +156,19 @@ def _(answer: form_memories.Formed) -> list[Part]:
 
 
 @parts.register
-def _(answer: consolidate.Consolidated) -> list[Part]:
-    text = answer.folded.text
-    dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.folded.dropped.items())
+def _(answer: Consolidated) -> list[Part]:
+    text = answer.text.content
+    dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.text.dropped.items())
     return [Part("Text", text, f"{len(text.split())} words"), *([Part("Dropped", dropped)] if dropped else [])]
 
 
 @parts.register
-def _(answer: digest_session.Digested) -> list[Part]:
+def _(answer: Digested) -> list[Part]:
     context = Part("Context", answer.context, f"{len(answer.context.split())} words")
     return [context, *(Part("Lesson", lesson) for lesson in answer.lessons)]
 
 
-def _about(segment: build_moments.Segment) -> str:
+def _about(segment: Segment) -> str:
     tags = ", ".join([*segment.draft.topic_tags, *segment.draft.emotion_tags, *segment.draft.present_persons])
     return " · ".join(filter(None, [_turns(segment.first_sequence, segment.last_sequence), tags]))
 

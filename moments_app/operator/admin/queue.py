@@ -1,6 +1,5 @@
 """The queue's own tables: what it holds, tasks that ended in an error, and what runs by itself."""
 
-import inspect
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.utils.module_loading import import_string
 from django_q.models import Failure, OrmQ, Schedule, Success
 from unfold.decorators import display
 
+from memoryproject.schedules import UnknownSchedule, schedule_named
 from moments_app.models.job import RUN_TASK
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 
@@ -118,8 +118,9 @@ class ScheduleAdmin(ReadOnlyAdmin):
     @admin.display(description="What it does")
     def does(self, schedule: Any) -> str:
         try:
-            return inspect.getdoc(import_string(schedule.func)) or "–"
-        except ImportError:
+            import_string(schedule.func)
+            return schedule_named(schedule.name).does
+        except (ImportError, UnknownSchedule):
             return "Its function is gone; manage.py migrate brings the table up to date."
 
     @admin.display(description="Next time")

@@ -20,15 +20,16 @@ from unfold.decorators import display
 
 from moments_app.jobs.process import CannotRun
 from moments_app.models import Job
-from moments_app.moments import build as build_moments
-from moments_app.moments import rebuild as rebuild_moments
+from moments_app.moments.build import BuildMoments
+from moments_app.moments.division import builder_prompt
+from moments_app.moments.rebuild import RebuildMoments
 from moments_app.operator.admin import session_tabs
 from moments_app.operator.admin.context_preview import previewed
 from moments_app.operator.admin.retraction import form_of, previewed_retraction
 from moments_app.provenance.derived import calls_for
 from moments_app.provenance.retract import retract
-from moments_app.sessions import digest as digest_session
-from moments_app.sessions import settle
+from moments_app.sessions.digest import DigestSession
+from moments_app.sessions.settle import Settle
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
 from sessions_app.models import Session
 from sessions_app.transcript.search import Said, find_sessions
@@ -211,17 +212,17 @@ class SessionAdmin(PageAdmin):
             messages.error(request, f"Turns to keep live: {' '.join(map(str, form['lag'].errors))}")
             return HttpResponseRedirect(_place(session))
         params = {name: value for name, value in form.cleaned_data.items() if value is not None}
-        return self._ask(request, session, build_moments.NAME, "Asked for moments to be built", params)
+        return self._ask(request, session, BuildMoments.name, "Asked for moments to be built", params)
 
     @method_decorator(require_POST)
     def digest(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Asks for a digest of the live window."""
-        return self._ask(request, self._to_change(request, pk), digest_session.NAME, "Asked for a digest")
+        return self._ask(request, self._to_change(request, pk), DigestSession.name, "Asked for a digest")
 
     @method_decorator(require_POST)
     def settle(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Asks for the session to be settled; it is when it is quiet."""
-        return self._ask(request, self._to_change(request, pk), settle.NAME, "Asked for the session to be settled")
+        return self._ask(request, self._to_change(request, pk), Settle.name, "Asked for the session to be settled")
 
     @method_decorator(require_POST)
     def hold(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -238,7 +239,7 @@ class SessionAdmin(PageAdmin):
         """What would be made anew and what it costs; and asking for it."""
         session = self._to_change(request, pk)
         if request.method == "POST":
-            return self._ask(request, session, rebuild_moments.NAME, "Asked for the moments to be made anew")
+            return self._ask(request, session, RebuildMoments.name, "Asked for the moments to be made anew")
         return self._page(request, session, "", "rebuild", _rebuilt(session))
 
     def retract(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -319,7 +320,7 @@ def _rebuilt(session: Session) -> dict[str, Any]:
         "engine_calls": calls_for(turns),
     }
     try:
-        return shown | {"prompt": build_moments.prompt()}
+        return shown | {"prompt": builder_prompt()}
     except CannotRun as error:
         return shown | {"problem": str(error)}
 

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import stays_live_from
 from moments_app.operator.admin.transcript import Marks, entries
 from sessions_app.models import Message, Session
 from sessions_app.transcript.load import page_of_messages
@@ -71,7 +71,7 @@ def transcript(request: HttpRequest, session: Session) -> dict[str, Any]:
     page = page_of_messages(session, TURNS, **_stretch(request, session, around)).messages
     turns = [message for message in page if message.kind == Message.Kind.TURN]
     first, last = (turns[0].sequence, turns[-1].sequence) if turns else (0, -1)
-    lag_from = max(build_moments.stays_live_from(session, {}), session.live_from_sequence)
+    lag_from = max(stays_live_from(session, {}), session.live_from_sequence)
     marks = Marks(session.live_from_sequence, lag_from, turn, moment.pk if moment else None)
     return {
         "entries": entries(page, marks),

@@ -21,7 +21,8 @@ from unfold.views import ChangeList
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.operator.admin.diff import word_diff
-from moments_app.streams import consolidate
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.texts import current_lines, last_version, undo
 from sessions_app.admin.base import PageAdmin, prefix_search
 
 PAGE = 20  # items, or versions
@@ -199,12 +200,12 @@ class MemoryStreamAdmin(PageAdmin):
 
     def around(self, request: HttpRequest, obj: MemoryStream) -> dict[str, Any]:
         """What is in it, when it is consolidated next, and the newest versions."""
-        job = obj.jobs.filter(process=consolidate.NAME).order_by("-id").first()
-        last = consolidate.last_version(obj)
+        job = obj.jobs.filter(process=Consolidate.name).order_by("-id").first()
+        last = last_version(obj)
         return {
             "show_save_and_add_another": False,
             "stream": obj,
-            "lines": consolidate.current_lines(obj),
+            "lines": current_lines(obj),
             "words": len(obj.consolidated_content.split()),
             "when": _when(obj),
             "job": job if job and job.status in (*Job.OPEN, Job.Status.FAILED) else None,
@@ -250,7 +251,7 @@ class MemoryStreamAdmin(PageAdmin):
             "left": shown.shown.active().in_order(),
             "older": stream.versions.filter(pk__lt=shown.pk).order_by("-pk").first(),
             "newer": stream.versions.filter(pk__gt=shown.pk).order_by("pk").first(),
-            "is_last": consolidate.last_version(stream) == shown,
+            "is_last": last_version(stream) == shown,
             "may_change": self.has_change_permission(request, stream),
         }
         return render(request, "admin/stream_version.html", self.admin_site.each_context(request) | context)
@@ -286,14 +287,14 @@ class MemoryStreamAdmin(PageAdmin):
     @transaction.atomic
     def _fold(self, request: HttpRequest, stream: MemoryStream) -> None:
         by = f"operator:{request.user}"
-        job = Job.objects.request(consolidate.NAME, stream=stream, requested_by=by, force=True)
+        job = Job.objects.request(Consolidate.name, stream=stream, requested_by=by, force=True)
         self.log_change(request, stream, "Asked for a consolidation.")
         messages.success(request, f"{stream.title}: asked for, job {job.job_id}.")
 
     def _undo(self, request: HttpRequest, stream: MemoryStream) -> None:
-        undo, told = partial(consolidate.undo, stream), "the text is as before, and what was absorbed waits again."
+        go_back, told = partial(undo, stream), "the text is as before, and what was absorbed waits again."
         log = "Undid the last consolidation."
-        self.attempt(request, stream, undo, log=log, told=f"{stream.title}: {told}", about=stream.title)
+        self.attempt(request, stream, go_back, log=log, told=f"{stream.title}: {told}", about=stream.title)
 
 
 def _page_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:

@@ -419,7 +419,7 @@ class TestReceipts:
         receipts.waiting.flush()
         old = ContextReceipt.objects.earliest("id")
         ContextReceipt.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
-        call_command("prune_receipts")
+        call_command("run_schedule", "prune_receipts")
         assert ContextReceipt.objects.count() == 1
 
 

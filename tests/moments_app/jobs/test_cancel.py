@@ -131,7 +131,7 @@ def test_a_cancelled_summary_is_given_up_and_not_begun_anew(ada: UserProfile, ro
     job = Job.objects.get(process="roll_summary")
     cancel(job, actor=BY)
     assert Summary.objects.get(session=session).status == "failed"
-    assert recover_jobs().summaries == 0
+    assert recover_jobs().begun_again == 0
     talk(ada, 2)
     work_off()
     assert Summary.objects.completed().filter(session=session, end_sequence=21).exists()

@@ -258,7 +258,7 @@ class TestRecovery:
         asked(talk(ada, 50))
         OrmQ.objects.all().delete()
         out = StringIO()
-        call_command("recover_jobs", "--dry-run", stdout=out)
+        call_command("run_schedule", "recover_jobs", "--dry-run", stdout=out)
         assert "requeued: 1" in out.getvalue()
         assert not OrmQ.objects.exists()
 

@@ -11,8 +11,9 @@ from pytest_django.fixtures import Settings
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.trial import CannotTry, Trial, try_prompt
 from moments_app.models import EngineCall, Job, MemoryStream, PromptResource, PromptVersion, Summary
-from moments_app.sessions import digest as digest_session
-from moments_app.summaries import roll as roll_summary
+from moments_app.moments.division import BuildInput
+from moments_app.sessions.digest import DigestSession
+from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.jobs import build
@@ -70,9 +71,9 @@ WAITING: dict[str, Callable[[UserProfile], Session]] = {
 }
 DOING: dict[str, Callable[[Session], object]] = {
     Purpose.MOMENT_BUILDER: build,
-    Purpose.ROLLING_SUMMARY: lambda session: run(roll_summary.NAME, session),
+    Purpose.ROLLING_SUMMARY: lambda session: run(RollSummary.name, session),
     Purpose.MEMORY_EXTRACTION: form,
-    Purpose.SESSION_DIGEST: lambda session: run(digest_session.NAME, session),
+    Purpose.SESSION_DIGEST: lambda session: run(DigestSession.name, session),
 }
 
 
@@ -93,7 +94,7 @@ class TestBothSides:
         trial = tried(purpose, Session.objects.get(pk=session.pk))
         assert everything(but=["moments_app_enginecall"]) == before
         assert trial.is_again == done_before
-        active, other = trial.made
+        active, other = trial.answers
         assert (active.error, other.error) == ("", "") and active.answer and other.answer
         assert active.version == resource_for(purpose).active_version and not other.version.pk
         told = [request["messages"] for request in model_server.requests[asked:]]
@@ -114,7 +115,7 @@ class TestBothSides:
         before = everything(but=["moments_app_enginecall"])
         trial = tried(Purpose.STREAM_CONSOLIDATION, stream)
         assert everything(but=["moments_app_enginecall"]) == before
-        assert [made.answer.folded.text.count("Observation") for made in trial.made] == [3, 3]
+        assert [made.answer.text.content.count("Observation") for made in trial.answers] == [3, 3]
         assert trial.is_again == done_before
 
     def test_what_was_made_of_the_turns_is_not_shown_to_the_engine_as_known(
@@ -129,15 +130,16 @@ class TestBothSides:
     def test_the_text_in_force_is_tried_alone(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         active = resource_for(Purpose.SESSION_DIGEST).active_version
         assert active is not None
-        [made] = tried(Purpose.SESSION_DIGEST, talk(ada, 12), active.content).made
+        [made] = tried(Purpose.SESSION_DIGEST, talk(ada, 12), active.content).answers
         assert made.answer.context
 
     def test_a_build_is_cut_to_one_call(self, ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
         settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"max_input_tokens": 1_000})
         trial = tried(Purpose.MOMENT_BUILDER, talk(ada, 400))
         assert len(model_server.requests) == 2
-        assert trial.work.last_sequence == trial.work.chunks[0].sequences[-1] < 300
-        assert trial.made[0].answer.segments[-1].last_sequence == trial.work.last_sequence
+        assert isinstance(trial.input, BuildInput)
+        assert trial.input.last_sequence == trial.input.chunks[0].sequences[-1] < 300
+        assert trial.answers[0].answer.segments[-1].last_sequence == trial.input.last_sequence
 
 
 class TestWhenThereIsNothing:
@@ -147,7 +149,7 @@ class TestWhenThereIsNothing:
         model_server.always(behave.error(500))
         before = everything(but=["moments_app_enginecall"])
         trial = tried(Purpose.MOMENT_BUILDER, talk(ada, 120))
-        assert [made.error for made in trial.made] == ["openai:gpt-4.1-mini answered with status 500."] * 2
+        assert [made.error for made in trial.answers] == ["openai:gpt-4.1-mini answered with status 500."] * 2
         assert before != everything() and EngineCall.objects.filter(ok=False).count() == 2
 
     def test_failing_trials_delay_no_work(
@@ -182,7 +184,7 @@ class TestWhenThereIsNothing:
         model_server.release()
         for thread in threads:
             thread.join()
-        assert len(tried(Purpose.MOMENT_BUILDER, session).made) == 2
+        assert len(tried(Purpose.MOMENT_BUILDER, session).answers) == 2
 
     def test_nothing_to_try_it_on(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         with pytest.raises(CannotTry, match="nothing beyond the lag"):
@@ -216,4 +218,4 @@ def test_row_17_no_connection_is_held_while_a_prompt_is_tried(ada: UserProfile, 
     model_server.release()
     thread.join()
     assert others == 0
-    assert len(made[0].made) == 2
+    assert len(made[0].answers) == 2

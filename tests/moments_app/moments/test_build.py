@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job, Moment, PromptResource
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import is_due
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -108,7 +108,7 @@ class TestWhen:
                 assert ended is not None
                 assert ended.status in ("completed", "skipped"), ended.error
             session = Session.objects.get(pk=appended.session.pk)
-            assert not build_moments.is_due(session)
+            assert not is_due(session)
             assert not Job.objects.open().exists()
 
 

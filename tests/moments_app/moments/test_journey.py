@@ -7,9 +7,9 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, Moment
-from moments_app.moments import rebuild as rebuild_moments
 from moments_app.moments.delete import delete_moment
-from moments_app.sessions import settle
+from moments_app.moments.rebuild import RebuildMoments
+from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.jobs import build, work_off
@@ -82,7 +82,7 @@ class TestModel:
         session = talk(ada, 25, session_id="first", days=0)
         if ended == "settled":
             Session.objects.update(last_activity_at="2026-03-02T09:00Z")
-            Job.objects.request(settle.NAME, session, requested_by="test", force=True)
+            Job.objects.request(Settle.name, session, requested_by="test", force=True)
             work_off()
             assert Session.objects.get().status == "cleared"
         else:
@@ -114,7 +114,7 @@ class TestModel:
         numbered(model_server)
         for number in range(3):
             build(talk(ada, 25, session_id=f"s{number}", days=number * 10), lag=0)
-        Job.objects.request(rebuild_moments.NAME, Session.objects.get(session_id="s1"), requested_by="test")
+        Job.objects.request(RebuildMoments.name, Session.objects.get(session_id="s1"), requested_by="test")
         work_off()
         assert given(model_server)[-1][0] == {"told": "Way 1.", "since": "2026-03-02", "moments": 2}
         assert told_at(Session.objects.get(session_id="s1")) == ["Way 4."]

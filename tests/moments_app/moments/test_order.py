@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, Moment
 from moments_app.models.moment import RELINK_SQL
-from moments_app.moments import rebuild as rebuild_moments
+from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Session, UserProfile
@@ -104,7 +104,7 @@ def test_row_37_moments_made_anew_or_put_back_stand_where_they_stood(
     sessions = {name: converse(ada, name) for name in DAYS}
     for session in sessions.values():
         build(session, lag=0)
-    Job.objects.request(rebuild_moments.NAME, sessions["first"], requested_by="test", force=True)
+    Job.objects.request(RebuildMoments.name, sessions["first"], requested_by="test", force=True)
     work_off()
     assert_one_order_everywhere(ada, service, root)
     retraction = retract(sessions["second"], [3], reason="by mistake", requested_by="test")

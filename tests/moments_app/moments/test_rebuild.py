@@ -9,8 +9,8 @@ from django.db import connection
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, PromptResource
-from moments_app.moments import rebuild as rebuild_moments
 from moments_app.moments.delete import delete_moment
+from moments_app.moments.rebuild import RebuildMoments
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
@@ -39,7 +39,7 @@ def anew(handler: behave.Handler, body: dict[str, Any]) -> None:
 
 def ask(session: Session) -> Job:
     """A rebuild, asked for as an operator does."""
-    return Job.objects.request(rebuild_moments.NAME, session, requested_by="operator:eve", force=True)
+    return Job.objects.request(RebuildMoments.name, session, requested_by="operator:eve", force=True)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ class TestRebuild:
         ask(session)
         work_off()
         after = snapshot(session)
-        assert Job.objects.filter(process=rebuild_moments.NAME, status="completed").count() == 3
+        assert Job.objects.filter(process=RebuildMoments.name, status="completed").count() == 3
         assert {moment["name"][:4] for moment in after["moments"]} == {"Anew"}
         assert {moment["prompt_version_id"] for moment in after["moments"]} == {resource.versions.latest("id").pk}
         assert not {moment["id"] for moment in before["moments"]} & {moment["id"] for moment in after["moments"]}
@@ -113,7 +113,7 @@ class TestRebuild:
         model_server.always(behave.error(500))
         ask(session)
         work_off()
-        failed = Job.objects.get(process=rebuild_moments.NAME, status="failed")
+        failed = Job.objects.get(process=RebuildMoments.name, status="failed")
         assert list(second.values_list("pk", flat=True)) == kept
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert_chain_is_whole(session.user)

@@ -26,7 +26,9 @@ def test_an_entry_leads_to_its_job(root: Client, ada: UserProfile) -> None:
 def test_an_error_of_the_queue_is_shown_in_full_as_text(root: Client, transactional_db: None) -> None:
     now = timezone.now()
     lines = f"Traceback\n{PLANTED}\nValueError: no such thing"
-    task = Task.objects.create(id="1" * 32, name="n", func="moments_app.tasks.embed", started=now, stopped=now)
+    task = Task.objects.create(
+        id="1" * 32, name="n", func="memoryproject.schedules.run_schedule", started=now, stopped=now
+    )
     Task.objects.update(success=False, result=lines)
     assert "ValueError: no such thing" in page(root, list_url(Failure))
     shown = page(root, change_url(Failure.objects.get(pk=task.pk)))
@@ -53,7 +55,7 @@ class TestSchedules:
     def test_it_says_what_each_does_and_which_is_overdue(self, root: Client, embed: Schedule) -> None:
         Schedule.objects.update(next_run=timezone.now() + timedelta(minutes=1))
         shown = page(root, list_url(Schedule))
-        assert "Tries again to embed what failed." in shown and "overdue" not in shown
+        assert "Try again what failed to be embedded." in shown and "overdue" not in shown
         Schedule.objects.filter(pk=embed.pk).update(next_run=timezone.now() - timedelta(hours=1), func="gone.away")
         shown = page(root, list_url(Schedule))
         assert "overdue" in shown and "Its function is gone" in shown
@@ -65,5 +67,5 @@ class TestSchedules:
         root.post(change_url(embed), data)
         assert root.post(f"{list_url(Schedule)}add/", data).status_code == 403
         assert self.act(operator("view_"), "pause", embed) == -1
-        assert embed.func == "moments_app.tasks.embed"
+        assert embed.func == "memoryproject.schedules.run_schedule"
         assert not Schedule.objects.filter(func="os.system").exists()

@@ -22,10 +22,11 @@ from moments_app.context import receipts
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
 from moments_app.models.job import RUN_TASK
-from moments_app.moments import build as build_moments
+from moments_app.moments.build import BuildMoments
 from moments_app.recall import accesses
-from moments_app.streams import consolidate
-from moments_app.streams import form as form_memories
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.form import FormMemories
+from moments_app.streams.texts import undo
 from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user
@@ -228,7 +229,7 @@ class TestShards:
         stream = shard("kilns")
         said_by(talk(ada, 2), stream, "Ada one.")
         fold(stream)
-        consolidate.undo(stream)
+        undo(stream)
         erase_user("ada", actor="test")
         assert not StreamVersion.objects.exists()
 
@@ -246,7 +247,7 @@ class TestShards:
     def test_row_11_a_consolidation_under_way_does_not_write_it_down(
         self, kilns: MemoryStream, model_server: OpenAIServer
     ) -> None:
-        job = Job.objects.request(consolidate.NAME, stream=kilns, requested_by="test", force=True)
+        job = Job.objects.request(Consolidate.name, stream=kilns, requested_by="test", force=True)
         with running(job, model_server):
             erase_user("ada", actor="test")
         work_off()
@@ -294,7 +295,7 @@ class running:  # noqa: N801 (reads as a sentence)
 class TestMeanwhile:
     """Whatever else goes on."""
 
-    @pytest.mark.parametrize("process", [build_moments.NAME, form_memories.NAME])
+    @pytest.mark.parametrize("process", [BuildMoments.name, FormMemories.name])
     def test_row_11_a_job_that_waits_for_its_engine_writes_nothing(
         self, ada: UserProfile, model_server: OpenAIServer, process: str
     ) -> None:

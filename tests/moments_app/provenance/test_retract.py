@@ -24,7 +24,7 @@ from moments_app.models import (
 )
 from moments_app.provenance.retract import CannotRetract, preview, retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.summaries import roll as roll_summary
+from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages
@@ -71,7 +71,7 @@ class TestRetractedTurns:
     ) -> None:
         form(session)
         build(session, lag=0)
-        Job.objects.request(roll_summary.NAME, session, requested_by="test")
+        Job.objects.request(RollSummary.name, session, requested_by="test")
         work_off()
         asked = {"user_id": "ada", "session_id": "s1", "query": "Where is the kiln?", "retrieval": "auto"}
         assert service.get("memory/context", **asked).status_code == 200
@@ -151,7 +151,7 @@ def remember(session: Session, *batches: list[NewMessage]) -> None:
         form(session)
         for stream in MemoryStream.objects.seen_by(session):
             fold(stream)
-        Job.objects.request(roll_summary.NAME, session, requested_by="test", hasten=True)
+        Job.objects.request(RollSummary.name, session, requested_by="test", due_now=True)
         work_off()
         build(session, lag=10)
         count(session.user)

@@ -9,9 +9,11 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.process import Asked
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
+from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.turns import served_lines
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -114,11 +116,11 @@ class TestWhat:
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
         atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
-        work = embed.claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test"))
-        assert isinstance(work, embed.Work)
+        input = Embed().claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test"))
+        assert isinstance(input, EmbedInput)
         atom.content = "Plays the oboe."
         atom.save()
-        assert embed.write(work.model, [(work.texts[0], [1.0] * 64)]) == 0
+        assert embed.write(input.model, [(input.texts[0], [1.0] * 64)]) == 0
 
     def test_an_evicted_fact_takes_its_vector_along(
         self, embeddings_server: OpenAIServer, ada: UserProfile, forming: None
@@ -171,10 +173,10 @@ class TestFailure:
         assert [result["content"] for result in found["results"]] == ["Plays the harpsichord."]
         assert found["degraded"] is True and found["mode"] == "text"
         embeddings_server.always(behave.answer_well)
-        assert embed.sweep() == 1
+        assert Embed().sweep() == Asked(1)
         work_off()
         assert FactEmbedding.objects.count() == 1
-        assert embed.sweep() == 0
+        assert Embed().sweep() == Asked(0)
 
     def test_row_21_a_text_that_is_refused_costs_no_other_its_vector_and_is_not_asked_for_again(
         self, embeddings_server: OpenAIServer, ada: UserProfile

@@ -256,7 +256,7 @@ class TestCounts:
         for number in range(100):
             say(ada, f"Turn {number} of kiln{number}.")
             if number % 10 == 9:
-                call_command("count_words")
+                call_command("run_schedule", "count_words")
                 work_off()
         assert Vocabulary.objects.get(user=ada).turn_count >= 80
         assert 5 <= ada.jobs.filter(process="count_words").count() < 10
@@ -273,7 +273,7 @@ class TestCounts:
         say(ada, *("A kiln." for _ in range(30)))
         count(ada)
         say(ada, "A glaze.", session_id="s2")
-        call_command("count_words")
+        call_command("run_schedule", "count_words")
         work_off()
         assert not Session.objects.grown().exists()
         assert not Word.objects.filter(stem="glaze").exists()

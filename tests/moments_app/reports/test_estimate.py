@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import EngineCall, Job
 from moments_app.reports.estimate import Estimate, estimate
-from moments_app.sessions.settle import NAME
+from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
@@ -32,7 +32,7 @@ def test_it_tells_the_calls_that_settling_then_makes(ada: UserProfile, model_ser
     Job.objects.all().delete()
     told = calls(*estimate())
     for session in Session.objects.all():
-        Job.objects.request(NAME, session, requested_by="test")
+        Job.objects.request(Settle.name, session, requested_by="test")
     work_off()
     made = {purpose: EngineCall.objects.filter(purpose=purpose).count() for purpose in told}
     assert made == told

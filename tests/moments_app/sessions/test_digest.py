@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
-from moments_app.sessions.digest import NAME
+from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
@@ -25,7 +25,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def digest(session: Session, **params: Any) -> Job:
     """A forced digest, run at once."""
-    job = run_job(Job.objects.request(NAME, session, requested_by="test", force=True, params=params).job_id)
+    job = run_job(
+        Job.objects.request(DigestSession.name, session, requested_by="test", force=True, params=params).job_id
+    )
     assert job is not None
     OrmQ.objects.all().delete()
     session.refresh_from_db()
@@ -107,7 +109,7 @@ class TestWhatIsLeft:
 
     def test_turns_that_come_in_meanwhile_stay_live(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 10)
-        job = Job.objects.request(NAME, session, requested_by="test", force=True)
+        job = Job.objects.request(DigestSession.name, session, requested_by="test", force=True)
 
         def talk_first(handler: Any, body: Any) -> None:
             talk(ada, 3)
@@ -120,7 +122,7 @@ class TestWhatIsLeft:
 
     def test_a_boundary_left_meanwhile_makes_it_begin_anew(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 40)
-        job = Job.objects.request(NAME, session, requested_by="test", force=True)
+        job = Job.objects.request(DigestSession.name, session, requested_by="test", force=True)
 
         def build_first(handler: Any, body: Any) -> None:
             build(session)
@@ -259,7 +261,7 @@ class TestFailure:
         session = talk(ada, 10)
         before = snapshot(session)
         model_server.always(bad)
-        job = Job.objects.request(NAME, session, requested_by="test", force=True)
+        job = Job.objects.request(DigestSession.name, session, requested_by="test", force=True)
         work_off()
         job.refresh_from_db()
         assert job.status == Job.Status.FAILED

@@ -14,7 +14,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment, Summary
 from moments_app.provenance.coverage import coverage
 from moments_app.sessions import sweep as compaction
-from moments_app.sessions.settle import NAME
+from moments_app.sessions.settle import Settle
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.retention.retain import retain
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def settle(session: Session, **asked: Any) -> Job:
-    job = run_job(Job.objects.request(NAME, session, requested_by="test", **asked).job_id)
+    job = run_job(Job.objects.request(Settle.name, session, requested_by="test", **asked).job_id)
     assert job is not None
     session.refresh_from_db()
     return job
@@ -171,7 +171,7 @@ class TestWhichSessions:
         OrmQ.objects.all().delete()
         asked = [compacted.settled for compacted in at_once(lambda _: compact_sessions(), 2)]
         assert sum(asked) >= 250
-        assert Job.objects.filter(process=NAME).count() == 250
+        assert Job.objects.filter(process=Settle.name).count() == 250
 
     def test_what_another_run_holds_is_passed_over(self, ada: UserProfile) -> None:
         talk(ada, 4, session_id="a")
@@ -204,12 +204,12 @@ class TestFailure:
         assert "Waiting for build_moments" in job.error
         assert job.attempts == 0
         assert (session.status, session.live_count) == ("active", 9)
-        Job.objects.filter(process=NAME).update(run_after=timezone.now())
-        monkeypatch.setattr("moments_app.sessions.settle.BUSY_PAUSE", timedelta(0))
+        Job.objects.filter(process=Settle.name).update(run_after=timezone.now())
+        monkeypatch.setattr("moments_app.jobs.orchestrator.BUSY_PAUSE", timedelta(0))
         work_off()
         failed = dict(Job.objects.values_list("process", "status"))
-        assert failed[NAME] == failed["build_moments"] == Job.Status.FAILED
-        assert "build_moments failed" in Job.objects.get(process=NAME).error
+        assert failed[Settle.name] == failed["build_moments"] == Job.Status.FAILED
+        assert "build_moments failed" in Job.objects.get(process=Settle.name).error
         model_server.always(behave.answer_well)
         compact_sessions()
         work_off()
@@ -232,7 +232,7 @@ class TestFailure:
         work_off()
         session.refresh_from_db()
         assert (session.status, session.live_count) == ("active", 10)
-        assert Job.objects.get(process=NAME).status == Job.Status.SKIPPED
+        assert Job.objects.get(process=Settle.name).status == Job.Status.SKIPPED
 
     def test_row_17_no_connection_is_held_while_the_engine_digests(
         self, ada: UserProfile, model_server: OpenAIServer

@@ -7,8 +7,9 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
-from moments_app.sessions.digest import cut_lines
-from moments_app.streams.consolidate import is_due, undo
+from moments_app.streams.add_atoms import is_due
+from moments_app.streams.texts import undo
+from moments_app.streams.word_limit import cut_lines
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -43,11 +44,11 @@ def state(stream: MemoryStream) -> tuple[Any, ...]:
 def test_a_formation_that_reaches_the_trigger_asks_for_one(ada: UserProfile, stream: MemoryStream) -> None:
     from moments_app.jobs.runner import run_job
     from moments_app.models.stream import USER_DEFAULTS
-    from moments_app.streams import form as form_memories
+    from moments_app.streams.form import FormMemories
 
     assert USER_DEFAULTS.consolidation_trigger == 5
     session = talk(ada, 6, text="I love kilns and I live in Turin.")
-    run_job(Job.objects.request(form_memories.NAME, session, requested_by="test", force=True).job_id)
+    run_job(Job.objects.request(FormMemories.name, session, requested_by="test", force=True).job_id)
     work_off()
     assert waiting(stream) == []
     stream.refresh_from_db()

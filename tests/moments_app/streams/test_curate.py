@@ -9,9 +9,9 @@ from moments_app.context.assemble import Wanted, preview
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from moments_app.recall.search import Question, recall
-from moments_app.streams import consolidate
+from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
 from moments_app.streams.curate import evict, move, restore
-from moments_app.streams.lines import Folded, Line
+from moments_app.streams.lines import ConsolidatedText, Line
 from sessions_app.models import Session, UserProfile
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk
@@ -78,15 +78,15 @@ class TestEvict:
 
     def test_a_consolidation_that_has_it_in_hand_begins_anew(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
-        asked = Job.objects.request(consolidate.NAME, stream=own, requested_by="test", force=True)
+        asked = Job.objects.request(Consolidate.name, stream=own, requested_by="test", force=True)
         job = Job.objects.take(asked.job_id)
         assert job is not None
-        work = consolidate.claim(job)
-        assert isinstance(work, consolidate.Work)
+        input = Consolidate().claim(job)
+        assert isinstance(input, ConsolidationInput)
         evict(atom)
         with pytest.raises(Moved), transaction.atomic():
-            folded = Folded([Line("Wants short answers.", tuple(work.atom_ids))])
-            consolidate.commit(job, work, consolidate.Consolidated(folded, "test"))
+            text = ConsolidatedText([Line("Wants short answers.", tuple(input.atom_ids))])
+            Consolidate().commit(job, input, Consolidated(text, "test"))
         own.refresh_from_db()
         assert own.consolidated_content == ""
 

@@ -11,8 +11,10 @@ from django.db import IntegrityError, connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from moments_app.jobs.process import Asked
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
-from moments_app.streams.form import cut_words, sweep
+from moments_app.streams.form import FormMemories
+from moments_app.streams.word_limit import cut_words
 from moments_app.turns import served_lines
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.row_security import acting_for
@@ -67,21 +69,21 @@ class TestWhen:
     def test_a_session_gone_cold_is_formed_with_fewer(self, ada: UserProfile, bo: UserProfile) -> None:
         talk(ada, 6)
         talk(bo, 3, session_id="short")
-        assert sweep() == 1  # their turns are of last spring
+        assert FormMemories().sweep() == Asked(1)  # their turns are of last spring
         Session.objects.update(last_arrived_at=timezone.now())
         work_off()
         talk(ada, 6)
         Session.objects.update(last_arrived_at=timezone.now())
-        assert sweep() == 0
+        assert FormMemories().sweep() == Asked(0)
         Session.objects.update(last_arrived_at=timezone.now() - timedelta(minutes=11))
-        assert sweep() == 1
+        assert FormMemories().sweep() == Asked(1)
         work_off()
-        assert sweep() == 0
+        assert FormMemories().sweep() == Asked(0)
 
     def test_switched_off_nothing_is_asked_for(self, ada: UserProfile, settings: Settings) -> None:
         settings.MEMORY_FORMATION = settings.MEMORY_FORMATION.model_copy(update={"enabled": False})
         assert not append(ada, "s1", turns(60)).jobs
-        assert sweep() == 0
+        assert FormMemories().sweep() == Asked(0)
 
 
 class TestStreams:

@@ -9,8 +9,9 @@ import pytest
 from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
-from moments_app.streams import consolidate, curate
-from moments_app.streams.consolidate import current_lines, is_due, undo
+from moments_app.streams import curate
+from moments_app.streams.add_atoms import is_due
+from moments_app.streams.texts import current_lines, undo
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -338,7 +339,7 @@ class TestGoingBack:
     def test_row_31_of_old_versions_only_the_texts_are_kept_and_undoing_them_loses_nothing(
         self, stream: MemoryStream, service: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(consolidate, "RECORDED", 2)
+        monkeypatch.setattr("moments_app.streams.consolidate.RECORDED", 2)
         MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
         for first in range(0, 20, 4):
             note_all(stream, THINGS[first : first + 4])

@@ -246,10 +246,10 @@ class TestFailure:
         append(ada, "s1", turns(6))
         OrmQ.objects.all().delete()
         Job.objects.all().delete()
-        assert recover_jobs().summaries == 0
+        assert recover_jobs().begun_again == 0
         Summary.objects.update(created_at=timezone.now() - timedelta(minutes=6))
-        assert recover_jobs(dry_run=True).summaries == 1
-        assert recover_jobs().summaries == 1
+        assert recover_jobs(dry_run=True).begun_again == 1
+        assert recover_jobs().begun_again == 1
         work_off()
         assert versions() == [(0, 5, "failed"), (0, 5, "completed")]
 

@@ -15,7 +15,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
 from moments_app.recall.search import Question, recall
 from moments_app.reports.housekeeping import Tidied, housekeeping
-from moments_app.sessions.digest import NAME as DIGEST
+from moments_app.sessions.digest import DigestSession
 from moments_app.turns import served_lines
 from moments_app.turns.platform_text import as_said
 from sessions_app.models import Message, UserProfile
@@ -80,7 +80,7 @@ def test_row_23_a_context_sent_back_is_not_remembered_in_any_format(
     append(ada, "after", [NewMessage("user", "Hi."), NewMessage("assistant", "Hello.")])
     form(session)
     assert "Hi." in shown(model_server) and "harpsichord" not in shown(model_server)
-    run_job(Job.objects.request(DIGEST, session, requested_by="test", force=True).job_id)
+    run_job(Job.objects.request(DigestSession.name, session, requested_by="test", force=True).job_id)
     assert "Hi." in shown(model_server) and "harpsichord" not in shown(model_server)
     work_off()
     assert not TurnEmbedding.objects.filter(source__content=text).exists()

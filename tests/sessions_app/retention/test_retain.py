@@ -374,13 +374,13 @@ def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
     small, before = covered_session(bo, 4), fingerprint(large)
     out = StringIO()
     with largest_file(60_000), pytest.raises(CommandError, match=r"session large: .*too large") as raised:
-        call_command("retain", stdout=out)
+        call_command("run_schedule", "retain", stdout=out)
     assert "1 sessions failed and are as they were" in str(raised.value)
     assert (fingerprint(large), len(files(folder))) == (before, 2)
     assert not sequences(small)
     event = Event.objects.get(type="memory_compaction_failed")
     assert (event.session_pk, event.user_pk) == (large.pk, ada.pk)
-    call_command("retain", stdout=out)
+    call_command("run_schedule", "retain", stdout=out)
     assert restored(large) == before
 
 

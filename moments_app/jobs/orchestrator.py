@@ -1,0 +1,74 @@
+"""A process that has other processes do most of the work: steps, each a job of its own.
+
+The steps run one after the other, before the orchestrator's own claim, so that a failing one is seen and tried again by
+itself. What the orchestrator does then is a claim, a call and a commit like any other: its `think` touches no database.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from moments_app.jobs.process import Answer, CannotRun, Input, Process, Progress, Skipped, Waits
+from moments_app.jobs.runner import run_job
+from moments_app.models import Job
+
+BUSY_PAUSE = timedelta(seconds=5)  # while another worker is at one of the steps
+
+Step = Callable[[Job], None]
+
+
+class Orchestrator(Process[Input, Answer]):
+    """Runs steps, then works like any process."""
+
+    @abstractmethod
+    def why_not(self, job: Job) -> str:
+        """Return why the steps are not to be begun; blank when they are."""
+
+    @abstractmethod
+    def steps(self) -> Sequence[Step]:
+        """Return the steps in order; each gets the orchestrator's job and calls `run_step`."""
+
+    def prepare(self, job: Job, progress: Progress) -> Skipped | None:
+        """Run the steps.
+
+        Raises:
+            Waits: a step is not done yet.
+            CannotRun: a step has failed or was cancelled.
+        """
+        if reason := self.why_not(job):
+            return Skipped(reason)
+        steps = self.steps()
+        for number, step in enumerate(steps):
+            progress(number, len(steps) + 1)
+            step(job)
+        return None
+
+    def run_step(self, job: Job, process: str, **params: Any) -> str:
+        """Run another process on the session of a job; return the status in which that ended.
+
+        A step that has failed since the job was asked for is left to the next job.
+
+        Args:
+            job: of the orchestrator.
+            process: name of the step's process.
+            params: of the step's process.
+
+        Raises:
+            Waits: the step is being done elsewhere, or waits for another attempt.
+            CannotRun: the step failed, or was cancelled.
+        """
+        failed = Job.objects.filter(process=process, session=job.session, status=Job.Status.FAILED)
+        if before := failed.filter(finished_at__gte=job.queued_at).first():
+            raise CannotRun(f"{process} failed, see job {before.job_id}.")
+        asked = Job.objects.request(process, job.session, requested_by=self.name, force=True, params=params)
+        done = run_job(asked.job_id) or Job.objects.get(pk=asked.pk)
+        if done.status == Job.Status.FAILED:
+            raise CannotRun(f"{process} failed, see job {done.job_id}.")
+        if done.is_cancelled:
+            raise CannotRun(f"{process} was cancelled, see job {done.job_id}.")
+        if done.status in Job.OPEN:
+            raise Waits(max(done.run_after, timezone.now() + BUSY_PAUSE), f"Waiting for {process}, job {done.job_id}.")
+        return done.status

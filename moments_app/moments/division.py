@@ -1,0 +1,228 @@
+"""Dividing turns into moments: what an engine is shown, what it proposes, and the rows that come of it.
+
+Builds and rebuilds share this; the profile's replay shares what is shown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from moments_app.engines import Caller, language_model
+from moments_app.engines.base import (
+    DraftMoment,
+    Engine,
+    EngineError,
+    KnownMoment,
+    MomentAnswer,
+    MomentRequest,
+    Profile,
+    Turn,
+)
+from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
+from moments_app.models import Job, Moment, PromptVersion
+from moments_app.models.moment import moment_key
+from moments_app.moments.journey import Known, keep_journey
+from moments_app.moments.lag import normalised, split
+from moments_app.prompts import MOMENT_BUILDER_URI
+from moments_app.turns.engine_input import shown_turn
+from moments_app.turns.platform_text import without_own_text
+from sessions_app.models import Message, ProfileVersion, Session, UserProfile
+from sessions_app.models.user_profile import united
+
+MAX_TURNS = 2_000  # of one run; what lies beyond is left to a follow-up job
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The turns of one engine call, and the sequence that each of them has in the session."""
+
+    turns: list[Turn]
+    sequences: list[int]
+
+
+@dataclass(frozen=True)
+class BuildInput(ProcessInput):
+    """The input of a build, as it was at the claim.
+
+    Args:
+        session: with its counters at that time.
+        profile: of the person, at that time.
+        known: what is known from before the turns.
+        first_sequence, last_sequence: of the turns to compact, inclusive.
+        chunks: those of them that an engine is shown, in window order.
+        is_cut: more lies beyond the lag than one run takes.
+        is_again: moments of these turns were withdrawn; the next build is due no later for it.
+    """
+
+    prompt_version: PromptVersion
+    session: Session
+    profile: Profile
+    known: Known
+    first_sequence: int
+    last_sequence: int
+    chunks: list[Chunk]
+    is_cut: bool = False
+    is_again: bool = False
+
+    def of_one_call(self) -> "BuildInput":
+        """Return the input cut to what the first call of an engine gets."""
+        first, *others = self.chunks
+        return replace(self, chunks=[first], last_sequence=first.sequences[-1]) if others else self
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A moment to be written, and the turns it holds: inclusive sequences."""
+
+    draft: DraftMoment
+    first_sequence: int
+    last_sequence: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """The engine's answers to all chunks."""
+
+    segments: list[Segment]
+    profile: Profile
+    journey: str
+    engine: str
+
+
+def builder() -> Caller:
+    """Return who writes moments and profiles."""
+    return language_model(settings.MOMENT_BUILDER.model)
+
+
+def builder_prompt() -> PromptVersion:
+    """Return the instructions that builds follow now.
+
+    Raises:
+        CannotRun: when the prompt resource that is set doesn't exist.
+    """
+    return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI)
+
+
+def profile_of(user: UserProfile | ProfileVersion) -> Profile:
+    """Return what is known of a person, or was, as an engine is told it."""
+    return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
+
+
+def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
+    """Cut the turns that an engine is shown, without what the platform itself had said, into what one call gets."""
+    turns = [shown_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in without_own_text(shown)]
+    parts = split(
+        [turn.tokens for turn in turns],
+        settings.MOMENT_BUILDER.max_input_tokens,
+        glued=[turn.role == Message.Role.TOOL for turn in turns],
+    )
+    return [
+        Chunk([replace(turns[n], index=n - part.start) for n in part], [shown[n].sequence for n in part])
+        for part in parts
+    ]
+
+
+# --- think ---
+
+
+def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
+    """Call the engine for each chunk, carrying profile and journey from call to call.
+
+    Raises:
+        EngineError: when one of the calls gave no valid answer; nothing is kept of the others.
+    """
+    segments: list[Segment] = []
+    profile, journey = input.profile, input.known.journey
+    for number, chunk in enumerate(input.chunks):
+        progress(number, len(input.chunks))
+        request = MomentRequest(chunk.turns, profile, journey, input.prompt_version.content)
+        answer = engine.build_moments(request)
+        found = _segments(answer.moments, chunk.sequences)
+        segments += found
+        profile = merged(profile, answer)
+        journey = journey.then(answer.recent_journey.strip(), [_known(segment, chunk) for segment in found])
+    return Built(_covering(segments, input), profile, journey.text, engine.name)
+
+
+def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:
+    proposed = [(draft.starts_at_message_idx, draft.ends_at_message_idx) for draft in drafts]
+    ranges = normalised(proposed, len(sequences))
+    if not ranges:
+        raise EngineError("invalid_answer", "The answer has no moment with a range of turns.")
+    return [Segment(drafts[n], sequences[start], sequences[end]) for n, (start, end) in ranges.items()]
+
+
+def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
+    """Return a moment that is about to be, as the next call is told of it."""
+    held = range(segment.first_sequence, segment.last_sequence + 1)
+    times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
+    return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))
+
+
+def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
+    """Return the segments, each reaching to the next: system turns between them ride along with the earlier one."""
+    starts = [input.first_sequence] + [segment.first_sequence for segment in segments[1:]] + [input.last_sequence + 1]
+    return [
+        Segment(segment.draft, first, following - 1)
+        for segment, (first, following) in zip(segments, pairwise(starts), strict=True)
+    ]
+
+
+def merged(profile: Profile, answer: MomentAnswer) -> Profile:
+    """Return the profile with what one call learned."""
+    return Profile(
+        answer.user_summary_update.strip() or profile.summary,
+        united(profile.interests, answer.new_interests),
+        united(profile.preferred_topics, answer.new_preferred_topics),
+    )
+
+
+# --- commit ---
+
+
+def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
+    """Write the moments of a build, and note with each turn which one holds it; the caller links them into the chain.
+
+    Args:
+        job: of the build.
+        input: of the build.
+        built: from it.
+    """
+    moments = []
+    for segment in built.segments:
+        moment = _moment(segment, input.session)
+        moment.job, moment.engine, moment.prompt_version = job, built.engine, input.prompt_version
+        moment.save()
+        _held(input.session, segment).update(moment=moment)
+        moments.append(moment)
+    keep_journey(moments, built.journey)
+    return moments
+
+
+def _moment(segment: Segment, session: Session) -> Moment:
+    draft = segment.draft
+    times = sorted(_held(session, segment).values_list("created_at", flat=True))
+    name = draft.name.strip()
+    taken = Moment.objects.filter(user_id=session.user_id, key__contains=f"{times[0]:%Y%m%d}")
+    return Moment(
+        user_id=session.user_id,
+        source_session=session,
+        key=moment_key(name, times[0], set(taken.values_list("key", flat=True))),
+        name=name,
+        summary=draft.summary,
+        detail=draft.detail,
+        topic_tags=united([], draft.topic_tags),
+        emotion_tags=united([], draft.emotion_tags),
+        present_persons=united([], draft.present_persons),
+        starts_at=times[0],
+        ends_at=times[-1],
+        first_sequence=segment.first_sequence,
+        last_sequence=segment.last_sequence,
+    )
+
+
+def _held(session: Session, segment: Segment) -> QuerySet[Message]:
+    return session.messages.turns().believed().filter(sequence__range=(segment.first_sequence, segment.last_sequence))

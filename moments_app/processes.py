@@ -1,0 +1,23 @@
+"""The modules of this app that define processes; an app's module of this name is imported when the site starts.
+
+An app of your own adds a process in the same way: by a module `processes`.
+"""
+
+from moments_app.moments import build, rebuild, rebuild_profile
+from moments_app.recall import count_words, embed
+from moments_app.sessions import digest, settle
+from moments_app.streams import consolidate, form
+from moments_app.summaries import roll
+
+__all__ = [
+    "build",
+    "consolidate",
+    "count_words",
+    "digest",
+    "embed",
+    "form",
+    "rebuild",
+    "rebuild_profile",
+    "roll",
+    "settle",
+]

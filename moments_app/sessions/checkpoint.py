@@ -1,0 +1,184 @@
+"""A checkpoint: the live window of a session becomes a short context, and what is to be learned from it.
+
+The context is left as a partition event, so the next load begins with it; lessons go into the streams of lessons that
+every later context begins with. A digest leaves one, and a settling the last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Self
+
+from django.conf import settings
+
+from moments_app.engines import Caller, language_model
+from moments_app.engines.base import DigestRequest, Engine
+from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
+from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models.atom import content_hash
+from moments_app.moments.partition import PartitionEvent, known_at
+from moments_app.prompts import SESSION_DIGEST_URI
+from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.word_limit import cut_lines, cut_words
+from moments_app.turns.engine_input import shown_turn
+from moments_app.turns.platform_text import as_said
+from sessions_app.models import Message, Session
+from sessions_app.models.message import MessageQuerySet
+
+MAX_WORDS = 300
+SHOWN_TURNS = 20  # the latest of the window, that the engine is shown
+
+
+@dataclass(frozen=True)
+class DigestInput(ProcessInput):
+    """What a checkpoint is made of.
+
+    Args:
+        session: as it was at the claim.
+        request: what the engine gets.
+        turns: sequences of those that the checkpoint stands for.
+        source_ids: of the messages that are shown.
+        said_at: when the last of them was said.
+    """
+
+    prompt_version: PromptVersion
+    session: Session
+    request: DigestRequest
+    turns: range
+    source_ids: list[int]
+    said_at: datetime
+
+    def with_prompt(self, version: PromptVersion) -> Self:
+        """Return the same input with other instructions."""
+        return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
+
+
+@dataclass(frozen=True)
+class Digested:
+    """The engine's answer."""
+
+    context: str
+    lessons: Sequence[str]
+    engine: str
+
+
+def digester() -> Caller:
+    """Return who writes digests."""
+    return language_model(settings.SESSION_COMPACTION.model)
+
+
+# --- claim ---
+
+
+def live_turns(session: Session) -> MessageQuerySet:
+    """Return the turns of the live window."""
+    return session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.live_from_sequence)
+
+
+def digest_input(session: Session, end: int) -> DigestInput | Skipped:
+    """Read the live turns before the sequence `end`.
+
+    Raises:
+        CannotRun: when the prompt resource has no active version.
+    """
+    before = live_turns(session).believed().filter(sequence__lt=end)
+    latest = before.exclude(role=Message.Role.SYSTEM).order_by("-sequence")
+    shown = as_said(list(latest[:SHOWN_TURNS])[::-1])
+    if not shown:
+        return Skipped("nothing to digest")
+    prompt_version = prompt_in_force(SESSION_DIGEST_URI)
+    share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
+    request = DigestRequest(
+        turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
+        context=known_at(Message.objects.boundaries_of(session).first()),
+        max_words=MAX_WORDS,
+        prompt=prompt_version.content,
+    )
+    return DigestInput(
+        prompt_version=prompt_version,
+        session=session,
+        request=request,
+        turns=range(session.live_from_sequence, end),
+        source_ids=[turn.pk for turn in shown],
+        said_at=shown[-1].created_at,
+    )
+
+
+# --- think ---
+
+
+def digest(input: DigestInput, engine: Engine) -> Digested:
+    """Call the engine, once.
+
+    Raises:
+        EngineError: when it gave no valid answer.
+    """
+    answer = engine.digest(input.request)
+    lessons = [lesson.strip() for lesson in answer.lessons if lesson.strip()]
+    return Digested(cut_lines(answer.context, MAX_WORDS), lessons, engine.name)
+
+
+# --- commit ---
+
+
+def leave_digest(
+    job: Job, session: Session, input: DigestInput, digested: Digested, *, cleared: bool = False
+) -> dict[str, Any]:
+    """Write what a digest leaves behind, in the caller's transaction.
+
+    Args:
+        job: of the digest or the settling.
+        session: locked.
+        input: of the digest.
+        digested: from it.
+        cleared: the session has gone quiet, and nothing of it is live.
+
+    Returns:
+        What the job's result says of it.
+    """
+    last = input.turns.stop - 1
+    leave_event(session, digested.context, digested.lessons, input.turns, cleared=cleared)
+    return {
+        "first_sequence": input.turns.start,
+        "last_sequence": last,
+        "words": len(digested.context.split()),
+        "lessons": _learn(job, input, digested),
+        "engine": digested.engine,
+    }
+
+
+def leave_event(session: Session, context: str, lessons: Sequence[str], turns: range, *, cleared: bool) -> None:
+    """Leave the partition event of a checkpoint, and begin the live window behind it."""
+    last = turns.stop - 1
+    PartitionEvent.of_digest(context, lessons, turns, session=session, cleared=cleared).leave(last)
+    session.begin_live_window(last + 1)
+    session.note_summarised(last)
+
+
+def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
+    """Add the lessons to the streams that take them; return how many were new to any."""
+    if not digested.lessons:
+        return 0
+    added = set()
+    scope = settings.SESSION_COMPACTION.lessons_scope
+    for stream in MemoryStream.objects.ensure_lessons(input.session.agent_id, scope):
+        lessons = (cut_words(lesson, stream.observation_max_words) for lesson in digested.lessons)
+        atoms = [_atom(stream, lesson, job, input, digested) for lesson in lessons]
+        added |= {atom.content for atom in add_atoms(stream, atoms, requested_by=f"job:{job.job_id}")}
+    return len(added)
+
+
+def _atom(stream: MemoryStream, lesson: str, job: Job, input: DigestInput, digested: Digested) -> MemoryAtom:
+    return MemoryAtom(
+        stream=stream,
+        atom_type=MemoryAtom.Type.OBSERVATION,
+        content=lesson,
+        content_hash=content_hash(lesson),
+        formed_at=input.said_at,
+        source_session=input.session,
+        source_user_id=input.session.user_id,
+        source_message_ids=input.source_ids,
+        job=job,
+        prompt_version=input.prompt_version,
+        engine=digested.engine,
+    )

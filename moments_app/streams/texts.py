@@ -1,0 +1,109 @@
+"""The text of a stream: its lines, the versions that consolidations left, and going back to an earlier one."""
+
+from collections.abc import Iterable
+
+from django.db import transaction
+from django.utils import timezone
+
+from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
+from moments_app.models.atom import MemoryAtomQuerySet
+from moments_app.streams.lines import Line, lines_of, told_by_words
+
+MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing is recorded
+
+
+# --- the text as it is ---
+
+
+def last_version(stream: MemoryStream) -> StreamVersion | None:
+    """Return the consolidation that undoing would take back."""
+    return stream.versions.filter(undone_at=None).order_by("-id").first()
+
+
+def absorbed_in(stream: MemoryStream) -> MemoryAtomQuerySet:
+    """Return the observations that the text of a stream has absorbed."""
+    return stream.atoms.filter(state=MemoryAtom.State.ABSORBED)
+
+
+def current_lines(stream: MemoryStream) -> list[Line]:
+    """Return the lines of a stream's text, each with what it carries."""
+    last = last_version(stream)
+    lines = lines_of(stream.consolidated_content, last)
+    if last is None or last.lines is not None:
+        return lines
+    absorbed = absorbed_in(stream).newest_first()[:MAX_TOLD_BY_WORDS]
+    return told_by_words(lines, dict(absorbed.values_list("pk", "content")))
+
+
+def is_carried(atom: MemoryAtom) -> bool:
+    """Tell whether a line of its stream's text says it; where lines were not recorded yet, the text says all that was
+    absorbed.
+    """
+    if atom.state != MemoryAtom.State.ABSORBED:
+        return False
+    last = last_version(atom.stream)
+    is_recorded = last is None or last.lines is not None
+    return not is_recorded or any(atom.pk in line.carries for line in current_lines(atom.stream))
+
+
+# --- going back ---
+
+
+@transaction.atomic
+def undo(stream: MemoryStream) -> StreamVersion:
+    """Take the last consolidation back: the text is as before, and what it absorbed waits again.
+
+    Raises:
+        ValueError: there is none, or the text was edited since.
+    """
+    stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
+    version = last_version(stream)
+    if version is None:
+        raise ValueError("There is no consolidation to undo.")
+    if stream.consolidated_content != version.content_after:
+        raise ValueError("The text was edited since; undoing would lose that.")
+    stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
+    stream.save(update_fields=["consolidated_content", "last_updated_at"])
+    version.undone_at = timezone.now()
+    version.save(update_fields=["undone_at"])
+    wait_again([version])
+    carry_again(stream)
+    return version
+
+
+def wait_again(versions: Iterable[StreamVersion]) -> None:
+    """Make what these consolidations absorbed wait again, as if they had not been."""
+    pks = [version.pk for version in versions]
+    absorbed = MemoryAtom.objects.filter(absorbed_in__in=pks, state=MemoryAtom.State.ABSORBED)
+    release(absorbed.newest_first().iterator())
+    MemoryAtom.objects.filter(shown_in__in=pks).update(shown_in=None)
+
+
+def carry_again(stream: MemoryStream) -> None:
+    """Absorb again what a line of the text carries and a consolidation had let go of that was taken back."""
+    last = last_version(stream)
+    carried = {pk for line in lines_of(stream.consolidated_content, last) for pk in line.carries}
+    waiting = stream.atoms.waiting().filter(pk__in=carried)
+    waiting.update(state=MemoryAtom.State.ABSORBED, absorbed_in=last)
+
+
+def release(absorbed: Iterable[MemoryAtom]) -> None:
+    """Make absorbed observations wait again, unless the same was said again since: then that one waits."""
+    for atom in absorbed:
+        same = MemoryAtom.objects.active().filter(stream=atom.stream_id, content_hash=atom.content_hash)
+        if not same.exists():
+            MemoryAtom.objects.filter(pk=atom.pk).update(state=MemoryAtom.State.ACTIVE, absorbed_in=None)
+
+
+def go_back_before(version: StreamVersion) -> None:
+    """Take a consolidation back and all later ones, with their texts: as if they had not been.
+
+    Whatever was edited in the stream's text since goes as well; pinned text stays. The caller has the stream locked.
+    """
+    stream = version.stream
+    later = stream.versions.filter(pk__gte=version.pk)
+    wait_again(later)
+    stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
+    stream.save(update_fields=["consolidated_content", "last_updated_at"])
+    later.delete()
+    carry_again(stream)

@@ -1,0 +1,196 @@
+"""What adding a process takes: one module. Everything that handles jobs then knows it."""
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.apps import AppConfig, apps
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+from django.utils.module_loading import autodiscover_modules
+from django_q.models import OrmQ, Schedule
+from django_q.tasks import async_task
+
+from memoryproject.schedules import UnknownSchedule, register_schedules, run_schedule
+from moments_app.jobs import process as jobs_process
+from moments_app.jobs.cancel import cancel
+from moments_app.jobs.process import Process, UnknownProcess, process_named, processes
+from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.runner import run_job
+from moments_app.jobs.trial import try_prompt
+from moments_app.models import EngineCall, Job, PromptResource, PromptVersion
+from moments_app.models.job import RUN_TASK
+from sessions_app.models import Event, Session, UserProfile
+from tests.support.jobs import queued_job_ids, work_off
+from tests.support.openai_server import OpenAIServer
+from tests.support.operator import operator
+from tests.support.pages import change_url, list_url, page
+from tests.support.tables import everything
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+APP = "tests.support.greeting_app"
+
+
+@pytest.fixture
+def _greeting_app(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The site with one more app, whose module `processes` the product has never heard of."""
+    monkeypatch.setattr(jobs_process, "_registered", dict(jobs_process._registered))
+    app = AppConfig.create(APP)
+    monkeypatch.setitem(apps.app_configs, app.label, app)
+    autodiscover_modules("processes")  # as `MomentsAppConfig.ready` does
+    yield
+    sys.modules.pop(f"{APP}.processes")
+
+
+@pytest.fixture
+def prompt(_greeting_app: None, transactional_db: None) -> PromptResource:
+    resource = PromptResource.objects.create(uri="rem://prompts/test/greeting", name="Greeting", purpose="greeting")
+    resource.activate(resource.add_version("Welcome,", created_by="test"))
+    return resource
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    """Ada's, with a title to be made."""
+    return talk(ada, 4)
+
+
+@pytest.fixture
+def root(transactional_db: None) -> Client:
+    return operator()
+
+
+def asked(session: Session) -> Job:
+    return Job.objects.request("greet", session, requested_by="test")
+
+
+@pytest.mark.usefixtures("prompt")
+class TestAProcessOfAnotherApp:
+    """Nothing but its own module names it."""
+
+    def test_it_is_registered_asked_for_and_run(self, session: Session) -> None:
+        assert "greet" in [process.name for process in processes()]
+        job = asked(session)
+        assert str(job.job_id) in queued_job_ids()
+        work_off()
+        session.refresh_from_db()
+        job.refresh_from_db()
+        assert (job.status, job.result, session.title) == ("completed", {"greeting": "Welcome, ada"}, "Welcome, ada")
+        assert job.engine_calls.get().engine == "greeter"
+        assert Event.objects.filter(type="session_greeted", session_pk=session.pk).exists()
+
+    def test_it_is_listed_among_the_jobs(self, session: Session, root: Client) -> None:
+        job, other = asked(session), Job.objects.request("build_moments", session, requested_by="test")
+        shown = page(root, list_url(Job))
+        assert change_url(job) in shown and "process=greet" in shown
+        shown = page(root, list_url(Job), process="greet")
+        assert change_url(job) in shown and change_url(other) not in shown
+        assert "greet" in page(root, change_url(job))
+
+    @pytest.mark.parametrize("done_before", [False, True], ids=["waiting", "done"])
+    def test_its_prompt_is_tried(
+        self, session: Session, prompt: PromptResource, model_server: OpenAIServer, done_before: bool
+    ) -> None:
+        if done_before:
+            run_job(asked(session).job_id)
+            session.refresh_from_db()
+        before = everything(but=["moments_app_enginecall"])
+        trial = try_prompt(PromptVersion(resource=prompt, content="Hello,"), session)
+        assert [one.answer for one in trial.answers] == ["Welcome, ada", "Hello, ada"]
+        assert trial.is_again == done_before
+        assert everything(but=["moments_app_enginecall"]) == before
+        assert EngineCall.objects.filter(purpose="try greeting").count() == 2
+
+    def test_it_is_recovered_from_a_worker_that_died(self, session: Session) -> None:
+        job = asked(session)
+        assert Job.objects.take(job.job_id)
+        OrmQ.objects.all().delete()
+        Job.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now() - timedelta(minutes=5))
+        assert recover_jobs().taken_over == 1
+        work_off()
+        job.refresh_from_db()
+        assert (job.status, job.attempts) == ("completed", 2)
+
+    def test_it_is_scheduled(self, session: Session, root: Client) -> None:
+        register_schedules()
+        row = Schedule.objects.get(name="greet")
+        assert (row.func, row.args, row.minutes) == ("memoryproject.schedules.run_schedule", "('greet',)", 15)
+        assert "Ask for greetings of sessions that have none." in page(root, list_url(Schedule))
+        out = StringIO()
+        call_command("run_schedule", "greet", dry_run=True, stdout=out)
+        assert out.getvalue() == "asked for: 1\n"
+        assert not Job.objects.filter(process="greet").exists()
+        run_schedule("greet")
+        assert Job.objects.filter(process="greet").count() == 1
+
+
+def test_a_schedule_goes_with_the_app_that_had_it(transactional_db: None) -> None:
+    Schedule.objects.create(name="greet", func="memoryproject.schedules.run_schedule", args="('greet',)")
+    register_schedules()
+    assert not Schedule.objects.filter(name="greet").exists()
+
+
+class TestNames:
+    """Each process has one of its own."""
+
+    def test_a_second_process_of_a_name_is_refused(self) -> None:
+        with pytest.raises(ImproperlyConfigured, match=r"'embed': moments_app.*Embed and .*Another"):
+
+            class Another(Process[Any, Any]):
+                name = "embed"
+
+        assert process_named("embed").__class__.__module__ == "moments_app.recall.embed"
+
+    def test_a_base_class_has_none_and_is_no_process(self) -> None:
+        assert {process.name for process in processes()} == {
+            "build_moments",
+            "consolidate",
+            "count_words",
+            "digest_session",
+            "embed",
+            "form_memories",
+            "rebuild_moments",
+            "rebuild_profile",
+            "roll_summary",
+            "settle",
+        }
+
+    def test_an_unknown_one_is_named(self) -> None:
+        with pytest.raises(UnknownProcess, match="no process named 'greet'"):
+            process_named("greet")
+        with pytest.raises(UnknownSchedule, match="no schedule greet; there are compact_sessions, count_words"):
+            run_schedule("greet")
+        with pytest.raises(CommandError, match="no schedule greet"):
+            call_command("run_schedule", "greet")
+
+    def test_the_job_of_another_release_waits_for_a_worker_that_knows_it(self, session: Session) -> None:
+        job = run_job(asked(session).job_id)
+        assert job is not None
+        assert (job.status, job.attempts) == ("queued", 1)
+        assert job.run_after > timezone.now() and "no process named 'greet'" in job.error
+        cancel(job, actor="operator:eve")
+        job.refresh_from_db()
+        assert job.is_cancelled
+
+
+def test_sweeps_that_an_older_release_queued_are_dropped_by_migrate(transactional_db: None) -> None:
+    OrmQ.objects.all().delete()
+    for task in ("moments_app.tasks.form_memories", "sessions_app.tasks.retain", "sessions_app.tasks.remove_archives"):
+        async_task(task)
+    async_task(RUN_TASK, "a job")
+    Schedule.objects.filter(name="form_memories").update(func="moments_app.tasks.form_memories", args=None)
+    call_command("migrate", verbosity=0)
+    assert [entry.task["func"] for entry in OrmQ.objects.order_by("id")] == [
+        "sessions_app.tasks.remove_archives",
+        RUN_TASK,
+    ]
+    row = Schedule.objects.get(name="form_memories")
+    assert (row.func, row.args) == ("memoryproject.schedules.run_schedule", "('form_memories',)")
+    OrmQ.objects.all().delete()

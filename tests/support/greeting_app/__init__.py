@@ -1,0 +1,1 @@
+"""An app beside the product's own, which adds a process."""

@@ -1,0 +1,79 @@
+"""All that it takes to add a process: this module, in an app that is installed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moments_app.engines import Caller
+from moments_app.engines.base import CallRecord
+from moments_app.jobs.process import (
+    Asked,
+    Process,
+    ProcessInput,
+    Progress,
+    Skipped,
+    Timing,
+    complete,
+    locked_session,
+    prompt_in_force,
+    session_of,
+)
+from moments_app.models import Job, PromptVersion
+from sessions_app.models import Session
+
+GREETING_URI = "rem://prompts/test/greeting"
+
+
+@dataclass(frozen=True)
+class GreetInput(ProcessInput):
+    """The session to be greeted."""
+
+    prompt_version: PromptVersion
+    session: Session
+
+
+@dataclass(frozen=True)
+class Greeter:
+    """An engine of its own."""
+
+    record: Callable[[CallRecord], None]
+
+    def greet(self, prompt: str, name: str) -> str:
+        """Return a greeting."""
+        self.record(CallRecord("greeting", "greeter", 1))
+        return f"{prompt} {name}"
+
+
+class Greet(Process[GreetInput, str]):
+    """Gives a session its title."""
+
+    name = "greet"
+    prompt_purpose = "greeting"
+    sweep_timing = Timing(minutes=15)
+
+    def caller(self, job: Job) -> Caller:
+        return Caller("greeter", Greeter)
+
+    def claim(self, job: Job) -> GreetInput | Skipped:
+        session = session_of(job)
+        return Skipped("greeted already") if session.title else GreetInput(prompt_in_force(GREETING_URI), session)
+
+    def think(self, input: GreetInput, engine: Greeter, progress: Progress) -> str:
+        return engine.greet(input.prompt_version.content, input.session.user.user_id)
+
+    def commit(self, job: Job, input: GreetInput, answer: str) -> None:
+        session = locked_session(job)
+        session.title = answer
+        session.save(update_fields=["title"])
+        complete(job, "session_greeted", {"greeting": answer})
+
+    def rewind(self, job: Job) -> bool:
+        session = session_of(job)
+        was_greeted, session.title = bool(session.title), ""
+        return was_greeted
+
+    def sweep(self, *, dry_run: bool = False) -> Asked:
+        """Ask for greetings of sessions that have none."""
+        waiting = list(Session.objects.filter(title=""))
+        for session in () if dry_run else waiting:
+            Job.objects.request(self.name, session, requested_by=self.name)
+        return Asked(len(waiting))
