@@ -1,4 +1,4 @@
-"""What runs by itself, and how often. `migrate` registers it with the queue, without duplicates.
+"""The table of what runs by itself, and how often. `migrate` registers it with the queue, without duplicates.
 
 The table has what belongs to no process; to it come the sweeps that processes declare. The queue and the command
 `run_schedule` run each by its name.
@@ -50,7 +50,7 @@ class Scheduled:
 
     @property
     def does(self) -> str:
-        """What it does, in a sentence."""
+        """The first sentence of what its function says that it does."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
 

@@ -1,5 +1,5 @@
-"""What happens by itself, in the transaction that makes it due: an append's work, new vectors for edited texts, and
-forgetting what is known of a person who is erased.
+"""Receivers of signals: the work that an append makes due, asked for in its transaction; new vectors for edited texts;
+and what memory does when a person is exported, imported or erased.
 """
 
 from collections.abc import Collection, Sequence

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]  # steps done, steps in all
 
 @dataclass(frozen=True)
 class Skipped:
-    """What a claim returns that found nothing to do."""
+    """The outcome of a claim that found nothing to do."""
 
     reason: str
 
@@ -36,7 +36,7 @@ class CannotRun(Exception):
 
 
 class Moved(Exception):
-    """What the claim read has changed since: the work is to be done again with what is there now."""
+    """The input has changed since the claim: the work is to be done again with what is there now."""
 
 
 class Waits(Exception):
@@ -84,7 +84,7 @@ class ProcessInput:
 
 @dataclass(frozen=True)
 class Timing:
-    """When a sweep runs by itself: every so many minutes, or daily at a time of day, UTC."""
+    """The times of a sweep: every so many minutes, or daily at a time of day, UTC."""
 
     minutes: int | None = None
     daily_at: time | None = None
@@ -95,7 +95,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Asked:
-    """How many jobs a sweep asked for, or would ask for."""
+    """The number of jobs that a sweep asked for, or would ask for."""
 
     jobs: int
 

@@ -1,6 +1,6 @@
 """`try_prompt`: what a prompt would make of a session, beside what the version in force makes of the same turns.
 
-The input is claimed as the process itself claims it, in a transaction that is taken back. Then the process's own
+The input is claimed as the process itself claims it, in a transaction that is rolled back. Then the process's own
 `think` runs for each text, at the same time, with no transaction and no connection held. Nothing is written but the
 record of the engine's calls, which are paid like any other; their purpose says that they were tries.
 """

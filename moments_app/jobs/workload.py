@@ -1,4 +1,4 @@
-"""What a process would take to work through sessions, as aggregates that one query over the sessions computes."""
+"""The effort of working through sessions, as aggregates that one query over the sessions computes."""
 
 from dataclasses import dataclass
 

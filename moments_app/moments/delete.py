@@ -1,4 +1,4 @@
-"""`delete_moment`: what a moment says is no longer remembered; its turns stay, and count as looked after."""
+"""`delete_moment`: what a moment says is no longer remembered; its turns stay, and count as taken care of."""
 
 from django.db import transaction
 
@@ -9,7 +9,7 @@ from sessions_app.models.event import MOMENT_DELETED
 
 @transaction.atomic
 def delete_moment(moment: Moment, *, actor: str) -> None:
-    """Deletes a moment; the chain closes over the gap, and no journey that led through it is carried on.
+    """Delete a moment; the chain closes over the gap, and no journey that led through it is carried on.
 
     Args:
         moment: of the acting user.

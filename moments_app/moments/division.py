@@ -24,7 +24,7 @@ from moments_app.engines.base import (
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.moment import moment_key
-from moments_app.moments.journey import Known, keep_journey
+from moments_app.moments.journey import KnownBefore, keep_journey
 from moments_app.moments.lag import normalised, split
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import shown_turn
@@ -60,7 +60,7 @@ class BuildInput(ProcessInput):
     prompt_version: PromptVersion
     session: Session
     profile: Profile
-    known: Known
+    known: KnownBefore
     first_sequence: int
     last_sequence: int
     chunks: list[Chunk]
@@ -107,7 +107,7 @@ def builder_prompt() -> PromptVersion:
 
 
 def profile_of(user: UserProfile | ProfileVersion) -> Profile:
-    """Return what is known of a person, or was, as an engine is told it."""
+    """Return the profile of a person, or a version of it, as an engine gets it."""
     return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
 
 
@@ -156,7 +156,7 @@ def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[S
 
 
 def _known(segment: Segment, chunk: Chunk) -> KnownMoment:
-    """Return a moment that is about to be, as the next call is told of it."""
+    """Return a moment that is about to be, as the next call gets it."""
     held = range(segment.first_sequence, segment.last_sequence + 1)
     times = [turn.created_at for turn, place in zip(chunk.turns, chunk.sequences, strict=True) if place in held]
     return KnownMoment(segment.draft.name, segment.draft.summary, min(times), max(times))

@@ -1,8 +1,8 @@
-"""A person's journey up to some turns: what an engine is told of it, and whether that still holds when it has answered.
+"""The journey of a person up to some turns: what an engine gets to know, and whether that still holds afterwards.
 
-It is kept with the moments: the one that a build ends with has the journey as it was told then. So it lasts however a
-session ends and whatever is left at its boundary, and goes with the moment. What an engine gets is what came before in
-time, whatever was built first.
+The journey is kept with the moments: the one that a build ends with has it as the engine wrote it then. So it lasts
+however a session ends and whatever is left at its boundary, and goes with the moment. An engine gets what came before
+in time, whatever was built first.
 """
 
 from collections.abc import Sequence
@@ -13,24 +13,24 @@ from moments_app.engines.base import RECENT_MOMENTS, Journey, KnownMoment
 from moments_app.models import Moment
 from sessions_app.models import Session
 
-LOOK_BACK = 50  # moments among which the journey told last is looked for; a build makes fewer as a rule
+LOOK_BACK = 50  # moments among which the latest journey is looked for; a build makes fewer as a rule
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known before some turns, and the primary keys of the moments that say it."""
+class KnownBefore:
+    """The journey before some turns, and the primary keys of the moments that say it."""
 
     journey: Journey
     moment_ids: frozenset[int]
 
     def holds(self) -> bool:
-        """Whether all of it is remembered still: none of it was withdrawn or made anew meanwhile."""
+        """Tell whether all of that is still remembered: none of it was withdrawn or made again meanwhile."""
         there = dict(Moment.objects.filter(pk__in=self.moment_ids).values_list("pk", "journey"))
         return there.keys() == self.moment_ids and self.journey.text in {"", *there.values()}
 
 
-def known_before(session: Session, sequence: int, until: datetime) -> Known:
-    """What a person's moments say of the time before some turns.
+def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
+    """Return what a person's moments say of the time before some turns.
 
     Args:
         session: of the turns.
@@ -41,20 +41,21 @@ def known_before(session: Session, sequence: int, until: datetime) -> Known:
     of_these = {"source_session": session, "first_sequence__gte": sequence}
     before = until_then.exclude(**of_these)
     latest = list(before.newest_first().defer("search_vector", "detail")[:LOOK_BACK])
-    told = next((moment for moment in latest if moment.journey), None)
+    latest_journey = next((moment for moment in latest if moment.journey), None)
     shown = latest[:RECENT_MOMENTS]
     first = before.newest_first().reverse().values_list("starts_at", flat=True).first()
     journey = Journey(
-        text=told.journey if told else "",
+        text=latest_journey.journey if latest_journey else "",
         moments=[KnownMoment(one.name, one.summary, one.starts_at, one.ends_at) for one in shown],
         count=until_then.count() - until_then.filter(**of_these).count(),  # of which an index alone tells the first
         since=first,
     )
-    return Known(journey, frozenset(moment.pk for moment in [*shown, *([told] if told else [])]))
+    named = [*shown, *([latest_journey] if latest_journey else [])]
+    return KnownBefore(journey, frozenset(moment.pk for moment in named))
 
 
 def keep_journey(moments: Sequence[Moment], text: str) -> None:
-    """Leaves the journey with the latest of the moments that a build made."""
+    """Leave the journey with the latest of the moments that a build made."""
     latest = max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence, moment.pk))
     latest.journey = text
     latest.save(update_fields=["journey"])

@@ -1,4 +1,4 @@
-"""Which turns a build compacts: the lag, the split into engine calls, and what an engine proposed made to fit.
+"""The arithmetic of a build: the lag, the split into engine calls, and what an engine proposed made to fit.
 
 Pure functions over numbers, so that every rule can be tested without a database.
 """
@@ -9,40 +9,39 @@ from memoryproject.conf import MomentBuilderSettings
 
 
 def lag(conf: MomentBuilderSettings, *, message_count: int, few_but_large: bool = False) -> int:
-    """Turns that a build leaves live.
+    """Return how many turns a build leaves live.
 
     Args:
         conf: of the moment builder.
         message_count: turns in the session.
         few_but_large: the build is due by tokens alone; then only the least number stays.
-
     """
     return conf.lag_messages if few_but_large else conf.lag(message_count)
 
 
 def split(sizes: Sequence[int], limit: int, glued: Sequence[bool]) -> list[range]:
-    """Cuts consecutive turns into stretches of at most `limit` tokens.
+    """Cut consecutive turns into parts of at most `limit` tokens.
 
     Args:
-        sizes: tokens of each turn; a larger one makes a stretch of its own.
-        limit: most tokens of a stretch.
+        sizes: tokens of each turn; a larger one makes a part of its own.
+        limit: most tokens of a part.
         glued: whether a turn belongs with the one before it, as a tool result does; no cut is made there unless the
-            turns that belong together are larger than a stretch.
+            turns that belong together are larger than a part.
     """
-    stretches: list[range] = []
+    parts: list[range] = []
     start = 0
     while start < len(sizes):
         end = _reach(sizes, limit, start)
         cut = end
         while start < cut < len(sizes) and glued[cut]:
             cut -= 1
-        stretches.append(range(start, cut if cut > start else end))
-        start = stretches[-1].stop
-    return stretches
+        parts.append(range(start, cut if cut > start else end))
+        start = parts[-1].stop
+    return parts
 
 
 def _reach(sizes: Sequence[int], limit: int, start: int) -> int:
-    """The end of the longest stretch from `start` within the limit, of at least one turn."""
+    """Return the end of the longest part from `start` within the limit, of at least one turn."""
     end, total = start + 1, sizes[start]
     while end < len(sizes) and total + sizes[end] <= limit:
         total += sizes[end]
@@ -51,7 +50,7 @@ def _reach(sizes: Sequence[int], limit: int, start: int) -> int:
 
 
 def normalised(ranges: Sequence[tuple[int, int]], length: int) -> dict[int, tuple[int, int]]:
-    """Makes proposed ranges cover a window without gap or overlap.
+    """Make proposed ranges cover a window without gap or overlap.
 
     Clipped to the window and sorted; of an overlap the earlier range keeps its part; a gap goes to the earlier
     neighbour, one at the front to the first. A range that nothing is left of is dropped.

@@ -1,4 +1,4 @@
-"""Where else the keys of moments stand, and how they are taken out: keys are made of names, which quote turns."""
+"""Rows that name moments by their keys, and taking the keys out: keys are made of names, which quote turns."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -6,35 +6,35 @@ from typing import Any
 from django.db.models import Q
 
 from moments_app.models import Job
-from moments_app.moments.partition import retell
+from moments_app.moments.partition import rewrite
 from sessions_app.models import Event, Message, Session
 
 
-def mentions(session: Session, keys: Sequence[str], told: Q | None = None) -> list[Message | Job | Event]:
-    """What names these moments: partition events of the person's other sessions, results of builds, the log.
+def mentions(session: Session, keys: Sequence[str], also: Q | None = None) -> list[Message | Job | Event]:
+    """Return what names these moments: partition events of the person's other sessions, results of builds, the log.
 
     Args:
         session: of the moments.
         keys: of them.
-        told: which other partition events are meant.
+        also: which other partition events to return.
     """
     events = Message.objects.partitions().filter(session__user_id=session.user_id).exclude(session=session)
     named = Q(payload__last_n_moment_keys__has_any_keys=keys) | Q(payload__moment_keys__has_any_keys=keys)
     jobs = Job.objects.filter(user_id=session.user_id, result__moment_keys__has_any_keys=keys)
     log = Event.objects.filter(user_pk=session.user_id, payload__moment_keys__has_any_keys=keys)
-    return [*events.filter(named | told if told else named), *jobs, *log] if keys else []
+    return [*events.filter(named | also if also else named), *jobs, *log] if keys else []
 
 
-def take_keys_out(row: Message | Job | Event, keys: Collection[str], **told: str) -> None:
-    """Takes moments' keys out of a row that names them.
+def take_keys_out(row: Message | Job | Event, keys: Collection[str], **fields: str) -> None:
+    """Take moments' keys out of a row that names them.
 
     Args:
         row: a partition event, a job with its result, or an entry of the log.
         keys: of moments that are gone.
-        told: what a partition event says instead, by field.
+        fields: of a partition event, that say something else instead.
     """
     if isinstance(row, Message):
-        retell(row, _without(row.payload, keys) | told)
+        rewrite(row, _without(row.payload, keys) | fields)
     elif isinstance(row, Job):
         row.result = _without(row.result, keys)
         row.save(update_fields=["result"])

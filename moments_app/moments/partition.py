@@ -25,36 +25,36 @@ RECOVERY_HINT = (
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """What a partition event says: its type, and what its makers put into its payload."""
+    """A partition event to be left: its type, and the fields that its makers put into its payload."""
 
     session: Session
     partition_type: str
-    told: dict[str, object]
+    fields: dict[str, object]
     role: str = Message.Role.TOOL
 
     @classmethod
     def of_build(cls, moments: Sequence[Moment], *, journey: str, session: Session) -> Self:
-        """Describes a build of moments.
+        """Describe a build of moments.
 
         Args:
             moments: made by it, oldest first, already stored.
-            journey: of the person up to here, as the engine told it.
+            journey: of the person up to here, as the engine wrote it.
             session: whose turns they hold.
         """
         count = sum(moment.last_sequence - moment.first_sequence + 1 for moment in moments)
         topics = list(dict.fromkeys(tag for moment in moments for tag in moment.topic_tags[:2]))[:TOPICS_NAMED]
         about = f", about {', '.join(topics)}" if topics else ""
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "moment_keys": [moment.key for moment in moments],
             "recent_moments_summary": journey,
             "messages_compressed": count,
             "summary": f"{count} turns became {len(moments)} moment{'s' * (len(moments) != 1)}{about}.",
         }
-        return cls(session, "moment_compression", told)
+        return cls(session, "moment_compression", fields)
 
     @classmethod
     def of_digest(cls, context: str, lessons: Sequence[str], turns: range, *, session: Session, cleared: bool) -> Self:
-        """Describes a digest; a system message, for a client replays it before all else.
+        """Describe a digest; a system message, for a client replays it before all else.
 
         Args:
             context: what has to be known to go on.
@@ -63,17 +63,17 @@ class PartitionEvent:
             session: whose turns they are.
             cleared: the session has gone quiet, and nothing of it is live.
         """
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "context": context,
             "lessons": list(lessons),
             "first_sequence": turns.start,
             "last_sequence": turns.stop - 1,
             "messages_compressed": len(turns),
         }
-        return cls(session, CLEARED if cleared else DIGEST, told, Message.Role.SYSTEM)
+        return cls(session, CLEARED if cleared else DIGEST, fields, Message.Role.SYSTEM)
 
     def leave(self, sequence: int) -> Message:
-        """Writes the event right after the turn with this sequence, dated as that turn."""
+        """Write the event right after the turn with this sequence, dated as that turn."""
         turn = self.session.messages.turns().get(sequence=sequence)
         payload = self.payload()
         content = fenced(payload)
@@ -92,36 +92,37 @@ class PartitionEvent:
         )
 
     def payload(self) -> dict[str, object]:
+        """Return the payload, with what every event has."""
         latest = Moment.objects.filter(user_id=self.session.user_id).newest_first().values_list("key", flat=True)
         return {
             "partition_type": self.partition_type,
             "created_at": timezone.now().isoformat(),
             "user_key": self.session.user.user_id,
-            **self.told,
+            **self.fields,
             "last_n_moment_keys": list(latest[: settings.MOMENT_BUILDER.recent_moment_count]),
             "recovery_hint": RECOVERY_HINT,
         }
 
 
 def known_at(event: Message | None) -> str:
-    """What is known of the turns before a partition event, in words: a digest's context, else what the moments say.
+    """Return what is known of the turns before a partition event: a digest's context, else what the moments say.
 
     Only of its own session: what a digest makes of it stays there, whatever is withdrawn elsewhere.
     """
     if event is None:
         return ""
     payload = event.payload if isinstance(event.payload, dict) else {}
-    return str(payload.get("context") or _told_by_moments(event))
+    return str(payload.get("context") or _said_by_moments(event))
 
 
-def _told_by_moments(event: Message) -> str:
+def _said_by_moments(event: Message) -> str:
     own = Moment.objects.filter(user_id=event.user_id, source_session_id=event.session_id)
     latest = own.filter(last_sequence__lte=event.sequence).order_by("-first_sequence")[:RECENT_MOMENTS]
     return "\n".join(f"{moment.ends_at:%Y-%m-%d}: {moment.summary}" for moment in reversed(latest))
 
 
-def retell(event: Message, payload: dict[str, Any]) -> None:
-    """Gives a partition event that stands another payload, and the text of it."""
+def rewrite(event: Message, payload: dict[str, Any]) -> None:
+    """Give a partition event that stands another payload, and the text that goes with it."""
     event.payload = payload
     event.content = fenced(payload)
     event.tokens = estimate_tokens(event.content)
@@ -130,7 +131,7 @@ def retell(event: Message, payload: dict[str, Any]) -> None:
 
 
 def fenced(payload: dict[str, object]) -> str:
-    """The payload as text: a line a field, each value as JSON, so that none can break out of its line or the fence."""
+    """Return the payload as text: a line a field, each value as JSON, so that none can leave its line or the fence."""
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in payload.items()]
     body = "\n".join(lines).replace("[/TOOL", "\\u005b/TOOL").replace("[TOOL", "\\u005bTOOL")
     return f"[TOOL RESULT: {TOOL_NAME}]\n{body}\n[/TOOL RESULT]"

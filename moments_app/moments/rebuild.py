@@ -1,8 +1,8 @@
 """`rebuild_moments`: the moments that a session has are made again, by the prompt and the engine in force now.
 
 A run takes the turns of one build again, in conversation order, and in one transaction the new moments stand where the
-old ones stood. So an engine that fails leaves them as they were. The profile stays: it was told of these turns before,
-and a retraction has to find by whom.
+old ones stood. So an engine that fails leaves them as they were. The profile stays: these turns went into it
+before, and a retraction has to find by which builds.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from moments_app.moments.division import (
 )
 from moments_app.moments.journey import known_before
 from moments_app.moments.mentions import mentions, take_keys_out
-from moments_app.moments.partition import PartitionEvent, retell
+from moments_app.moments.partition import PartitionEvent, rewrite
 from sessions_app.models import Message, Session, UserProfile
 
 FROM_SEQUENCE = "from_sequence"  # in a job's params: moments before this are made again already
@@ -97,7 +97,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
         Moment.objects.filter(pk__in=input.replaced).delete()
         moments = store_moments(job, input.build, answer)
         Moment.objects.relink(user.pk, [*replaced, *moments])
-        _retell_events(session, {moment.key for moment in replaced}, moments, answer.journey)
+        _rewrite_events(session, {moment.key for moment in replaced}, moments, answer.journey)
         user.save(update_fields=["updated_at"])  # contexts that were kept are made again
         result = {
             "moment_keys": [moment.key for moment in moments],
@@ -157,14 +157,14 @@ def _input(session: Session, moments: list[Moment], shown: list[Message]) -> Reb
 # --- commit ---
 
 
-def _retell_events(session: Session, old: set[str], moments: list[Moment], journey: str) -> None:
+def _rewrite_events(session: Session, old: set[str], moments: list[Moment], journey: str) -> None:
     """Have the session's partition events name the new moments, and nothing elsewhere those that are gone."""
     for event in session.messages.partitions().filter(payload__moment_keys__has_any_keys=list(old)):
         payload = event.payload or {}
         left = set(payload["moment_keys"]) - old
         named = [*session.moments.filter(key__in=left), *moments]
         named.sort(key=lambda moment: moment.first_sequence)
-        retell(event, payload | PartitionEvent.of_build(named, journey=journey, session=session).told)
+        rewrite(event, payload | PartitionEvent.of_build(named, journey=journey, session=session).fields)
     gone = old - {moment.key for moment in moments}
     own = session.messages.partitions().filter(payload__last_n_moment_keys__has_any_keys=list(gone))
     for row in [*own, *mentions(session, list(gone))]:

@@ -1,4 +1,4 @@
-"""`rebuild_profile`: what builds told a profile is taken in once more, after a retraction set the profile back.
+"""`rebuild_profile`: builds are replayed into a profile, after a retraction set the profile back.
 
 Only the profile part of a build is done again, a build a run: its moments stay as they are. What is left to be replayed
 stands in the job's params, oldest first.

@@ -163,7 +163,7 @@ def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
 
 @dataclass(frozen=True)
 class Filled:
-    """How far a model is with a kind of text.
+    """Progress of a model with a kind of text.
 
     Args:
         kind: a key of `KINDS`.

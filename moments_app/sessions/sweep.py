@@ -23,7 +23,7 @@ BATCH = 100
 
 @dataclass(frozen=True)
 class Compacted:
-    """How many sessions are to be digested and how many settled."""
+    """The numbers of sessions to be digested and to be settled."""
 
     digested: int = 0
     settled: int = 0

@@ -23,7 +23,7 @@ _WHY_NOT = {
 
 @transaction.atomic
 def evict(atom: MemoryAtom) -> None:
-    """Takes an item out of every context and search: one that stands by itself, or whose line in its stream's text is
+    """Take an item out of every context and search: one that stands by itself, or whose line in its stream's text is
     gone.
 
     Raises:
@@ -38,7 +38,7 @@ def evict(atom: MemoryAtom) -> None:
 
 @transaction.atomic
 def restore(atom: MemoryAtom, *, requested_by: str) -> None:
-    """Takes an evicted item back in.
+    """Take an evicted item back in.
 
     Args:
         atom: which.
@@ -49,12 +49,12 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
     _set(found, state=MemoryAtom.State.ACTIVE, absorbed_in=None)
-    _has_come(found, found.stream, requested_by)
+    _note_arrival(found, found.stream, requested_by)
 
 
 @transaction.atomic
 def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
-    """Moves an item to another stream of the same person; a shard's item to another shard.
+    """Move an item to another stream of the same person; a shard's item to another shard.
 
     Args:
         atom: which.
@@ -71,12 +71,13 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
     _set(found, stream=stream, shown_in=None)
     found.stream.touch()
-    _has_come(found, stream, requested_by)
+    _note_arrival(found, stream, requested_by)
 
 
 def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int) -> MemoryAtom:
-    """The item as it is now, with its stream. The person, the streams and then the item are locked, in the order in
-    which erasure and consolidation do it.
+    """Return the item as it is now, with its stream.
+
+    The person, the streams and then the item are locked, in the order in which erasure and consolidation do it.
     """
     UserProfile.objects.hold([atom.user_id] if atom.user_id else [])
     locked = MemoryStream.objects.select_for_update(no_key=True).filter(pk__in=[atom.stream_id, *streams])
@@ -97,7 +98,7 @@ def _set(atom: MemoryAtom, **fields: Any) -> None:
         raise ValueError("The stream has this already.") from error
 
 
-def _has_come(atom: MemoryAtom, stream: MemoryStream, requested_by: str) -> None:
-    """The stream keeps what it had: what is over its buffer now goes at the next formation, not by an operator."""
+def _note_arrival(atom: MemoryAtom, stream: MemoryStream, requested_by: str) -> None:
+    """Ask for what an item that came makes due; what is over the buffer now goes at the next formation, not here."""
     note_growth(stream, requested_by=requested_by)
     consolidate_if_due(stream, requested_by=requested_by)

@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Piece:
-    """What an engine may put into a line: a line so far, or an observation.
+    """Something that an engine may put into a line: a line so far, or an observation.
 
     Args:
         label: by which the answer names it.
@@ -147,7 +147,7 @@ class _Candidate:
 
     @property
     def order(self) -> tuple[datetime, int]:
-        """What was said last is likeliest to hold; of equally new lines the one that says more of what was said."""
+        """Rank of the line: what was said last is likeliest to hold; of equally new ones, what says more."""
         return max(piece.time for piece in self.pieces), sum(len(piece.carries) for piece in self.pieces)
 
     @property

@@ -20,6 +20,6 @@ class Command(BaseCommand):
         lines = []
         for part in estimate(user, everything=options["everything"]):
             money = "price unknown" if part.usd is None else f"{part.usd:.2f} USD"
-            told = f"{part.calls:,} calls, {part.input_tokens:,} tokens in, {part.output_tokens:,} out"
-            lines.append(f"{part.purpose} by {part.engine}: {told}, {money}")
+            tokens = f"{part.calls:,} calls, {part.input_tokens:,} tokens in, {part.output_tokens:,} out"
+            lines.append(f"{part.purpose} by {part.engine}: {tokens}, {money}")
         return "\n".join(lines)
