@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from moments_app.engines.base import CallRecord, Engine
+from moments_app.engines.interface import CallRecord, Engine
 
 if TYPE_CHECKING:
     from moments_app.engines.embeddings import Embedder

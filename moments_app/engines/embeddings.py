@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.base import CallRecord
 from moments_app.engines.endpoint import Endpoint, Refused
+from moments_app.engines.interface import CallRecord
 
 PURPOSE = "embedding"
 # The usual models refuse a text of over some 8,000 tokens, and with it all others of the request. Few texts have more

@@ -16,8 +16,8 @@ import httpx2
 import openai
 
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.base import CallRecord, EngineError
-from moments_app.engines.bounded import BoundedTransport, TooLarge
+from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.transport import BoundedTransport, TooLarge
 
 # Named here, or the client would read the environment: where texts and key are sent is a matter of settings alone.
 OPENAI_URL = "https://api.openai.com/v1"

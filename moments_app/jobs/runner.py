@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from moments_app.engines import Caller
-from moments_app.engines.base import CallRecord, EngineError
+from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.jobs.process import CannotRun, ClaimLost, Moved, Skipped, Waits
 from moments_app.models import EngineCall, Job
 from moments_app.moments import build as build_moments

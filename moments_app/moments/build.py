@@ -11,16 +11,9 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import (
-    DraftMoment,
-    Engine,
-    EngineError,
-    KnownMoment,
-    MomentAnswer,
-    MomentRequest,
-    Profile,
-    Turn,
-)
+from moments_app.engines.calls.moments import DraftMoment, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.interface import Engine, EngineError
+from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed

@@ -12,7 +12,7 @@ from datetime import datetime
 from django.conf import settings
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import Engine
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.embedding import ask_to_embed

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import Engine, Journey, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import ClaimLost, Moved, Skipped, complete
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.moments.build import Chunk, chunks_of, merged, profile_of, prompt

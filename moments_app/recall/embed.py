@@ -16,8 +16,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from moments_app.engines import Caller, embedding_model
-from moments_app.engines.base import EngineError
 from moments_app.engines.embeddings import Embedder
+from moments_app.engines.interface import EngineError
 from moments_app.jobs.process import ClaimLost, Moved, Skipped, locked_session
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, whose_memories

@@ -12,7 +12,9 @@ from django.conf import settings
 from django.db import connection
 
 from moments_app.engines import language_model
-from moments_app.engines.base import CallRecord, EngineError, QueryRequest, Turn
+from moments_app.engines.calls.recall_query import QueryRequest
+from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.transcript import Turn
 from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.query_vector import with_vector

@@ -9,7 +9,7 @@ from django.core.cache import cache
 from django.db import connection
 
 from moments_app.engines import embedding_model
-from moments_app.engines.base import EngineError
+from moments_app.engines.interface import EngineError
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.recall.search import Question, Vector
 

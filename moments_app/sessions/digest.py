@@ -12,7 +12,8 @@ from typing import Any
 from django.conf import settings
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import DigestRequest, Engine
+from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash

@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import Engine
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import CannotRun, Moved, Skipped, Waits, complete, locked_session
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.moments import build as build_moments

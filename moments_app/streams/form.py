@@ -16,7 +16,8 @@ from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Limits, StreamSection
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash

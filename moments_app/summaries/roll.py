@@ -13,7 +13,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Skipped, complete, locked_session, prompt_in_force
 from moments_app.models import Job, PromptVersion, Summary
 from moments_app.models.summary import PROCESS

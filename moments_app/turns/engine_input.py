@@ -2,7 +2,7 @@
 
 import json
 
-from moments_app.engines.base import Turn
+from moments_app.engines.transcript import Turn
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 from sessions_app.shorten import shorten_middle

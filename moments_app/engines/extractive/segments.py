@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import mean, median, pstdev
 
-from moments_app.engines.base import Turn
+from moments_app.engines.transcript import Turn
 
 BLOCK = 6  # turns compared on each side of a gap
 SMALLEST = 10  # turns of a segment, unless a pause sets it apart
