@@ -61,7 +61,7 @@ SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
 
 
 @dataclass(frozen=True)
-class Scene:
+class ContextInput:
     """Everything a layer may need that is not its own.
 
     Args:
@@ -111,8 +111,10 @@ def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
     return kept
 
 
-def read_scene(user: UserProfile, session_id: str, query: str, applied: int, question: Question | None) -> Scene | None:
-    """The scene, or None when the user has no such session.
+def read_input(
+    user: UserProfile, session_id: str, query: str, applied: int, question: Question | None
+) -> ContextInput | None:
+    """The source, or None when the user has no such session.
 
     Of a live window that the budget can't hold whole, only the hot turns are read; more where nothing is looked for, as
     they are what fills it then.
@@ -139,7 +141,7 @@ def read_scene(user: UserProfile, session_id: str, query: str, applied: int, que
     turns = [_instance(Message, names[cut + 1 :], row[cut + 1 :]) for row in rows if row[cut + 1] is not None]
     stamp = f"{user.updated_at.isoformat()} {rows[0][cut]}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
-    return Scene(user, session, query, applied, turns[::-1], is_whole, stamp, question)
+    return ContextInput(user, session, query, applied, turns[::-1], is_whole, stamp, question)
 
 
 def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:

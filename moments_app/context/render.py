@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 from moments_app.context.item import Item
-from moments_app.recall.speakers import speaker_of
+from moments_app.turns.words import speaker_of
 from sessions_app.tokens import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's own marks around each message

@@ -15,9 +15,9 @@ from django.conf import settings
 from django.db import connection
 
 from moments_app.recall.fusion import Place, fused, shared_with_neighbours
-from moments_app.recall.speakers import is_named, words_of
 from moments_app.recall.words import QueryWords, query_words
 from moments_app.turns.served_text import TOOLS, lines_of, without
+from moments_app.turns.words import is_named, words_of
 from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 
@@ -268,7 +268,7 @@ def told(
     """The best `most` of what was found, read from their tables; one statement."""
     read = _read(user, question, list(order)[: max(most + SPARE, READ_AHEAD)])
     ranks, scores = _ranks(found), _scores(found)
-    named = words_of(question.text)
+    named = frozenset(words_of(question.text))
     results = [
         Result(
             **fields,
@@ -295,7 +295,7 @@ def _said_once(results: Iterable[Result]) -> list[Result]:
     words: list[frozenset[str]] = []
     derived: list[int] = []  # places of what is no turn
     for result in results:
-        own = words_of(result.content)
+        own = frozenset(words_of(result.content))
         if result.kind != "turn":
             if any(own <= others for others in words):
                 continue

@@ -16,6 +16,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
+from moments_app.turns.words import plain_words
+
 TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")  # whose results are memory
 LONG = 20  # bytes of a line that two people hardly write alike by chance
 KNOWN = 50_000  # lines
@@ -34,7 +36,6 @@ _NAME = re.compile(
 _NUMBER = re.compile(r"^\s*\d+[.)]\s")
 _ADDRESS = re.compile(r"rem://\S+")
 _IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: no words, but a name, a time, a number
-_NO_WORD = re.compile(r"[\W_]+")
 
 
 @dataclass(eq=False)
@@ -88,7 +89,7 @@ class Line:
 def _words(text: str) -> str:
     text = html.unescape(text) if "&" in text else text
     text = _NAME.sub("", _NUMBER.sub("", text))
-    return _NO_WORD.sub(" ", text).strip().casefold()
+    return plain_words(text)
 
 
 def lines_of(text: str) -> list[Line]:

@@ -2,13 +2,13 @@
 
 What stands long comes first and what changes with the query last, so that providers' prompt caches know the beginning.
 
-A module has `items(scene)`, and says by `STATIC` whether what it returns is the same until the scene's stamp changes.
+A module has `items(source)`, and says by `STATIC` whether what it returns is the same until the source's stamp changes.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import (
     collective,
@@ -30,7 +30,7 @@ class Layer(Protocol):
 
     STATIC: bool
 
-    def items(self, scene: Scene) -> Sequence[Item]:
+    def items(self, source: ContextInput) -> Sequence[Item]:
         """What the layer has to say, in order."""
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import Entity
 from sessions_app import lexemes
@@ -85,21 +85,21 @@ class Candidate:
         return Item(f"[{self.kind}] {self.title}{due}{body}", ref=uri, time=self.updated_at)
 
 
-def items(scene: Scene) -> Sequence[Item]:
+def items(source: ContextInput) -> Sequence[Item]:
     """The best, at most `MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT`."""
     limit = settings.MEMORY_CONTEXT.related_entities_limit
-    candidates = _candidates(scene) if limit else []
+    candidates = _candidates(source) if limit else []
     hops = _hops(candidates)
-    activity = scene.session.last_activity_at
+    activity = source.session.last_activity_at
     best = sorted(candidates, key=lambda candidate: (-candidate.score(activity, hops), -candidate.pk))
     return [candidate.item() for candidate in best[:limit]]
 
 
-def _candidates(scene: Scene) -> list[Candidate]:
-    words, forms = lexemes.any_of(scene.query[:QUERY_CHARS])
+def _candidates(source: ContextInput) -> list[Candidate]:
+    words, forms = lexemes.any_of(source.query[:QUERY_CHARS])
     parameters: dict[str, int | float | str] = {
-        "user": scene.user.pk,
-        "session": scene.session.pk,
+        "user": source.user.pk,
+        "session": source.session.pk,
         "words": words,
         "forms": forms,
         "matching": MATCHING,

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from django.conf import settings
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
@@ -18,15 +18,15 @@ from sessions_app.models import Message
 STATIC = False
 
 
-def items(scene: Scene) -> Sequence[Item]:
+def items(source: ContextInput) -> Sequence[Item]:
     """Return the live turns that were read, oldest first; the older ones are worth nothing beside all else."""
-    turns = [turn for turn in scene.turns if turn.role != Message.Role.SYSTEM]
-    if turns and turns[-1].role == Message.Role.USER and turns[-1].content == scene.query != "":
+    turns = [turn for turn in source.turns if turn.role != Message.Role.SYSTEM]
+    if turns and turns[-1].role == Message.Role.USER and turns[-1].content == source.query != "":
         turns = turns[:-1]  # the current message was appended already
     newest = _newest_round(turns)
     hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
-    first_hot = min([turn.sequence for turn in hot if turn.sequence > scene.covered_to] or [newest])
-    return _paired([_weighed(_item(scene, turn), newest, first_hot) for turn in turns])
+    first_hot = min([turn.sequence for turn in hot if turn.sequence > source.covered_to] or [newest])
+    return _paired([_weighed(_item(source, turn), newest, first_hot) for turn in turns])
 
 
 def _weighed(item: Item, newest: int, first_hot: int) -> Item:
@@ -34,7 +34,7 @@ def _weighed(item: Item, newest: int, first_hot: int) -> Item:
     sequence = item.source_sequences[0] if item.source_sequences else 0
     if sequence >= newest:
         return replace(item, is_certain=True, why="the newest round")
-    return replace(item, why="among the newest turns") if sequence >= first_hot else replace(item, worth=0.0)
+    return replace(item, why="among the newest turns") if sequence >= first_hot else replace(item, score=0.0)
 
 
 def _newest_round(turns: Sequence[Message]) -> int:
@@ -45,11 +45,11 @@ def _newest_round(turns: Sequence[Message]) -> int:
     return (begun or asked or answered or [0])[-1]
 
 
-def _item(scene: Scene, turn: Message) -> Item:
+def _item(source: ContextInput, turn: Message) -> Item:
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     return Item(
         turn.content or ("" if turn.role == Message.Role.ASSISTANT else str(turn.payload or "")),
-        ref=f"rem://sessions/{scene.session.session_id}/messages/{turn.sequence}",
+        ref=f"rem://sessions/{source.session.session_id}/messages/{turn.sequence}",
         source_sequences=(turn.sequence, turn.sequence),
         time=turn.created_at,
         role=turn.role,

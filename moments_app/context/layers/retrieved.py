@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.recall.search import Result, recall
 from sessions_app.retention.read_archived import UNREADABLE
@@ -16,16 +16,16 @@ MOST = 200
 USUAL_LINE = 30  # tokens
 
 
-def items(scene: Scene) -> Sequence[Item]:
+def items(source: ContextInput) -> Sequence[Item]:
     """Return the best first, more than fit: other layers may have some."""
-    if scene.question is None:
+    if source.question is None:
         return []
-    most = min(max(scene.applied // LINE_TOKENS, 1), MOST)
-    found = recall(scene.user, scene.session.agent_id, scene.question, most=most)
+    most = min(max(source.applied // LINE_TOKENS, 1), MOST)
+    found = recall(source.user, source.session.agent_id, source.question, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
-    said = [result for result in found if result.content != UNREADABLE and not scene.query.startswith(result.content)]
+    said = [result for result in found if result.content != UNREADABLE and not source.query.startswith(result.content)]
     told = [_item(result) for result in said]
-    return sorted(told, key=lambda item: -item.worth)
+    return sorted(told, key=lambda item: -item.score)
 
 
 def _item(result: Result) -> Item:
@@ -37,12 +37,12 @@ def _item(result: Result) -> Item:
         time=result.time,
         role=result.role,
         why=_why(result),
-        worth=_worth(result),
+        score=_score(result),
         is_neighbour=not result.ranks,
     )
 
 
-def _worth(result: Result) -> float:
+def _score(result: Result) -> float:
     """By its tokens: what was made of turns is worth the less the longer it is, for the turns can be had themselves."""
     if result.kind == "turn" or result.score <= 0:
         return result.score

@@ -7,15 +7,15 @@ age: the same memory gives the same text tomorrow.
 
 from collections.abc import Iterator
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
 
 
-def items_of(scene: Scene, stream_type: str) -> list[Item]:
+def items_of(source: ContextInput, stream_type: str) -> list[Item]:
     """The items of all streams of a type."""
     return [
-        item for stream, atoms in scene.streams if stream.stream_type == stream_type for item in _items(stream, atoms)
+        item for stream, atoms in source.streams if stream.stream_type == stream_type for item in _items(stream, atoms)
     ]
 
 

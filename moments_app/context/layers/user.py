@@ -7,23 +7,22 @@ says it, for that is what was noticed with this agent and is kept up with by con
 import re
 from collections.abc import Iterator, Sequence
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers.streams import items_of
 from moments_app.models import MemoryStream
+from moments_app.turns.words import plain_words, without_speaker
 
 STATIC = True
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
-_SPEAKER = re.compile(r"^[\s-]*[^\W\d_]+:\s")
-_WORD = re.compile(r"[^\W_]+")
 _SENTENCE_END = re.compile(rf"(?<=[.!?])\s+(?!{_DATE.pattern})|(?<=[。！？])")
 
 
-def items(scene: Scene) -> Sequence[Item]:
+def items(source: ContextInput) -> Sequence[Item]:
     """The profile: its summary, interests, topics; then what the agent has noticed of them."""
-    user = scene.user
-    noticed = items_of(scene, MemoryStream.Type.USER)
+    user = source.user
+    noticed = items_of(source, MemoryStream.Type.USER)
     lines = [
         *_unsaid(user.summary, [words for item in noticed for words in _said(item.text)]),
         f"Interests: {', '.join(user.interests)}" if user.interests else "",
@@ -54,9 +53,9 @@ def _is_said(sentence: str, said: Sequence[str]) -> bool:
 def _said(line: str) -> set[str]:
     """The words of a stream's line, with and without who said it."""
     undated = _DATE.sub(" ", line)
-    return {_words(undated), _words(_SPEAKER.sub("", undated))}
+    return {_words(undated), _words(without_speaker(undated))}
 
 
 def _words(text: str) -> str:
     """The words of a text between spaces, without its date: so that one is found within another by whole words."""
-    return f" {' '.join(_WORD.findall(_DATE.sub(' ', text).casefold()))} "
+    return f" {plain_words(_DATE.sub(' ', text))} "

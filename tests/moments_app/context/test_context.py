@@ -15,8 +15,9 @@ from pytest_django.fixtures import Settings
 
 from moments_app import write_behind
 from moments_app.context import receipts
-from moments_app.context.assemble import Wanted, preview, serve
+from moments_app.context.assemble import preview, serve
 from moments_app.context.layers import DEFAULT
+from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.search import Question, recall
@@ -342,7 +343,7 @@ class TestCost:
         with acting_for("ada") as ada:
             assert ada is not None
             with CaptureQueriesContext(connection) as captured:
-                envelope = preview(ada, "s1", Wanted(query="the element", refresh=True))
+                envelope = preview(ada, "s1", ContextRequest(query="the element", refresh=True))
                 assert envelope is not None
                 serve(envelope)
             plans = [explained(query["sql"]) for query in captured if "moments_app_moment" in query["sql"]]

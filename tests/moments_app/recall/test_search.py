@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.context.assemble import Wanted, preview
+from moments_app.context.assemble import preview
+from moments_app.context.request import ContextRequest
 from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS
@@ -441,7 +442,7 @@ class TestAccess:
     def test_a_look_in_the_admin_counts_nothing(self, ada: UserProfile) -> None:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         say(ada, "Hello.", "Hi.")
-        preview(ada, "s1", Wanted(query="harpsichord", question=Question("harpsichord")))
+        preview(ada, "s1", ContextRequest(query="harpsichord", question=Question("harpsichord")))
         accesses.waiting.flush()
         assert not MemoryAtom.objects.filter(access_count__gt=0).exists()
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from moments_app.context.assemble import Wanted, preview
+from moments_app.context.assemble import preview
+from moments_app.context.request import ContextRequest
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
 from moments_app.recall.search import Question, recall
@@ -39,7 +40,7 @@ def of_session(session: Session) -> MemoryStream:
 
 def context_of(session: Session) -> str:
     user = UserProfile.objects.get(pk=session.user_id)
-    envelope = preview(user, session.session_id, Wanted())
+    envelope = preview(user, session.session_id, ContextRequest())
     assert envelope is not None
     return str(envelope.context)
 
