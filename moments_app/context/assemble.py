@@ -78,7 +78,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    source = read_input(user, session_id, request.query, request.applied, request.question)
+    source = read_input(user, session_id, request.query, request.applied, request.recall)
     if source is None:
         return None
     static, cached = _static_layers(source, request.refresh)

@@ -17,7 +17,7 @@ from django.db.models import JSONField, Model, OuterRef, Q
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
-from moments_app.recall.search import Question
+from moments_app.recall.request import RecallRequest
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.searched import said_fields
 
@@ -72,7 +72,7 @@ class ContextInput:
         turns: the newest of the live window, oldest first.
         is_whole: they are all of it.
         stamp: of memory as it is now.
-        question: what is looked for in memory; None: nothing.
+        recall: what to search memory for; None: nothing.
         covered_to: last sequence that the summary in the same context covers; -1 for none.
     """
 
@@ -83,7 +83,7 @@ class ContextInput:
     turns: list[Message]
     is_whole: bool
     stamp: str
-    question: Question | None = None
+    recall: RecallRequest | None = None
     covered_to: int = -1
 
     @cached_property
@@ -112,7 +112,7 @@ def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
 
 
 def read_input(
-    user: UserProfile, session_id: str, query: str, applied: int, question: Question | None
+    user: UserProfile, session_id: str, query: str, applied: int, recall: RecallRequest | None
 ) -> ContextInput | None:
     """The source, or None when the user has no such session.
 
@@ -127,7 +127,7 @@ def read_input(
         "moments": settings.MOMENT_BUILDER.recent_moment_count,
         "applied": applied,
         "most": MOST_TURNS,
-        "turns": few if question else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
+        "turns": few if recall else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
     }
     with connection.cursor() as cursor:
         cursor.execute(_OPENING_SQL, parameters)
@@ -141,7 +141,7 @@ def read_input(
     turns = [_instance(Message, names[cut + 1 :], row[cut + 1 :]) for row in rows if row[cut + 1] is not None]
     stamp = f"{user.updated_at.isoformat()} {rows[0][cut]}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
-    return ContextInput(user, session, query, applied, turns[::-1], is_whole, stamp, question)
+    return ContextInput(user, session, query, applied, turns[::-1], is_whole, stamp, recall)
 
 
 def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from moments_app.context.layers import DEFAULT
-from moments_app.recall.search import Question
+from moments_app.recall.request import RecallRequest
 
 PLANS = ("query", "stable")
 
@@ -21,7 +21,7 @@ class ContextRequest:
         format: a key of `FORMATS`.
         layers: names of the layers to include, in any order; policy and query are always there.
         refresh: build every layer again, kept or not.
-        question: what to search memory for; None: nothing.
+        recall: what to search memory for; None: nothing.
         plan: one of `PLANS`. With `query`, what answers the query has at least half of the budget. With `stable`, the
             text is the same until memory changes, whatever is asked, so that providers' prompt caches serve most of it.
         sent: texts that the caller gives the model anyway; the context does not repeat them.
@@ -32,7 +32,7 @@ class ContextRequest:
     format: str = "xml"
     layers: Sequence[str] = DEFAULT
     refresh: bool = False
-    question: Question | None = None
+    recall: RecallRequest | None = None
     plan: str = "query"
     sent: Sequence[str] = ()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from moments_app.context.assemble import Envelope, preview, serve
 from moments_app.context.request import ContextRequest
-from moments_app.recall.query import question_for
+from moments_app.recall.query import recall_request_for
 from sessions_app.models import Session
 from sessions_app.row_security import acting_for
 from sessions_app.signals import digest_wanted
@@ -21,7 +21,7 @@ def serve_context(user_id: str | None, session_id: str, request: ContextRequest,
         user_id: whose session it is; None for nobody.
         session_id: the application's id.
         request: what is asked for; what memory is searched for is added here.
-        retrieval: see `question_for`.
+        retrieval: see `recall_request_for`.
 
     Returns:
         None when the user has no such session.
@@ -40,6 +40,6 @@ def serve_context(user_id: str | None, session_id: str, request: ContextRequest,
 
 def _assembled(user_id: str | None, session_id: str, request: ContextRequest, retrieval: str) -> Envelope | None:
     is_searched = "retrieved" in request.layers and request.plan != "stable"
-    question = question_for(user_id, session_id, request.query, retrieval=retrieval if is_searched else "off")
+    recall = recall_request_for(user_id, session_id, request.query, retrieval=retrieval if is_searched else "off")
     with acting_for(user_id) as user:
-        return preview(user, session_id, replace(request, question=question)) if user else None
+        return preview(user, session_id, replace(request, recall=recall)) if user else None

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from moments_app.context.item import Item
 from moments_app.context.priced import PricedItem
 from moments_app.context.render import Rendered
-from moments_app.recall.search import Result
+from moments_app.recall.results import Result
 from moments_app.turns import served_lines
 from sessions_app.models import UserProfile
 

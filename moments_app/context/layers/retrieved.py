@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.recall.search import Result, recall
+from moments_app.recall.results import Result
+from moments_app.recall.search import recall
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
@@ -18,10 +19,10 @@ USUAL_LINE = 30  # tokens
 
 def items(source: ContextInput) -> Sequence[Item]:
     """Return the best first, more than fit: other layers may have some."""
-    if source.question is None:
+    if source.recall is None:
         return []
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
-    found = recall(source.user, source.session.agent_id, source.question, most=most)
+    found = recall(source.user, source.session.agent_id, source.recall, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
     said = [result for result in found if result.content != UNREADABLE and not source.query.startswith(result.content)]
     told = [_item(result) for result in said]

@@ -14,7 +14,7 @@ from moments_app.context.request import PLANS, ContextRequest
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
 from moments_app.provenance.retract import MOST_TURNS
 from moments_app.recall.query import RETRIEVAL
-from moments_app.recall.search import KINDS, MODES
+from moments_app.recall.request import KINDS, MODES
 from moments_app.streams.consolidate import current_lines
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.serializers import PAGE_MAX, SEQUENCE_MAX, PageQuery, PersonQuery
@@ -745,7 +745,7 @@ def context_data(envelope: Envelope) -> dict[str, Any]:
         ],
         "has_partition_event": envelope.has_partition_event,
         "cached": envelope.cached,
-        "degraded": bool(envelope.request.question and envelope.request.question.degraded),
+        "degraded": bool(envelope.request.recall and envelope.request.recall.degraded),
         "context": envelope.context,
     }
 

@@ -18,7 +18,7 @@ from moments_app.context.request import PLANS, ContextRequest
 from moments_app.interfaces.api.serializers import QUERY_MAX_CHARS, context_data
 from moments_app.operator.admin.addresses import Pages
 from moments_app.operator.admin.session_tabs import number
-from moments_app.recall.query import question_for
+from moments_app.recall.query import recall_request_for
 from sessions_app.models import Message, Session
 
 BAR = 1000  # width of the bar, in its own units
@@ -78,7 +78,7 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
         query=asked["query"],
         max_tokens=asked["max_tokens"],
         format=asked["format"] or "xml",
-        question=question_for(session.user.user_id, session.session_id, asked["query"], retrieval=retrieval),
+        recall=recall_request_for(session.user.user_id, session.session_id, asked["query"], retrieval=retrieval),
         plan=plan,
     )
     try:

@@ -20,7 +20,8 @@ from moments_app.context.layers import DEFAULT
 from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -524,7 +525,7 @@ class TestRetrieved:
         most = whole["budget"]["estimated_used"] - 150
         less = context(service, query="harpsichord", layers="retrieved", max_tokens=most)
         kept = layer(less, "retrieved")
-        best = [one.content for one in recall(ada, "default", Question("harpsichord"), most=5)][: len(kept)]
+        best = [one.content for one in recall(ada, "default", RecallRequest("harpsichord"), most=5)][: len(kept)]
         assert {text.strip() for text in kept} == {text.strip() for text in best} and 0 < len(kept) < 5
 
 

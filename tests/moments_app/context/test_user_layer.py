@@ -33,7 +33,7 @@ def stream(session: Session) -> MemoryStream:
 def lines(session: Session) -> list[str]:
     """The layer's items."""
     session.user.refresh_from_db()
-    source = read_input(session.user, session.session_id, "", applied=3_000, question=None)
+    source = read_input(session.user, session.session_id, "", applied=3_000, recall=None)
     assert source is not None
     return [item.text for item in layer.items(source)]
 

@@ -26,7 +26,7 @@ def add(api: Api, title: str, **fields: Any) -> str:
 
 
 def titles(user: UserProfile, query: str = "", session_id: str = "s1") -> list[str]:
-    source = read_input(user, session_id, query, applied=3_000, question=None)
+    source = read_input(user, session_id, query, applied=3_000, recall=None)
     assert source is not None
     return [item.text.removeprefix("[task] ") for item in entities.items(source)]
 

@@ -9,7 +9,8 @@ from moments_app.context.assemble import preview
 from moments_app.context.request import ContextRequest
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from moments_app.streams import consolidate
 from moments_app.streams.curate import evict, move, restore
 from moments_app.streams.lines import Folded, Line
@@ -46,7 +47,7 @@ def context_of(session: Session) -> str:
 
 
 def found(user: UserProfile, query: str) -> list[str]:
-    return [result.content for result in recall(user, "default", Question(query, ("fact",), mode="text"))]
+    return [result.content for result in recall(user, "default", RecallRequest(query, ("fact",), mode="text"))]
 
 
 def vector_of(atom: MemoryAtom) -> None:

@@ -13,7 +13,8 @@ from django.utils import timezone
 from moments_app import write_behind
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from moments_app.reports.housekeeping import Tidied, housekeeping
 from moments_app.sessions.digest import NAME as DIGEST
 from moments_app.turns import served_lines
@@ -64,7 +65,7 @@ def shown(server: OpenAIServer) -> str:
 
 
 def found(user: UserProfile, query: str = "harpsichord") -> list[str]:
-    return [result.content for result in recall(user, "", Question(query, ("turn",)), most=50)]
+    return [result.content for result in recall(user, "", RecallRequest(query, ("turn",)), most=50)]
 
 
 @pytest.mark.parametrize("form_of", FORMATS)
