@@ -19,7 +19,7 @@ from moments_app.sessions import digest as digest_session
 from moments_app.sessions import settle
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
-from moments_app.turns.platform_text import note_own_text
+from moments_app.turns.platform_text import note_platform_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.export_format import Part
 from sessions_app.people.import_user import ExportFile
@@ -49,7 +49,7 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
     """The jobs that became due with these messages; no query when nothing is due. What in them the platform itself had
     said is noted before any of them can run.
     """
-    note_own_text(session, messages)
+    note_platform_text(session, messages)
     jobs = []
     if build_moments.is_due(session):
         jobs.append(Job.objects.request(build_moments.NAME, session, requested_by="append"))

@@ -22,8 +22,8 @@ from moments_app.moments.journey import Known, keep_journey, known_before
 from moments_app.moments.lag import lag, normalised, split
 from moments_app.moments.partition import PartitionEvent
 from moments_app.prompts import MOMENT_BUILDER_URI
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import without_own_text
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import blank_platform_text
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
@@ -202,7 +202,7 @@ def _fitting(turns: Sequence[Message]) -> int:
 
 def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
     """The turns an engine is shown, without what the platform itself had said, cut into what one call gets."""
-    turns = [shown_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in without_own_text(shown)]
+    turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in blank_platform_text(shown)]
     stretches = split(
         [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,

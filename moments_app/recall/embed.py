@@ -21,7 +21,7 @@ from moments_app.engines.interface import EngineError
 from moments_app.jobs.process import ClaimLost, Moved, Skipped, locked_session
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, whose_memories
-from moments_app.turns.platform_text import as_said, is_wholly_own
+from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from sessions_app.models import Message, Session
 
 NAME = "embed"
@@ -134,7 +134,7 @@ def _moments() -> QuerySet[Any]:
 
 def _turns() -> QuerySet[Any]:
     spoken = Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
-    return spoken.exclude(is_wholly_own())
+    return spoken.exclude(is_only_platform_text())
 
 
 _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _moments, "turn": _turns}
@@ -144,7 +144,7 @@ def texts_of(sources: Sequence[Any]) -> list[Text]:
     """What of facts, moments or turns is embedded; of turns not what the platform itself put there."""
     turns = [source for source in sources if isinstance(source, Message)]
     others = [source for source in sources if not isinstance(source, Message)]
-    return [text for text in map(_text_of, [*others, *as_said(turns)]) if text]
+    return [text for text in map(_text_of, [*others, *drop_platform_text(turns)]) if text]
 
 
 def _text_of(source: Any) -> Text | None:

@@ -19,8 +19,8 @@ from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, UserProfile
 from sessions_app.row_security import acting_for
 
@@ -80,7 +80,7 @@ def _query(user_id: str | None, session_id: str, message: str) -> str:
 def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
-    told = as_said(list(latest)[::-1])
+    told = drop_platform_text(list(latest)[::-1])
     resource = PromptResource.objects.select_related("active_version").filter(uri=RECALL_QUERY_URI).first()
-    shown = [shown_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in told]
+    shown = [engine_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in told]
     return EngineInput(shown, resource.active_version if resource else None)

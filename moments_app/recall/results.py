@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from moments_app.recall.fusion import Place
-from moments_app.turns.served_text import TOOLS, lines_of, without
+from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 
@@ -116,7 +116,7 @@ def read_fields(user: UserProfile, since: datetime | None, keys: Sequence[Key]) 
         "user": user.pk,
         "chars": CONTENT_CHARS,
         "since": since,
-        "tools": list(TOOLS),
+        "tools": list(MEMORY_TOOLS),
         "facts": [key.place[0] for key in keys if key.kind == "fact"],
         "moments": [key.place[0] for key in keys if key.kind == "moment"],
         "sessions": [session for session, _sequence in turns],
@@ -140,9 +140,9 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 
 def _fields(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
-    kind, _, ref, content, session_id, sequence, time, role, own_places = row
-    if own_places:  # what memory itself had said is no result
-        content = without(lines_of(content), own_places)
+    kind, _, ref, content, session_id, sequence, time, role, platform_places = row
+    if platform_places:  # what memory itself had said is no result
+        content = text_without(text_lines(content), platform_places)
     place = _place(row)
     fields = {"kind": kind, "ref": ref, "content": content[:CONTENT_CHARS], "session_id": session_id}
     return Key(kind, place), fields | {"sequence": sequence, "time": time, "role": role, "pk": place[0]}

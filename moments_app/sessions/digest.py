@@ -21,8 +21,8 @@ from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.form import cut_words
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session
 
@@ -101,13 +101,13 @@ def read(session: Session, end: int) -> Work | Skipped:
         CannotRun: when the prompt resource has no active version.
     """
     latest = _live(session).believed().filter(sequence__lt=end).exclude(role=Message.Role.SYSTEM).order_by("-sequence")
-    shown = as_said(list(latest[:SHOWN_TURNS])[::-1])
+    shown = drop_platform_text(list(latest[:SHOWN_TURNS])[::-1])
     if not shown:
         return Skipped("nothing to digest")
     prompt_version = prompt_in_force(SESSION_DIGEST_URI)
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     request = DigestRequest(
-        turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
         context=known_at(Message.objects.boundaries_of(session).first()),
         max_words=MAX_WORDS,
         prompt=prompt_version.content,

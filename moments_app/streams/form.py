@@ -23,8 +23,8 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import add_atoms
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
 
 NAME = "form_memories"
@@ -114,7 +114,7 @@ def claim(job: Job) -> Work | Skipped:
     again, waiting = _again(session, job.params.get(AGAIN, []))
     waiting = waiting or list(_unformed(session)[: MAX_TURNS + 1])
     turns = waiting[:MAX_TURNS]
-    shown = as_said(turns)
+    shown = drop_platform_text(turns)
     if not shown:
         _count_from(session, turns[-1].sequence if turns else session.last_sequence)
         return Skipped("no turns to form memories from")
@@ -130,7 +130,7 @@ def claim(job: Job) -> Work | Skipped:
         prompt_version=prompt_version,
         streams=streams,
         request=FormationRequest(
-            turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
+            turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
             sections=[_section(stream, len(shown)) for stream in streams.values()],
             prompt=prompt_version.content,
         ),
@@ -154,7 +154,7 @@ def _again(session: Session, stretches: list[list[int]]) -> tuple[list[list[int]
     """The stretches to be formed anew, from the first on that has turns to form, and its turns."""
     for position, stretch in enumerate(stretches):
         turns = list(_formable(session).filter(sequence__range=stretch)[: MAX_TURNS + 1])
-        if as_said(turns[:MAX_TURNS]):
+        if drop_platform_text(turns[:MAX_TURNS]):
             return stretches[position:], turns
     return [], []
 

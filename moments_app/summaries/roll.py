@@ -19,8 +19,8 @@ from moments_app.jobs.process import Moved, Skipped, complete, locked_session, p
 from moments_app.models import Job, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
 from moments_app.prompts import ROLLING_SUMMARY_URI
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message, Session
 
@@ -106,7 +106,7 @@ def claim(job: Job) -> Work | Skipped:
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
     turns = session.messages.turns().believed().filter(user_id=session.user_id)
     within = turns.filter(sequence__range=(first, summary.end_sequence)).exclude(role=Message.Role.SYSTEM)
-    messages = as_said(list(within.order_by("sequence")))
+    messages = drop_platform_text(list(within.order_by("sequence")))
     if not messages:
         summary.fail("There is nothing in the window that an engine is shown.")
         return Skipped("nothing to summarise")
@@ -116,7 +116,7 @@ def claim(job: Job) -> Work | Skipped:
         summary=summary,
         prompt_version=prompt_version,
         request=SummaryRequest(
-            turns=[shown_turn(message, max(share, 1), index=message.sequence) for message in messages],
+            turns=[engine_turn(message, max(share, 1), index=message.sequence) for message in messages],
             base_text=base.text if base else "",
             base_facts=_facts_in_window(base, summary.start_sequence),
             start=summary.start_sequence,
