@@ -5,7 +5,7 @@ than the sum. The budget is filled, not trimmed:
 
 1. Policy and query, always; then what is certain, such as the newest round.
 2. The live window, whole where it fits into half of what is left; else its newest turns.
-3. Short standing text: a share of the budget for all of it, a ceiling for each layer, taken in turns, a line of each.
+3. Short standing text: a share of the budget, with a ceiling for each layer; the layers take turns, line by line.
    It doesn't depend on the query, so what stands first stays byte for byte and providers' prompt caches serve it.
 4. What recall found, best first, until the budget is full. It has at least half of what was left.
 5. Where all of that had room, more standing text, up to the ceilings, and older live turns.
@@ -32,11 +32,11 @@ CEILINGS = {
     "entities": 0.10,
     "conversation": 0.10,
 }
-# All of them together have a share of what a budget has beyond this, while recall has something better: a small budget
-# is for what answers the query.
+# Together they have this share of the tokens that a budget has beyond so many, while recall has something better: a
+# small budget is for what answers the query.
 STANDING_SHARE, STANDING_FROM = 0.2, 750
 STEP = 32  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
-NEXT = 5  # of what didn't fit, told to an operator
+NEXT = 5  # items that didn't fit, shown to an operator
 LEAST_LINE = 10  # tokens
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -147,7 +147,7 @@ class _Budget:
             name: list(groups_of(name, items, form)) for name, items in layers.items() if name != "retrieved"
         }
         self._recalled = groups_of("retrieved", layers.get("retrieved", ()), form)  # each priced when looked at
-        self._following: list[PricedItem] = []  # of them, the best that have no room
+        self._following: list[PricedItem] = []  # the best that recall found and that have no room
         self._taken: dict[str, dict[int, ItemGroup]] = {name: {} for name in layers}  # by their places
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
         self._passed_over: set[tuple[str, int]] = set()
@@ -179,7 +179,7 @@ class _Budget:
 
         Args:
             room: tokens it may take.
-            is_whole: its layer has all of it.
+            is_whole: its layer has all of the window.
         """
         waiting = [group for group in reversed(self._groups.get("hot_turns", ())) if not self._is_taken(group)]
         if is_whole and sum(self._cost_in_all(waiting).values()) <= room:
@@ -196,7 +196,7 @@ class _Budget:
         """Take short standing text, an item of each layer in turn.
 
         Args:
-            room: tokens for all of it.
+            room: tokens for all of the text.
             names: of the layers.
         """
         end = self.left - room
@@ -284,7 +284,7 @@ class _Budget:
         return True
 
     def filled(self) -> FilledBudget:
-        """Return what came of it."""
+        """Return the budget as it was filled."""
         layers = {name: self._in_order(name) for name in self._taken}
         left_out = {name: self._left_out(name) for name in self._groups}
         trimmed = [

@@ -1,4 +1,4 @@
-"""Items with what they cost in a format, those together that belong together; and the price of days and repetitions."""
+"""Items and their prices in a format: alone, in groups, shortened, under headings of days; and what is said already."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +97,7 @@ class DayHeadings:
 
 
 class SaidAlready:
-    """What a context says already: by address, word for word, and every word of it."""
+    """What a context says already: addresses, whole texts, and single words."""
 
     def __init__(self, sent: Iterable[str]) -> None:
         self._refs: set[str] = set()
@@ -112,7 +112,7 @@ class SaidAlready:
         self._words.update(item.words)
 
     def has(self, item: Item) -> bool:
-        """Tell whether an item adds nothing: the same words stand there, or of a mere neighbor each of its words."""
+        """Tell whether an item adds nothing: the same words stand there, or of a mere neighbour each of its words."""
         return (bool(item.words) and item.words in self._texts) or (
             item.is_neighbour and self._words.issuperset(item.words)
         )

@@ -1,4 +1,4 @@
-"""What a model's answer has to be before anything is done with it."""
+"""Validating a model's answer before anything is done with it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from moments_app.engines.calls.shape import Answer, Shape
 
-PROBLEM_MAX = 2_000  # characters told to the model of what is wrong
+PROBLEM_MAX = 2_000  # characters of what the model is told about its mistake
 
 
 class InvalidAnswer(Exception):
@@ -24,15 +24,15 @@ class InvalidAnswer(Exception):
 
 
 def validated(completion: Any, shape: Shape[Answer], allowance: int) -> Answer:
-    """The answer in a chat completion.
+    """Return the answer in a chat completion.
 
     Args:
         completion: the endpoint's JSON, whatever it is.
-        shape: that it has to have.
+        shape: that the answer has to have.
         allowance: most characters the answer's texts may have together.
 
     Raises:
-        InvalidAnswer: when there is none that can be used.
+        InvalidAnswer: there is none that can be used.
     """
     text = _text(completion)
     try:
@@ -67,7 +67,7 @@ def _text(completion: Any) -> str:
 
 
 def _json_object(text: str) -> str:
-    """The JSON object in an answer: it may follow a model's thoughts, stand in a fence or between words."""
+    """Return the JSON object in an answer: it may follow a model's thoughts, stand in a fence or between words."""
     if text.lstrip().startswith("<think>"):
         text = text.partition("</think>")[2]
     start, end = text.find("{"), text.rfind("}")
@@ -83,7 +83,7 @@ def _misshapen(text: str, error: ValidationError) -> InvalidAnswer:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """All texts in a value made of dicts and lists."""
+    """Yield all texts in a value made of dicts and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

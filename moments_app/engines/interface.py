@@ -18,7 +18,7 @@ from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 
 @dataclass(frozen=True)
 class CallRecord:
-    """What one call of a model cost and how it ended; never its text.
+    """The cost and the end of one call of a model; never its text.
 
     Args:
         purpose: the process's purpose, e.g. `moment-builder`.
@@ -57,54 +57,54 @@ class EngineError(Exception):
 
 
 class Engine(Protocol):
-    """The interface both engines have."""
+    """The interface of both engines."""
 
     name: str
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Divides the window into moments and says what they add to the profile.
+        """Divide the window into moments and say what they add to the profile.
 
         Raises:
-            EngineError: when no valid answer could be had.
+            EngineError: no valid answer could be had.
         """
         ...
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """Takes new turns into a rolling summary and drops what the window has left behind.
+        """Take new turns into a rolling summary and drop what the window has left behind.
 
         Raises:
-            EngineError: when no valid answer could be had.
+            EngineError: no valid answer could be had.
         """
         ...
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """Says what of the turns goes into which stream.
+        """Say what the turns add to each stream.
 
         Raises:
-            EngineError: when no valid answer could be had.
+            EngineError: no valid answer could be had.
         """
         ...
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """Folds observations into a text.
+        """Consolidate observations into a text.
 
         Raises:
-            EngineError: when no valid answer could be had.
+            EngineError: no valid answer could be had.
         """
         ...
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """Says what of a session has to be known to go on, and what is to be learned from it.
+        """Say what has to be known to go on with a session, and what is to be learned from it.
 
         Raises:
-            EngineError: when no valid answer could be had.
+            EngineError: no valid answer could be had.
         """
         ...
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Says what to look up in memory before a message is answered.
+        """Say what to look up in memory before a message is answered.
 
         Raises:
-            EngineError: when no valid answer could be had.
+            EngineError: no valid answer could be had.
         """
         ...

@@ -23,7 +23,7 @@ from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
 
-# An answer longer than what it is made of is no summary; short windows may be outgrown by names and tags.
+# An answer longer than its input is no summary; names and tags may outgrow a short window.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
 QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
 
@@ -102,7 +102,7 @@ class ModelEngine:
             raise self._endpoint.invalid(error) from None
 
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int) -> Answer:
-        """Asks, and once more when the answer doesn't validate.
+        """Ask, and once more when the answer doesn't validate.
 
         Raises:
             EngineError: no valid answer could be had.
@@ -118,13 +118,13 @@ class ModelEngine:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
     def _ask(self, shape: Shape[Answer], messages: list[ChatMessage], allowance: int) -> Answer:
-        """One answer, with the first response format that the endpoint takes."""
+        """Ask once, with the first response format that the endpoint takes."""
         formats = _formats(shape)
         address = self._endpoint.address
         for number in range(_accepted_format.get(address, 0), len(formats)):
             try:
-                told = _told_shape(messages, shape) if number else messages
-                answer = self._call(shape, told, formats[number], allowance)
+                asked = _with_shape(messages, shape) if number else messages
+                answer = self._call(shape, asked, formats[number], allowance)
             except Refused:
                 continue
             except InvalidAnswer:
@@ -137,7 +137,7 @@ class ModelEngine:
     def _call(
         self, shape: Shape[Answer], messages: list[ChatMessage], response_format: dict[str, Any], allowance: int
     ) -> Answer:
-        """One HTTP call."""
+        """Make one HTTP call."""
         extra = {"response_format": response_format} if response_format else {}
         return self._endpoint.call(
             shape.purpose,
@@ -160,28 +160,28 @@ def _messages(prompt: str, request: str) -> list[ChatMessage]:
 
 
 def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:
-    """Response formats in the order tried."""
+    """Return the response formats in the order in which they are tried."""
     name = shape.purpose.replace("-", "_")
     strict = {"name": name, "strict": True, "schema": shape.schema}
     return [{"type": "json_schema", "json_schema": strict}, {"type": "json_object"}, {}]
 
 
 def _repair(error: InvalidAnswer) -> list[ChatMessage]:
-    """What is added to the conversation for the second attempt."""
+    """Return what is added to the conversation for the second attempt."""
     # Some endpoints refuse a message without text.
     answer = error.answer[:QUOTED_ANSWER_MAX] or "(no answer)"
     ask = f"That answer can't be used: {error.problem} Answer again, complete and valid."
     return [{"role": "assistant", "content": answer}, {"role": "user", "content": ask}]
 
 
-def _told_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMessage]:
-    """The same messages, the first telling the shape of the answer: a prompt need not."""
+def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMessage]:
+    """Return the same messages, the first with the shape of the answer, so that no prompt has to name it."""
     system, *others = messages
     return [system | {"content": f"{system['content']}\n{shape.as_text}"}, *others]
 
 
 def _refuses_format(error: openai.APIStatusError) -> bool:
-    """Whether another response format may help; a 404 or 501 is about much else, so it has to say so."""
+    """Tell whether another response format may help; a 404 or 501 may be about much else, so it has to say so."""
     if error.status_code in (404, 501):
         return any(word in error.response.content for word in (b"response_format", b"json_schema", b"json_object"))
     return error.status_code in (400, 422)

@@ -1,4 +1,4 @@
-"""How a window of turns is put before a model: as data that can't be mistaken for instructions.
+"""A window of turns as a model reads it: as data that can't be mistaken for instructions.
 
 The fence is JSON: one object a line between two marks. JSON escapes a message's quotes and line breaks, so no text can
 end its string or start a line; that holds with fixed marks, so the same window always gives the same prompt, which a
@@ -19,7 +19,7 @@ transcript.
 Write in the language of the conversation. Answer with one JSON object of the given shape and nothing else.
 """
 
-# What JSON leaves as it is, yet must not reach a model as it is: Unicode's own line breaks, and the bracket that opens
+# What JSON leaves as it is, but a model must not get as it is: Unicode's own line breaks, and the bracket that opens
 # our mark and the control tokens of chat templates (`<|im_end|>`, `</s>`), which some servers obey inside a message.
 _ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<\x85\u2028\u2029"}
 
@@ -48,17 +48,17 @@ class Turn:
 
 
 def instructions(prompt: str) -> str:
-    """The system message: the prompt in force, and the rules that no prompt can change."""
+    """Return the system message: the prompt in force, and the rules that no prompt can change."""
     return f"{prompt.strip()}\n{RULES}"
 
 
 def fenced(turns: Sequence[Turn]) -> str:
-    """The turns as JSON lines between the fence's marks."""
+    """Return the turns as JSON lines between the fence's marks."""
     return "\n".join([BEGIN, *(as_data(_fields(turn)) for turn in turns), END])
 
 
 def as_data(value: object) -> str:
-    """A value as JSON on one line, in which no text can be taken for a mark, a line or a control token."""
+    """Return a value as JSON on one line, in which no text can be taken for a mark, a line or a control token."""
     return json.dumps(value, ensure_ascii=False).translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")
 
 

@@ -37,7 +37,7 @@ class VectorSearch:
 
     @property
     def is_exact(self) -> bool:
-        """All were read; else the index of nearest neighbors was."""
+        """All were read; else the index of nearest neighbours was."""
         return self.vectors < EXACT
 
 

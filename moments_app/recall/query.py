@@ -45,7 +45,7 @@ def recall_request_for(user_id: str | None, session_id: str, message: str, *, re
         user_id: whose memory it is; None for nobody.
         session_id: the session that the message is about to be answered in.
         message: the message.
-        retrieval: `query`: the message is the query; `auto`: an engine makes one of it; `off`: nothing is searched.
+        retrieval: `query`: the message is the query; `auto`: an engine makes one; `off`: nothing is searched.
     """
     if retrieval == "off" or not message.strip():
         return None
@@ -80,7 +80,7 @@ def _query(user_id: str | None, session_id: str, message: str) -> str:
 def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
-    told = drop_platform_text(list(latest)[::-1])
+    turns_read = drop_platform_text(list(latest)[::-1])
     resource = PromptResource.objects.select_related("active_version").filter(uri=RECALL_QUERY_URI).first()
-    shown = [engine_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in told]
+    shown = [engine_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in turns_read]
     return EngineInput(shown, resource.active_version if resource else None)

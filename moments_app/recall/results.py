@@ -14,9 +14,9 @@ from sessions_app.retention.read_archived import UNREADABLE, read_archived
 
 CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 
-# A turn by its place, of one kind: of an archived one the text is read from its file afterwards. One after another:
-# where the planner expects hardly any of a kind, it would read all of them. Of a turn that memory's own text stands in
-# the whole is read, for that is taken out; one that has nothing else is not found.
+# A turn by its place, of one kind; the text of an archived one is read from its file afterwards. One after another, for
+# where the planner expects hardly any of a kind, it would read all of them. A turn with platform text in it is read
+# whole, since that text is taken out; one that has nothing else is not found.
 _TURN_SQL = """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
@@ -95,7 +95,7 @@ class Result:
     pk: int = 0
 
     def is_relevant(self, least: float) -> bool:
-        """Tell whether it has to do with the query: a word in common, a meaning near enough, or a neighbor like that.
+        """Tell whether it has to do with the query: a word in common, a meaning near enough, or a neighbour like that.
 
         Args:
             least: cosine of what is near enough.

@@ -115,7 +115,7 @@ class QueryWords:
     def _counted(self, kind: str) -> str | None:
         """Return the kind whose counts tell how rare a word is in texts of a kind; None where none does.
 
-        It is the same kind, or before there are any texts of it the kind with the most texts.
+        That is the kind itself, or as long as it has no texts the kind with the most.
         """
         counted = kind if self.sizes[kind][0] else max(COUNTED, key=lambda other: self.sizes[other])
         total, _ = self.sizes[counted]

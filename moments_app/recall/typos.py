@@ -64,7 +64,7 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
     What a word may be indexed under is compared with known words of the same language. A word that was not counted, but
     has just been said, is no typo.
     """
-    told = {stem for term in said if term.is_known for stem in term.stems}
+    said_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
     for stem in known:
         by_language[_language(stem)].append(stem)
@@ -73,7 +73,7 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
         for term in unknown
         if known.keys().isdisjoint(term.all_stems)
         for stem in _nearest(term, by_language, known)
-        if stem not in told
+        if stem not in said_stems
     ]
 
 
@@ -94,7 +94,7 @@ def _edits(stem: str) -> range:
 
 
 def _most_edits(stem: str) -> int:
-    """Return how far a word may be from what was meant: insertions, deletions, changes and swaps of neighbors."""
+    """Return how far a word may be from what was meant: insertions, deletions, changes and swaps of neighbours."""
     return 1 if len(stem) < 8 else 2
 
 

@@ -1,8 +1,8 @@
 """The layers of a context, in the order in which they stand. A new one is a module here and a line in `LAYERS`.
 
-What stands long comes first and what changes with the query last, so that providers' prompt caches know the beginning.
+What lasts long comes first and what changes with the query last, so that providers' prompt caches know the beginning.
 
-A module has `items(source)`, and says by `STATIC` whether what it returns is the same until the source's stamp changes.
+A module has `items(source)`, and says by `STATIC` whether its items are the same until the stamp of the input changes.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from moments_app.context.layers import (
 
 
 class Layer(Protocol):
-    """What a module in this package offers."""
+    """A module of this package."""
 
     STATIC: bool
 
     def items(self, source: ContextInput) -> Sequence[Item]:
-        """What the layer has to say, in order."""
+        """Return the items of the layer, in order."""
 
 
 ORDER = (

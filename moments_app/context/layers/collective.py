@@ -1,4 +1,4 @@
-"""`collective`: what an agent has learned from all its users: its shards, lessons first."""
+"""`collective`: what an agent has learned from all its users, kept in its shards; lessons first."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,6 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Of each active shard of the agent and of every agent, named after it; a lesson that both learned once."""
+    """Return the items of each active shard of the agent and of every agent; one that both have, once."""
     found = items_of(source, MemoryStream.Type.AGENT)
     return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]

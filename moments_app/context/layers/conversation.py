@@ -11,5 +11,5 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Of the session's stream, oldest first."""
+    """Return the items of the session's stream, oldest first."""
     return items_of(source, MemoryStream.Type.SESSION)

@@ -1,4 +1,4 @@
-"""`moments`: the checkpoint at the session's latest boundary and the moments it names; hints where there is none."""
+"""`moments`: the checkpoint at the session's latest boundary and the latest moments; hints without a boundary."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """The boundary's line and the latest moments, newest first; without a boundary only where to look."""
+    """Return the checkpoint and the latest moments, newest first; without a boundary only where to look."""
     latest = list(
         Moment.objects.for_user(source.user)
         .defer("search_vector", "detail")
@@ -25,9 +25,9 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 def _checkpoint(source: ContextInput, event: Message) -> Item:
     payload = event.payload if isinstance(event.payload, dict) else {}
-    told = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "context", "recovery_hint")]
+    parts = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "context", "recovery_hint")]
     return Item(
-        " ".join(part for part in told if part),
+        " ".join(part for part in parts if part),
         ref=f"rem://sessions/{source.session.session_id}/messages/{event.sequence}",
         source_sequences=(0, event.sequence),
         time=event.created_at,

@@ -13,7 +13,7 @@ PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24,
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """By the profile's time zone; UTC where that is none."""
+    """Return one item, by the profile's time zone; by UTC where that is not a time zone."""
     try:
         zone = ZoneInfo(source.user.timezone)
     except (ZoneInfoNotFoundError, ValueError):

@@ -12,7 +12,7 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """The prompt resource when there is one in force, else the setting."""
+    """Return the prompt resource when one is in force, else the setting."""
     try:
         version = PromptResource.objects.version_in_force(POLICY_URI)
     except PromptResource.DoesNotExist:

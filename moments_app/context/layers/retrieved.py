@@ -1,4 +1,4 @@
-"""`retrieved`: what of the person's memory answers the query, from this session or any other."""
+"""`retrieved`: facts, moments and turns that answer the query, from this session or any other."""
 
 from collections.abc import Sequence
 
@@ -11,22 +11,22 @@ from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
 
 STATIC = False
-MAX_CHARS = 600  # of a result that stand in a context
-LINE_TOKENS = 28  # of a short one: so many are asked for as could stand in the budget
+MAX_CHARS = 600  # of a result
+LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
 USUAL_LINE = 30  # tokens
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the best first, more than fit: other layers may have some."""
+    """Return the best first, and more than fit: other layers may have some."""
     if source.recall is None:
         return []
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
     found = recall(source.user, source.session.agent_id, source.recall, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
-    said = [result for result in found if result.content != UNREADABLE and not source.query.startswith(result.content)]
-    told = [_item(result) for result in said]
-    return sorted(told, key=lambda item: -item.score)
+    readable = (result for result in found if result.content != UNREADABLE)
+    kept = (_item(result) for result in readable if not source.query.startswith(result.content))
+    return sorted(kept, key=lambda item: -item.score)  # not the order of results: long ones score less here
 
 
 def _item(result: Result) -> Item:
@@ -44,7 +44,7 @@ def _item(result: Result) -> Item:
 
 
 def _score(result: Result) -> float:
-    """By its tokens: what was made of turns is worth the less the longer it is, for the turns can be had themselves."""
+    """Return the score of a result; what was made of turns has less the longer it is, for the turns can stand there."""
     if result.kind == "turn" or result.score <= 0:
         return result.score
     return result.score * min(1.0, USUAL_LINE / max(estimate_tokens(result.content), 1))

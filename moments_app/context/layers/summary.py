@@ -10,7 +10,7 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """The summary in force; one that failed or is being made never is."""
+    """Return the latest completed summary; one that failed or is being written never counts."""
     summary = Summary.objects.latest_completed(source.session)
     if summary is None:
         return []

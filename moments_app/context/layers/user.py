@@ -1,7 +1,7 @@
-"""`user`: what is known of the person: their profile and their stream, as one text.
+"""`user`: what is known about the person: their profile and their stream, as one text.
 
-Both are made of the same conversations, so a profile often has, word for word, what the stream has: then the stream
-says it, for that is what was noticed with this agent and is kept up with by consolidations.
+Both are made of the same conversations, so a profile often says, word for word, what the stream says. Then the stream
+says it, for it holds what was noticed with this agent, and consolidations keep it up to date.
 """
 
 import re
@@ -20,7 +20,7 @@ _SENTENCE_END = re.compile(rf"(?<=[.!?])\s+(?!{_DATE.pattern})|(?<=[。！？])"
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """The profile: its summary, interests, topics; then what the agent has noticed of them."""
+    """Return the profile: its summary, interests, topics; then what the agent has noticed about the person."""
     user = source.user
     noticed = items_of(source, MemoryStream.Type.USER)
     lines = [
@@ -33,9 +33,9 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 
 def _unsaid(summary: str, said: Sequence[str]) -> list[str]:
-    """The lines of a profile's summary, a sentence each, without those that are said elsewhere word for word."""
+    """Return the sentences of a profile's summary, without those that are said elsewhere word for word."""
     left = [sentence for sentence in _sentences(summary) if not _is_said(_words(sentence), said)]
-    while left and left[-1].endswith(":"):  # it led up to what is left out
+    while left and left[-1].endswith(":"):  # it introduced what is left out
         left.pop()
     return left
 
@@ -46,16 +46,16 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _is_said(sentence: str, said: Sequence[str]) -> bool:
-    """Whether a line says a sentence; one of a word or two may stand in a line about something else."""
+    """Tell whether a line says a sentence; one of a word or two may stand in a line about something else."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 
 
 def _said(line: str) -> set[str]:
-    """The words of a stream's line, with and without who said it."""
+    """Return the words of a stream's line, with and without who said it."""
     undated = _DATE.sub(" ", line)
     return {_words(undated), _words(without_speaker(undated))}
 
 
 def _words(text: str) -> str:
-    """The words of a text between spaces, without its date: so that one is found within another by whole words."""
+    """Return the words of a text between spaces, without its date, so that one is found in another by whole words."""
     return f" {plain_words(_DATE.sub(' ', text))} "

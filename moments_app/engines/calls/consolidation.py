@@ -19,10 +19,10 @@ class Labelled:
 
 @dataclass(frozen=True)
 class ConsolidationRequest:
-    """Everything an engine gets to fold observations into a stream's text.
+    """Everything an engine gets to consolidate observations into a stream's text.
 
     Args:
-        prompt: what the stream's text is made of.
+        prompt: what the stream's text is about.
         fixed: lines that people wrote; they stay as they are.
         lines: of the text so far, without those.
         observations: oldest first, each with its date.
@@ -65,7 +65,7 @@ SHAPE = Shape("stream-consolidation", ConsolidationAnswer, _problem)
 
 
 def as_message(request: ConsolidationRequest) -> str:
-    """The user message of a request to consolidate."""
+    """Return the user message of a request to consolidate."""
     return "\n".join(
         [
             f"What the text is for: {as_data(request.prompt)}",

@@ -45,7 +45,7 @@ SHAPE = Shape("session-digest", DigestAnswer, _problem)
 
 
 def as_message(request: DigestRequest) -> str:
-    """The user message of a request for a digest: what is known from before, then the turns."""
+    """Return the user message of a request for a digest: what is known from before, then the turns."""
     first, last = request.turns[0].index, request.turns[-1].index
     return "\n".join(
         [

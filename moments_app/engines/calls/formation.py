@@ -12,7 +12,7 @@ from moments_app.engines.transcript import Turn, as_data, fenced
 
 @dataclass(frozen=True)
 class Limits:
-    """How many items, and of how many words each."""
+    """The number of items that a stream takes, and of words in each."""
 
     least: int
     most: int
@@ -21,7 +21,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class StreamSection:
-    """What one stream wants of a formation.
+    """A stream that a formation is for.
 
     Args:
         label: by which the answer names it.
@@ -43,7 +43,7 @@ class FormationRequest:
 
     Args:
         turns: since the last formation, oldest first; their indexes are sequences of the session.
-        sections: one a stream.
+        sections: one for each stream.
         prompt: the text of the prompt version in force.
     """
 
@@ -87,12 +87,12 @@ class FormationAnswer(BaseModel):
     streams: list[Any] = Field(max_length=200)
 
 
-# Whether there is anything in a formation is for each item by itself: see `streams/form.py`.
+# A formation may be empty, and each item is checked by itself: see `streams/form.py`.
 SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
 
 
 def as_message(request: FormationRequest) -> str:
-    """The user message of a request for memories: a section a stream, then the turns."""
+    """Return the user message of a request for memories: a section for each stream, then the turns."""
     sections = [
         {
             "stream": section.label,

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.transcript import Turn, as_data, fenced
 
-RECENT_MOMENTS = 8  # the latest of a person's moments, of which an engine is told
+RECENT_MOMENTS = 8  # the latest of a person's moments, which an engine is shown
 KNOWN_SUMMARY_MAX = 600  # characters
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of the person before this call."""
+    """The profile of the person before this call."""
 
     summary: str = ""
     interests: Sequence[str] = ()
@@ -24,7 +24,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class KnownMoment:
-    """A moment that there is already."""
+    """A moment from before this call."""
 
     name: str
     summary: str
@@ -37,7 +37,7 @@ class Journey:
     """The person's way up to the turns that an engine is shown, whatever conversation it was in.
 
     Args:
-        text: as it was told last; blank where it never was.
+        text: as it was told last; blank if it never was.
         moments: the latest, newest first.
         count: how many moments there were in all.
         since: when the first of them began; None when there was none.
@@ -49,7 +49,7 @@ class Journey:
     since: datetime | None = None
 
     def then(self, text: str, moments: Sequence[KnownMoment]) -> "Journey":
-        """The journey with more moments; told anew unless the text is blank."""
+        """Return the journey with more moments, told again unless the text is blank."""
         latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
         since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
         return Journey(text or self.text, latest[:RECENT_MOMENTS], self.count + len(moments), since)
@@ -108,15 +108,15 @@ class MomentAnswer(BaseModel):
 
 
 def _problem(answer: MomentAnswer) -> str:
-    told = all(moment.name.strip() and moment.summary.strip() for moment in answer.moments)
-    return "" if told else "a moment's name or summary is blank."
+    is_complete = all(moment.name.strip() and moment.summary.strip() for moment in answer.moments)
+    return "" if is_complete else "a moment's name or summary is blank."
 
 
 SHAPE = Shape("moment-builder", MomentAnswer, _problem)
 
 
 def as_message(request: MomentRequest) -> str:
-    """The user message of a request for moments: profile, journey, recent moments, and the window."""
+    """Return the user message of a request for moments: profile, journey, recent moments, and the window."""
     profile = {
         "summary": request.profile.summary,
         "interests": list(request.profile.interests),

@@ -36,7 +36,7 @@ SHAPE = Shape("recall-query", QueryAnswer, lambda answer: "")
 
 
 def as_message(request: QueryRequest) -> str:
-    """The user message of a request for a query: the message, then the turns before it."""
+    """Return the user message of a request for a query: the message, then the turns before it."""
     return "\n".join(
         [
             f"Message about to be answered: {as_data(request.message)}",

@@ -16,7 +16,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 
 def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON Schema as strict structured outputs want it: every property required, and no other allowed."""
+    """Return a JSON Schema as strict structured outputs want it: every property required, and no other allowed."""
     kept = {keyword: value for keyword, value in schema.items() if keyword in _KEYWORDS}
     for keyword in kept.keys() & {"properties", "$defs"}:
         kept[keyword] = {name: strict_schema(part) for name, part in kept[keyword].items()}
@@ -29,13 +29,13 @@ def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape(Generic[Answer]):
-    """What a model is asked for.
+    """An answer that a model is asked for.
 
     Args:
         purpose: of the call, as it is recorded.
-        model: what the answer has to validate as.
-        problem: what else is wrong with an answer, in words that don't quote it; blank when nothing is.
-        asked: what is asked for, where more is taken than that; else the same.
+        model: that the answer has to validate as.
+        problem: returns what else is wrong with an answer, in words that don't quote it; blank when nothing is.
+        asked: the model that is asked for, where more than that is taken; None is `model`.
     """
 
     purpose: str
@@ -45,10 +45,10 @@ class Shape(Generic[Answer]):
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """As strict structured outputs want it."""
+        """The JSON Schema, as strict structured outputs want it."""
         return strict_schema((self.asked or self.model).model_json_schema())
 
     @property
     def as_text(self) -> str:
-        """The shape in words, for endpoints that can't be given it as a response format."""
+        """The shape in words, for endpoints that take no schema as a response format."""
         return f"The answer's shape, as JSON Schema: {json.dumps(self.schema)}"

@@ -54,7 +54,7 @@ SHAPE = Shape("rolling-summary", SummaryAnswer, _problem)
 
 
 def as_message(request: SummaryRequest) -> str:
-    """The user message of a request for a summary: the one so far, where the window begins, and the new turns."""
+    """Return the user message of a request for a summary: the one so far, where the window begins, the new turns."""
     facts = [fact.model_dump() for fact in request.base_facts]
     first, last = request.turns[0].index, request.turns[-1].index
     return "\n".join(

@@ -1,4 +1,4 @@
-"""The engine that needs no model: what it writes are sentences of the conversation itself, well chosen.
+"""The engine that needs no model: it writes well chosen sentences of the conversation itself.
 
 It divides by pauses and vocabulary (`segments.py`), takes the most central sentences as summary and those that tell
 the most new things as detail, and keyphrases as tags. It is deterministic. It can't rephrase, conclude or resolve a
@@ -14,7 +14,7 @@ from moments_app.engines.extractive.summary import roll_summary
 
 
 class ExtractiveEngine:
-    """The engine without a model: no call of it is recorded, and none fails."""
+    """The engine without a model: its calls are not recorded, and none fails."""
 
     name = "extractive"
     build_moments = staticmethod(build_moments)

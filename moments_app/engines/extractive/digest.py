@@ -6,7 +6,7 @@ from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.extractive.profile import LINE_WORDS
 from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
 
-# What somebody says an assistant should do, in sentences that name nobody and no particular thing.
+# What an assistant should do, in sentences that name nobody and no particular thing.
 _LESSON = re.compile(
     r"^(?:(?:please|next time|from now on|in future|in the future|and|so|ok|okay),? )*"
     r"(?:always|never|don't|do not|stop|avoid|make sure|remember to|be sure to)\b",
@@ -29,7 +29,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 
 def _is_lesson(sentence: Sentence) -> bool:
-    """Whether a person tells the assistant how to work, in words that hold for anybody: lessons are everybody's."""
+    """Tell whether a person says how the assistant should work, in words that hold for anybody: lessons are shared."""
     least, most = LINE_WORDS
     return (
         sentence.turn.role == "user"

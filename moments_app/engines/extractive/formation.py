@@ -1,4 +1,4 @@
-"""Memories: what the person says of themselves as observations, the most telling sentences as facts."""
+"""Memories: what the person says about themselves as observations, the most telling sentences as facts."""
 
 from collections.abc import Sequence
 

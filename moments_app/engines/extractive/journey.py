@@ -7,13 +7,13 @@ from moments_app.engines.calls.moments import DraftMoment, KnownMoment, MomentRe
 from moments_app.engines.transcript import Turn
 
 JOURNEY_MAX = 700  # characters
-JOURNEY_STEP_MAX = 80  # of what is said of one moment
+JOURNEY_STEP_MAX = 80  # characters about one moment
 
 _SENTENCE_END = re.compile(r"(?<=[.!?]) |(?<=[。！？])(?=.)")
 
 
 def journey_text(request: MomentRequest, moments: Sequence[DraftMoment]) -> str:
-    """Since when, how many moments, and a dated line of each of the latest; of too many the oldest drop out."""
+    """Return since when, how many moments, and a dated line for each of the latest; of too many the oldest drop out."""
     way = request.journey.then("", [_known(request.turns, moment) for moment in moments])
     first, last = (f"{time:%Y-%m-%d}" for time in (way.since or request.turns[0].created_at, way.moments[0].ends_at))
     when = first if first == last else f"{first} to {last}"
@@ -31,7 +31,7 @@ def _known(turns: Sequence[Turn], moment: DraftMoment) -> KnownMoment:
 
 
 def _step(moment: KnownMoment) -> str:
-    """One moment in a line: its day, its name, and the first sentence of its summary, or its beginning."""
+    """Return one moment as a line: its day, its name, and the first sentence of its summary, or its beginning."""
     said = _SENTENCE_END.split(" ".join(moment.summary.split()), maxsplit=1)[0]
     if len(said) > JOURNEY_STEP_MAX:
         said = f"{said[:JOURNEY_STEP_MAX].rsplit(' ', 1)[0]} …"

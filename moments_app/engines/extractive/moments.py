@@ -20,7 +20,7 @@ DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would 
 _ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of …]" is no subject of the conversation
 _NAME = re.compile(
     r"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:wife|husband|partner|daughter|son|brother|sister|mother|"
-    r"father|mom|mum|dad|friend|boss|colleague|neighbour|neighbor|cousin|aunt|uncle|doctor|teacher|coach),? "
+    r"father|mom|mum|dad|friend|boss|colleague|neighbour|neighbour|cousin|aunt|uncle|doctor|teacher|coach),? "
     r"([A-Z][a-zà-öø-ÿ]+(?:-[A-Z][a-zà-öø-ÿ]+)?)\b|\b(?:named|called|I'm|I am|name is) ([A-Z][a-zà-öø-ÿ]{2,})\b"
 )
 _CAPITALISED = re.compile(
@@ -72,14 +72,14 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
 
 
 def _name(tags: Sequence[str], taken: set[str]) -> str:
-    """Two or three of the strongest phrases; another one where that name is taken."""
+    """Return two or three of the strongest phrases; others where that name is taken."""
     parts = ["-".join(words(tag)) for tag in tags] or ["conversation"]
     names = ["-".join(parts[:2]), "-".join(parts[:3]), "-".join(parts[1:3]), "-".join(parts[2:5])]
     return next((name for name in names if name and name not in taken), names[0])[:80]
 
 
 def _summary(own: Sequence[Sentence], weights: dict[str, float]) -> str:
-    """The sentences nearest to the segment's centroid (Radev et al. 2004), unlike each other, in order."""
+    """Return the sentences nearest to the segment's centroid (Radev et al. 2004), unlike each other, in order."""
     centroid = Counter[str]()
     for sentence in own:
         centroid.update({term: weights.get(term, 0.0) for term in sentence.terms})
@@ -106,13 +106,13 @@ def _centrality(sentence: Sentence, centroid: Counter[str], weights: dict[str, f
 
 
 def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
-    """What is told in about half the words, with its dates."""
+    """Return the same in about half the words, with its dates."""
     words_said = sum(len(sentence.text.split()) for sentence in own)
     return dated(telling(own, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))
 
 
 def _persons(own: Sequence[Sentence]) -> list[str]:
-    """Who speaks under a name, and who is spoken of by one."""
+    """Return who speaks under a name, and who is spoken about by name."""
     counts = Counter[str]()
     for sentence in own:
         if sentence.speaker not in ("User", "Assistant") and sentence.turn.role != "tool":

@@ -1,4 +1,4 @@
-"""The profile: what the person says of themselves, their interests and topics."""
+"""The profile: what the person says about themselves, their interests and topics."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ _DANGLING = frozenset(
 
 
 def profile_text(profile: Profile, everything: Sequence[Sentence]) -> str:
-    """The profile so far and what the person newly says of themselves, a line a statement.
+    """Return the profile so far and what is new that the person says about themselves, a line for each statement.
 
     The first paragraph stays: it may be an operator's. Beyond the limit the oldest lines after it are dropped.
     """
@@ -51,13 +51,13 @@ def is_statement(sentence: Sentence) -> bool:
         and least <= len(sentence.text.split()) <= most
         and len(sentence.terms) >= 2
         and not sentence.text.rstrip().endswith("?")
-        # At its beginning: "You sound like my mother" says nothing of her.
+        # At its beginning: "You sound like my mother" says nothing about her.
         and bool(_ABOUT_ME.search(sentence.text[:STATEMENT_START]))
     )
 
 
 def _is_known(sentence: Sentence, lines: Iterable[str]) -> bool:
-    """Whether a line says nearly all of it already."""
+    """Tell whether a line says nearly all of a sentence already."""
     own = set(words(sentence.text))
     return any(len(own & set(words(line))) >= 0.7 * len(own) for line in lines)
 

@@ -22,11 +22,11 @@ _PLAN = re.compile(
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with what the choices are made by.
+    """A sentence, and the words by which it is chosen.
 
     Args:
-        turn: it stands in.
-        text: of it, without the speaker's name.
+        turn: where it stands.
+        text: without the speaker's name.
         terms: its content words.
         speaker: who says it.
     """
@@ -87,7 +87,7 @@ def read(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[str, str]]:
-    """Who speaks in each turn, and its text without the name in front, where the transcript has names in front."""
+    """Return who speaks in each turn, and its text, without the name in front if most turns have one."""
     matches = [_SPEAKER.match(turn.content) if turn.role != "tool" else None for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
@@ -101,47 +101,48 @@ def _role_name(turn: Turn) -> str:
 
 
 def _weights(vocabulary: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Inverse document frequency of each word over the turns of the window, smoothed."""
+    """Return the inverse document frequency of each word over the turns of the window, smoothed."""
     count = len(vocabulary)
     frequency = Counter(word for turn in vocabulary for word in set(turn))
     return {word: math.log((1 + count) / (1 + n)) + 1 for word, n in frequency.items()}
 
 
 def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
-    """Greedily the sentences that tell most that is new for their length, up to so many words, in order.
+    """Choose greedily the sentences that say most that is new for their length, up to `left` words, in order.
 
     Budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain of a sentence is the weight
     of its words that no chosen one has.
     """
-    told: set[str] = set()
+    covered: set[str] = set()
     chosen: list[int] = []
     waiting = {n for n, sentence in enumerate(own) if sentence.terms}
     while waiting and left > 0:
-        best = max(sorted(waiting), key=lambda n: gain(own[n], told, weights))
+        best = max(sorted(waiting), key=lambda n: gain(own[n], covered, weights))
         waiting.discard(best)
         cost = len(own[best].text.split()) + 1
-        if gain(own[best], told, weights) > 0 and cost <= left:
+        if gain(own[best], covered, weights) > 0 and cost <= left:
             chosen.append(best)
-            told |= own[best].terms
+            covered |= own[best].terms
             left -= cost
     return [own[n] for n in sorted(chosen)]
 
 
-def gain(sentence: Sentence, told: set[str], weights: dict[str, float]) -> float:
-    new = sum(weights.get(term, 0.0) for term in sentence.terms - told)
+def gain(sentence: Sentence, covered: set[str], weights: dict[str, float]) -> float:
+    """Return what a sentence says that is new, for its length; plans count more, questions less."""
+    new = sum(weights.get(term, 0.0) for term in sentence.terms - covered)
     plan = 1.2 if _PLAN.search(sentence.text) or re.search(r"\d", sentence.text) else 1.0
     question = 0.3 if sentence.text.rstrip().endswith("?") else 1.0
     return new * plan * question * ROLE_WEIGHT[sentence.turn.role] / (len(sentence.text.split()) + 3)
 
 
 def says(text: str, part: str) -> bool:
-    """Whether a text holds nearly all words of another."""
+    """Tell whether a text holds nearly all words of another."""
     own = set(words(part))
     return bool(own) and len(own & set(words(text))) >= 0.9 * len(own)
 
 
 def dated(chosen: Iterable[Sentence]) -> str:
-    """Lines of speech, each under its date: "yesterday" means nothing without."""
+    """Return lines of speech, each under its date: "yesterday" means nothing without."""
     lines: list[str] = []
     date = speaker = ""
     for sentence in chosen:
@@ -157,5 +158,5 @@ def dated(chosen: Iterable[Sentence]) -> str:
 
 
 def fallback(turn: Turn) -> str:
-    """A summary of turns without a sentence: what stands at their beginning."""
+    """Return a summary of a turn without a sentence: its beginning."""
     return " ".join(turn.content[:200].split()) or "Turns without text."

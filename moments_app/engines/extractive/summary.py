@@ -19,7 +19,7 @@ def roll_summary(request: SummaryRequest) -> SummaryAnswer:
 
 
 def _under_dates(facts: Iterable[str]) -> str:
-    """The facts, a line each, their date only where it changes."""
+    """Return the facts, a line each, the date only where it changes."""
     lines: list[str] = []
     date = ""
     for fact in facts:
