@@ -10,7 +10,7 @@ from benchmarks.raw import Raw
 from benchmarks.seed import settle
 from benchmarks.site import Site
 from moments_app import engines
-from moments_app.engines.base import DraftMoment, MomentAnswer, MomentRequest
+from moments_app.engines.calls.moments import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.jobs import runner as run
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments

@@ -16,7 +16,7 @@ from benchmarks.figures import Figure
 from benchmarks.load import seeded
 from benchmarks.seed import settle
 from benchmarks.site import Site
-from moments_app.context.assemble import Wanted
+from moments_app.context.request import ContextRequest
 from moments_app.context.serve import serve_context
 from moments_app.models import Summary
 from sessions_app.models import ApiKey, Session
@@ -96,7 +96,7 @@ def _statements(site: Site, session: Session, refresh: bool) -> list[str]:
     """What such a request asks the database, with its values."""
     with CaptureQueriesContext(connection) as captured:
         ApiKey.objects.verify(site.key)
-        wanted = Wanted(query=QUERY, refresh=refresh)
+        wanted = ContextRequest(query=QUERY, refresh=refresh)
         serve_context(session.user.user_id, session.session_id, wanted, retrieval="query")
     return [str(query["sql"]) for query in captured]
 

@@ -16,8 +16,10 @@ from benchmarks.site import Site
 from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall.count_words import CountWords
-from moments_app.recall.search import Question, Vector, recall
-from moments_app.recall.words import Lookup, query_words
+from moments_app.recall.request import RecallRequest, Vector
+from moments_app.recall.search import recall
+from moments_app.recall.terms import Lookup
+from moments_app.recall.words import query_words
 from sessions_app.models import UserProfile
 from tests.support.openai_server import OpenAIServer, vector_of
 
@@ -185,7 +187,7 @@ def _case(site: Site, port: int, name: str, asked: Asked, model: EmbeddingModel)
 
     def by_function() -> None:
         query = next(turns["function"])
-        question = Question(query, ["fact"], vector=Vector(model.pk, WIDTH, vectors[query]))
+        question = RecallRequest(query, ["fact"], vector=Vector(model.pk, WIDTH, vectors[query]))
         recall(asked.person, "", question, most=10)
 
     def by_raw() -> None:

@@ -15,14 +15,9 @@ from benchmarks.clients import WORDS
 from benchmarks.figures import Figure
 from benchmarks.site import Site, run_command
 from moments_app import engines
-from moments_app.engines.base import (
-    DigestAnswer,
-    DigestRequest,
-    FormationAnswer,
-    FormationRequest,
-    SummaryAnswer,
-    SummaryRequest,
-)
+from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
+from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
+from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.jobs import runner as run
 from moments_app.models import Job
 from moments_app.sessions.settle import Settle

@@ -16,7 +16,7 @@ from moments_app.provenance import export as exporting
 from moments_app.provenance import restore as import_user
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
-from moments_app.turns.platform_text import note_own_text
+from moments_app.turns.platform_text import note_platform_text
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.export_format import Part
 from sessions_app.people.import_user import ExportFile
@@ -47,7 +47,7 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
 
     What the platform itself had said in the messages is noted before any of the jobs can run.
     """
-    note_own_text(session, messages)
+    note_platform_text(session, messages)
     return [job for process in processes() if (job := process.after_append(session, messages))]
 
 

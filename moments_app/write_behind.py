@@ -1,7 +1,7 @@
-"""Noting something on the request path and writing it behind it, many at once.
+"""Noting something in a request and writing it after the request, many notes at once.
 
-A thread of each web process writes what has come in a second after the first of it came. What a killed process had not
-written yet is lost, so this is for records of reading alone.
+In each web process a thread writes the notes one second after the first of them came in. What a killed process had not
+written yet is lost, so this is only for records of what was read.
 """
 
 import atexit
@@ -28,7 +28,7 @@ class WriteBehind(Generic[T]):
     Args:
         name: of the thread, and in the log.
         write: writes some of what was noted, within a transaction.
-        soon: within `SOON`, not `EVERY`.
+        soon: write within `SOON`, not `EVERY`.
     """
 
     def __init__(self, name: str, write: Callable[[list[T]], None], *, soon: bool = False) -> None:
@@ -41,19 +41,19 @@ class WriteBehind(Generic[T]):
         atexit.register(self.stop)
 
     def note(self, item: T) -> None:
-        """Takes something to be written; returns at once."""
+        """Take something to be written; return at once."""
         self._waiting.append(item)
         self._noted.set()
         if self._writer is None or not self._writer.is_alive():
             self._ensure_writer()
 
     def waiting(self) -> list[T]:
-        """What was noted and others can't see yet."""
+        """Return what was noted and other processes can't see yet."""
         waiting = list(self._waiting)  # first: what is taken from it meanwhile is in the other, or written
         return [*waiting, *self._writing]
 
     def flush(self) -> None:
-        """Writes what is waiting."""
+        """Write what is waiting."""
         with self._lock:
             self._writing = list(self._waiting)
             for _ in self._writing:
@@ -73,7 +73,7 @@ class WriteBehind(Generic[T]):
             logger.warning("not written", what=self._name, count=len(self._writing), error=type(error).__name__)
 
     def stop(self) -> None:
-        """Ends the thread and writes what is waiting."""
+        """End the thread and write what is waiting."""
         self._stop.set()
         self._noted.set()
         if self._writer is not None:
@@ -83,7 +83,7 @@ class WriteBehind(Generic[T]):
             connection.close()
 
     def _ensure_writer(self) -> None:
-        """Starts the thread in the process that needs it: web processes are forked."""
+        """Start the thread in the process that needs it: web processes are forked."""
         with self._lock:
             if self._writer is None or not self._writer.is_alive():
                 self._stop.clear()

@@ -1,7 +1,7 @@
-"""What a context is made for, read in one statement: the session, its newest live turns, and what may have changed.
+"""The input of a context, read in one statement: the session, its newest live turns, and a stamp of memory.
 
-The *stamp* says whether memory is as it was: profile, summary, boundary, the latest moments as they are now, the policy
-in force. Parts of a context that were kept under another stamp are made anew.
+The *stamp* tells whether memory is as it was: profile, summary, boundary, latest moments, the policy in force. Parts
+of a context that were kept under another stamp are built again.
 """
 
 import json
@@ -17,16 +17,16 @@ from django.db.models import JSONField, Model, OuterRef, Q
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
-from moments_app.recall.search import Question
+from moments_app.recall.request import RecallRequest
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.searched import said_fields
 
 M = TypeVar("M", bound=Model)
 
 POLICY_URI = "rem://prompts/memory-policy"
-MOST_TURNS = 400  # of a live window that are read
+MOST_TURNS = 400  # read of a live window, at most
 SHORT_TURN = 12  # tokens
-WAITING = 50  # observations of a stream that stand in a context by themselves; search finds the older ones
+WAITING = 50  # newest observations of a stream that stand in a context; search finds the older ones
 # By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
 # each, however long the session and however many moments. Materialised, or the stamp would be read for each turn.
 _OPENING_SQL = f"""
@@ -61,8 +61,8 @@ SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Everything a layer may need that is not its own.
+class ContextInput:
+    """Everything that more than one layer needs.
 
     Args:
         user: whose memory it is.
@@ -70,9 +70,9 @@ class Scene:
         query: the current message; may be blank.
         applied: tokens that the context may have.
         turns: the newest of the live window, oldest first.
-        is_whole: they are all of it.
+        is_whole: `turns` is all of the live window.
         stamp: of memory as it is now.
-        question: what is looked for in memory; None: nothing.
+        recall: what to search memory for; None: nothing.
         covered_to: last sequence that the summary in the same context covers; -1 for none.
     """
 
@@ -83,13 +83,14 @@ class Scene:
     turns: list[Message]
     is_whole: bool
     stamp: str
-    question: Question | None = None
+    recall: RecallRequest | None = None
     covered_to: int = -1
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
-        """The active streams that the session feeds, lessons first; each with its facts, what is pinned in it and the
-        newest that wait, oldest first.
+        """The active streams that the session feeds, lessons first.
+
+        Each comes with its facts, its pinned atoms and its newest waiting observations, oldest first.
         """
         atoms = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
         streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
@@ -102,7 +103,7 @@ class Scene:
 
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
-    """The facts of streams and what they are annotated with; one statement."""
+    """Return the facts of streams and the atoms that they are annotated with; one statement."""
     named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned)]
     facts = Q(stream__in=[stream.pk for stream in streams], atom_type=MemoryAtom.Type.FACT)
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
@@ -111,11 +112,13 @@ def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
     return kept
 
 
-def read_scene(user: UserProfile, session_id: str, query: str, applied: int, question: Question | None) -> Scene | None:
-    """The scene, or None when the user has no such session.
+def read_input(
+    user: UserProfile, session_id: str, query: str, applied: int, recall: RecallRequest | None
+) -> ContextInput | None:
+    """Return the input of a context, or None when the user has no such session.
 
-    Of a live window that the budget can't hold whole, only the hot turns are read; more where nothing is looked for, as
-    they are what fills it then.
+    Of a live window that the budget can't hold whole, only the hot turns are read; more when memory is not searched,
+    for then turns fill the budget.
     """
     few = settings.MEMORY_CONTEXT.hot_turns_limit
     parameters: dict[str, int | str] = {
@@ -125,7 +128,7 @@ def read_scene(user: UserProfile, session_id: str, query: str, applied: int, que
         "moments": settings.MOMENT_BUILDER.recent_moment_count,
         "applied": applied,
         "most": MOST_TURNS,
-        "turns": few if question else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
+        "turns": few if recall else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
     }
     with connection.cursor() as cursor:
         cursor.execute(_OPENING_SQL, parameters)
@@ -139,7 +142,7 @@ def read_scene(user: UserProfile, session_id: str, query: str, applied: int, que
     turns = [_instance(Message, names[cut + 1 :], row[cut + 1 :]) for row in rows if row[cut + 1] is not None]
     stamp = f"{user.updated_at.isoformat()} {rows[0][cut]}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
-    return Scene(user, session, query, applied, turns[::-1], is_whole, stamp, question)
+    return ContextInput(user, session, query, applied, turns[::-1], is_whole, stamp, recall)
 
 
 def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:

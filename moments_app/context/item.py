@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+
+from moments_app.turns.words import words_of
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,8 @@ class Item:
         calls: the tool calls of an assistant turn, in the OpenAI shape.
         call_id: the call that a tool turn answers.
         joined: belongs with the item before it and goes when that goes.
-        why: it is there, to be read by an operator; blank where the layer says it all.
-        worth: of what recall found, its score; of a turn 0 where it is one of the older live ones.
+        why: the reason it is there, for an operator; blank where the layer says it all.
+        score: of what recall found, its value for the query; of a turn 0 where it is one of the older live ones.
         is_certain: it is there whatever else is, as far as the budget reaches.
         is_neighbour: no search found it; it stands beside what one did.
     """
@@ -36,6 +39,11 @@ class Item:
     call_id: str = ""
     joined: bool = False
     why: str = ""
-    worth: float = 1.0
+    score: float = 1.0
     is_certain: bool = False
     is_neighbour: bool = False
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words of the text, whatever their case."""
+        return tuple(words_of(self.text))

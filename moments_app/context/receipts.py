@@ -8,7 +8,7 @@ from sessions_app.models import Session, UserProfile
 
 
 def keep(receipt: ContextReceipt) -> None:
-    """Notes a receipt; returns at once."""
+    """Note a receipt; return at once."""
     if settings.MEMORY_CONTEXT.receipt_days:
         waiting.note(receipt)
 

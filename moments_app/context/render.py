@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 from moments_app.context.item import Item
-from moments_app.recall.speakers import speaker_of
+from moments_app.turns.words import speaker_of
 from sessions_app.tokens import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's own marks around each message
@@ -59,31 +59,31 @@ class Format(Protocol):
     """A way to write a context down."""
 
     def tokens(self, layer: str, item: Item) -> int:
-        """Estimated tokens of an item as it is written."""
+        """Return the estimated tokens of an item as it is written."""
 
     def wrapping_tokens(self, layer: str) -> int:
-        """Of what stands around a layer's items."""
+        """Return the tokens of what stands around a layer's items."""
 
     def day_tokens(self, day: date) -> int:
-        """Of the day over what was recalled of it."""
+        """Return the tokens of the day over what was recalled from that day."""
 
     def year_tokens(self, day: date) -> int:
-        """What its year takes in addition; only the first day of each year has it."""
+        """Return the tokens of the year beside the day; only the first day of each year has it."""
 
     def overhead_tokens(self) -> int:
-        """Of what stands around everything."""
+        """Return the tokens of what stands around everything."""
 
     def render(self, layers: Mapping[str, Sequence[Item]]) -> Rendered:
-        """The whole."""
+        """Return the whole context."""
 
 
 def day_of(layer: str, item: Item) -> date | None:
-    """The day that an item stands under: what was recalled is told by days, since it can be of any."""
+    """Return the day that an item stands under; only what was recalled has one, for it may be from any day."""
     return item.time.date() if layer == "retrieved" and item.time else None
 
 
-def _speaking(layer: str, item: Item) -> str:
-    """Who says a recalled turn, before it; blank where the turn itself names its speaker."""
+def _speaker_mark(layer: str, item: Item) -> str:
+    """Return what stands before a recalled turn to say who speaks; blank where the turn itself names its speaker."""
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
 
 
@@ -94,11 +94,11 @@ class Lines(ABC):
 
     @abstractmethod
     def line(self, layer: str, item: Item) -> str:
-        """An item as it is written; may have line breaks."""
+        """Return an item as it is written; may have line breaks."""
 
     @abstractmethod
     def around(self, layer: str) -> tuple[str, str]:
-        """Head and tail of a layer."""
+        """Return head and tail of a layer."""
 
     def tokens(self, layer: str, item: Item) -> int:
         return estimate_tokens(f"{self.line(layer, item)}\n")
@@ -124,7 +124,7 @@ class Lines(ABC):
         return "\n".join(line for line in [*lines, self.tail] if line)
 
     def _lines(self, layer: str, items: Sequence[Item]) -> Iterator[str]:
-        """Items as they are written, each day before the first of it, the year where it is another."""
+        """Yield items as they are written, each day before its first item, with the year when that changes."""
         last: date | None = None
         for item in items:
             if (day := day_of(layer, item)) and day != last:
@@ -153,13 +153,13 @@ class Xml(Lines):
             return text
         if layer != "hot_turns":
             # Indented, so that no text can begin a line like the ones around it.
-            return f"- {_speaking(layer, item)}" + _LINE_BREAK.sub("\n  ", text)
+            return f"- {_speaker_mark(layer, item)}" + _LINE_BREAK.sub("\n  ", text)
         tool = f" tool={quoteattr(_in_xml(item.tool))}" if item.tool else ""
         return f"<Turn role={quoteattr(item.role)}{tool}{_dated(item)}>{text}</Turn>"
 
 
 def _in_xml(text: str) -> str:
-    """The text without characters that XML doesn't have; still to be escaped."""
+    """Return the text without characters that XML doesn't have; still to be escaped."""
     return _NOT_XML.sub("\ufffd", text)
 
 
@@ -179,7 +179,7 @@ class Markdown(Lines):
         text = _LINE_START.sub(r"\1\\\2", text).replace("\n", "\n  ")
         if layer != "hot_turns":
             name = _on_one_line(item.name)
-            return f"- **{name}**: {text}" if name else f"- {_speaking(layer, item)}{text}"
+            return f"- **{name}**: {text}" if name else f"- {_speaker_mark(layer, item)}{text}"
         tool = f" {_on_one_line(item.tool)}" if item.tool else ""
         return f"- **{item.role}{tool}** ({item.time:%Y-%m-%d %H:%M}): {text}"
 
@@ -192,8 +192,8 @@ class Messages:
     """What `chat.completions` takes: memory as a system message, the turns with their roles, what memory has for the
     query as another system message, and the query.
 
-    A tool's result stands there only with the call it answers, for chat models refuse it otherwise; the layers have it
-    all the same.
+    A tool's result is there only with the call it answers, for chat models refuse it otherwise; the layers have it all
+    the same.
     """
 
     def __init__(self) -> None:
@@ -240,7 +240,7 @@ def _message(item: Item) -> dict[str, Any] | None:
 
 
 class Json:
-    """Nothing is written down: the layers are the answer. An item counts as its text."""
+    """Nothing is written down: the layers are the answer. An item costs the tokens of its text."""
 
     def tokens(self, layer: str, item: Item) -> int:
         return estimate_tokens(item.text)

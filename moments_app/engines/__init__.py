@@ -1,4 +1,4 @@
-"""Who writes memory text and who embeds it. Which engine is at work is a setting; processes don't know."""
+"""The engines that write memory text, and the embedder. Settings say which engine is at work; processes don't know."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from moments_app.engines.base import CallRecord, Engine
+from moments_app.engines.interface import CallRecord, Engine
 
 if TYPE_CHECKING:
     from moments_app.engines.embeddings import Embedder
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Caller:
-    """Something that is called for an answer and may fail.
+    """An engine or embedder that can be opened, and the name under which its calls are recorded.
 
     Args:
-        name: under which its calls are recorded.
-        open: makes it, given what is to be called with the record of each call.
+        name: as in `CallRecord.engine`.
+        open: returns the engine; takes the function that is called with the record of each call.
     """
 
     name: str
@@ -27,23 +27,23 @@ class Caller:
 
 
 def language_model(model: str, *, timeout: float | None = None) -> Caller:
-    """The engine in use, with the model set for a process; see `engine_for`."""
+    """Return the engine in use, with the model set for a process; see `engine_for`."""
     return Caller(engine_name(model), lambda record: engine_for(model, record=record, timeout=timeout))
 
 
 def embedding_model(model: str, dimensions: int, *, timeout: float) -> Caller:
-    """The embeddings endpoint of the settings, with a model; see `embedder_for`."""
+    """Return the embedder at the endpoint of the settings, with a model; see `embedder_for`."""
     opened = partial(embedder_for, model, dimensions, timeout=timeout)
     return Caller(f"openai:{model}", lambda record: opened(record=record))
 
 
 def engine_name(model: str) -> str:
-    """The name under which calls and moments of the engine in use are recorded, e.g. `openai:gpt-4.1-mini`."""
+    """Return the name under which calls and moments of the engine in use are recorded, e.g. `openai:gpt-4.1-mini`."""
     return f"openai:{model}" if settings.ENGINE.uses_model else "extractive"
 
 
 def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: float | None = None) -> Engine:
-    """The engine in use.
+    """Return the engine in use.
 
     Args:
         model: the model set for the process, where a model is used at all.
@@ -68,7 +68,7 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
 
 
 def embedder_for(model: str, dimensions: int, *, timeout: float, record: Callable[[CallRecord], None]) -> "Embedder":
-    """What embeds texts, at the endpoint of the settings.
+    """Return an embedder at the endpoint of the settings.
 
     Args:
         model: its name there.

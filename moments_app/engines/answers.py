@@ -1,28 +1,13 @@
-"""What a model is asked to answer, and what its answer has to be before anything is done with it."""
+"""Validating a model's answer before anything is done with it."""
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from moments_app.engines.base import (
-    ConsolidationAnswer,
-    DigestAnswer,
-    FormationAnswer,
-    FormationShape,
-    MomentAnswer,
-    QueryAnswer,
-    SummaryAnswer,
-)
+from moments_app.engines.calls.shape import Answer, Shape
 
-PROBLEM_MAX = 2_000  # characters told to the model of what is wrong
-
-# The parts of JSON Schema that every endpoint with strict structured outputs takes. Some refuse a schema with bounds of
-# length or defaults; those are held by validating the answer.
-_KEYWORDS = {"$defs", "$ref", "type", "description", "properties", "items"}
+PROBLEM_MAX = 2_000  # characters of what the model is told about its mistake
 
 
 class InvalidAnswer(Exception):
@@ -38,85 +23,16 @@ class InvalidAnswer(Exception):
         self.answer, self.problem, self.summary = answer, problem[:PROBLEM_MAX], summary or problem
 
 
-def strict_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON Schema as strict structured outputs want it: every property required, and no other allowed."""
-    kept = {keyword: value for keyword, value in schema.items() if keyword in _KEYWORDS}
-    for keyword in kept.keys() & {"properties", "$defs"}:
-        kept[keyword] = {name: strict_schema(part) for name, part in kept[keyword].items()}
-    if "items" in kept:
-        kept["items"] = strict_schema(kept["items"])
-    if "properties" in kept:
-        kept |= {"required": list(kept["properties"]), "additionalProperties": False}
-    return kept
-
-
-Answer = TypeVar("Answer", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class Shape(Generic[Answer]):
-    """What a model is asked for.
-
-    Args:
-        purpose: of the call, as it is recorded.
-        model: what the answer has to validate as.
-        problem: what else is wrong with an answer, in words that don't quote it; blank when nothing is.
-        asked: what is asked for, where more is taken than that; else the same.
-    """
-
-    purpose: str
-    model: type[Answer]
-    problem: Callable[[Answer], str]
-    asked: type[BaseModel] | None = None
-
-    @cached_property
-    def schema(self) -> dict[str, Any]:
-        """As strict structured outputs want it."""
-        return strict_schema((self.asked or self.model).model_json_schema())
-
-    @property
-    def as_text(self) -> str:
-        """The shape in words, for endpoints that can't be given it as a response format."""
-        return f"The answer's shape, as JSON Schema: {json.dumps(self.schema)}"
-
-
-def _moments_problem(answer: MomentAnswer) -> str:
-    told = all(moment.name.strip() and moment.summary.strip() for moment in answer.moments)
-    return "" if told else "a moment's name or summary is blank."
-
-
-def _summary_problem(answer: SummaryAnswer) -> str:
-    return "" if answer.summary_text.strip() else "the summary is blank."
-
-
-MOMENTS = Shape("moment-builder", MomentAnswer, _moments_problem)
-SUMMARY = Shape("rolling-summary", SummaryAnswer, _summary_problem)
-# Whether there is anything in a formation is for each item by itself: see `processes/form_memories.py`.
-FORMATION = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
-CONSOLIDATION = Shape(
-    "stream-consolidation",
-    ConsolidationAnswer,
-    lambda answer: "" if any(line.text.strip() for line in answer.lines) else "every line is blank.",
-)
-
-DIGEST = Shape(
-    "session-digest",
-    DigestAnswer,
-    lambda answer: "" if answer.context.strip() else "the context is blank.",
-)
-QUERY = Shape("recall-query", QueryAnswer, lambda answer: "")
-
-
 def validated(completion: Any, shape: Shape[Answer], allowance: int) -> Answer:
-    """The answer in a chat completion.
+    """Return the answer in a chat completion.
 
     Args:
         completion: the endpoint's JSON, whatever it is.
-        shape: that it has to have.
+        shape: that the answer has to have.
         allowance: most characters the answer's texts may have together.
 
     Raises:
-        InvalidAnswer: when there is none that can be used.
+        InvalidAnswer: there is none that can be used.
     """
     text = _text(completion)
     try:
@@ -151,7 +67,7 @@ def _text(completion: Any) -> str:
 
 
 def _json_object(text: str) -> str:
-    """The JSON object in an answer: it may follow a model's thoughts, stand in a fence or between words."""
+    """Return the JSON object in an answer: it may follow a model's thoughts, stand in a fence or between words."""
     if text.lstrip().startswith("<think>"):
         text = text.partition("</think>")[2]
     start, end = text.find("{"), text.rfind("}")
@@ -167,7 +83,7 @@ def _misshapen(text: str, error: ValidationError) -> InvalidAnswer:
 
 
 def _strings(value: object) -> Iterator[str]:
-    """All texts in a value made of dicts and lists."""
+    """Yield all texts in a value made of dicts and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

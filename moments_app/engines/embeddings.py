@@ -1,4 +1,4 @@
-"""Turns texts into vectors, through any endpoint that speaks the OpenAI protocol.
+"""The embedder: texts become vectors, through any endpoint that speaks the OpenAI protocol.
 
 A vector is stored and compared for years, so an answer is taken whole or not at all: as many vectors as texts, each of
 the width asked for and of numbers that the column holds. The call itself is `endpoint.py`; trying again is left to the
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.base import CallRecord
 from moments_app.engines.endpoint import Endpoint, Refused
+from moments_app.engines.interface import CallRecord
 
 PURPOSE = "embedding"
 # The usual models refuse a text of over some 8,000 tokens, and with it all others of the request. Few texts have more
@@ -19,11 +19,11 @@ PURPOSE = "embedding"
 TEXT_MAX_CHARS = 8_000
 # Endpoints write a number in up to 20 characters, some on an indented line of its own.
 ANSWER_BYTES_A_NUMBER = 40
-# What the 16 bits of a stored number hold. Smaller than the least is stored as 0.
+# The range that the 16 bits of a stored number hold. What is smaller than the least is stored as 0.
 HALF_PRECISION_MAX = 65_504
 HALF_PRECISION_LEAST = 2**-24
 
-# Endpoints and models that refuse to be told a width and have the right one by themselves; not told from then on.
+# Endpoints and models that refuse a width in the request and have the right one by themselves.
 _of_fixed_width: set[tuple[str, str]] = set()
 
 
@@ -64,7 +64,7 @@ class Embedder:
         self._timeout = timeout
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """The vectors of the texts, in their order, by one request; of a long text its first 8,000 characters count.
+        """Return the vectors of the texts, in their order, by one request; of a text the first 8,000 characters count.
 
         Raises:
             ValueError: there is no text, or one is blank.
@@ -79,7 +79,7 @@ class Embedder:
             raise self._endpoint.invalid(error) from None
 
     def _vectors(self, texts: list[str]) -> list[list[float]]:
-        """Asks for the width wanted, and without naming it where the endpoint doesn't take that."""
+        """Ask for the width wanted, and without naming it where the endpoint doesn't take that."""
         deadline = time.monotonic() + self._timeout
         body = {"input": texts, "encoding_format": "float"}
         if self._endpoint.address not in _of_fixed_width:
@@ -92,7 +92,7 @@ class Embedder:
         return vectors
 
     def _call(self, body: dict[str, Any], seconds: float) -> list[list[float]]:
-        """One HTTP call."""
+        """Make one HTTP call."""
         return self._endpoint.call(
             PURPOSE,
             body,
@@ -103,10 +103,10 @@ class Embedder:
 
 
 def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
-    """The vectors of an answer by their index: endpoints may give them in any order.
+    """Return the vectors of an answer by their index: endpoints may give them in any order.
 
     Raises:
-        InvalidAnswer: in words that quote nothing of it.
+        InvalidAnswer: in words that quote nothing from the answer.
     """
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -123,7 +123,7 @@ def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
 
 
 def _problem(vector: Any, dimensions: int) -> str:
-    """What is wrong with a vector; blank when nothing is."""
+    """Return what is wrong with a vector; blank when nothing is."""
     if not isinstance(vector, list):
         return "is no list of numbers"
     if len(vector) != dimensions:

@@ -1,8 +1,8 @@
 """One call of a model behind an endpoint that speaks the OpenAI protocol.
 
-The endpoint is not trusted: a call is bounded in time and size, and of an error only its kind and status are told,
-since a body may quote the request or the key. What an answer has to be, its reader says. Trying again is left to the
-caller.
+The endpoint is not trusted: a call is bounded in time and size, and an error is reported only by its kind and status,
+since a body may quote the request or the key. The reader of an answer says whether it is valid. Trying again is left to
+the caller.
 """
 
 import json
@@ -16,10 +16,10 @@ import httpx2
 import openai
 
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.base import CallRecord, EngineError
-from moments_app.engines.bounded import BoundedTransport, TooLarge
+from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.transport import BoundedTransport, TooLarge
 
-# Named here, or the client would read the environment: where texts and key are sent is a matter of settings alone.
+# Named here, or the client would read the environment: settings alone say where texts and key are sent.
 OPENAI_URL = "https://api.openai.com/v1"
 
 # Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
@@ -70,13 +70,13 @@ class Endpoint:
         read: Callable[[Any], Read],
         refuses: Callable[[openai.APIStatusError], bool],
     ) -> Read:
-        """One HTTP call, recorded however it ends.
+        """Make one HTTP call, recorded however it ends.
 
         Args:
             purpose: as it is recorded.
             body: of the request, without the model.
-            seconds: for all of it, however slowly its answer drips.
-            read: takes the endpoint's JSON, whatever it is, and gives what it says or raises `InvalidAnswer`.
+            seconds: for the whole call, however slowly its answer drips.
+            read: takes the endpoint's JSON, whatever it is, and returns what it says or raises `InvalidAnswer`.
             refuses: whether an error is about a part of `body` that can be left out.
 
         Raises:
@@ -106,7 +106,7 @@ class Endpoint:
             self._record(self._recorded(purpose, started, usage, failure))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
-        """An unusable answer as an error for operators, without a word of it."""
+        """Return an error for operators about an unusable answer, without a word from it."""
         return EngineError("invalid_answer", f"{self.name} gave no valid answer: {error.summary}")
 
     def _check_key(self) -> None:
@@ -115,10 +115,10 @@ class Endpoint:
             raise EngineError("rejected", f"{self.name} can't be asked: the API key has characters no header takes.")
 
     def _posted(self, body: dict[str, Any], seconds: float) -> Any:
-        """The endpoint's JSON, whatever it is."""
+        """Return the endpoint's JSON, whatever it is."""
         base_url, model = self.address
         transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
-        # A client for each call: nothing of it is shared by threads or outlives a fork.
+        # A client for each call: none is shared by threads or outlives a fork.
         with (
             httpx2.Client(transport=transport, timeout=seconds) as http_client,
             openai.OpenAI(
@@ -136,7 +136,7 @@ class Endpoint:
             raise InvalidAnswer("", "it is not JSON.") from None
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:
-        """A call's error as ours: kind and status, never its text."""
+        """Return a call's error as ours: kind and status, never its text."""
         if isinstance(error, TooLarge):
             return EngineError("too_large", f"{self.name} gave an answer of over {self._max_response_bytes:,} bytes.")
         if isinstance(error, openai.APITimeoutError):
@@ -170,7 +170,7 @@ def _usage(answer: Any) -> dict[str, int]:
 
 
 def _retry_after(error: openai.APIStatusError) -> float | None:
-    """Seconds of the Retry-After header, given as a number or a date (RFC 9110, 10.2.3); at most an hour."""
+    """Return the seconds of the Retry-After header, given as a number or a date (RFC 9110, 10.2.3); at most an hour."""
     header = error.response.headers.get("Retry-After", "")
     try:
         seconds = float(header)

@@ -4,47 +4,30 @@ The endpoint is not trusted: its answer is validated, and a call is bounded (`en
 job.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import openai
 
 from moments_app.engines import transcript
-from moments_app.engines.answers import (
-    CONSOLIDATION,
-    DIGEST,
-    FORMATION,
-    MOMENTS,
-    QUERY,
-    SUMMARY,
-    Answer,
-    InvalidAnswer,
-    Shape,
-    validated,
-)
-from moments_app.engines.base import (
-    CallRecord,
-    ConsolidationAnswer,
-    ConsolidationRequest,
-    DigestAnswer,
-    DigestRequest,
-    EngineError,
-    FormationAnswer,
-    FormationRequest,
-    MomentAnswer,
-    MomentRequest,
-    QueryAnswer,
-    QueryRequest,
-    SummaryAnswer,
-    SummaryRequest,
-)
+from moments_app.engines.answers import InvalidAnswer, validated
+from moments_app.engines.calls import consolidation, digest, formation, moments, recall_query, summary
+from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
+from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
+from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
+from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
+from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
+from moments_app.engines.calls.shape import Answer, Shape
+from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
+from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.transcript import Turn
 
-# An answer longer than what it is made of is no summary; short windows may be outgrown by names and tags.
+# An answer longer than its input is no summary; names and tags may outgrow a short window.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
 QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
 
-Message = dict[str, str]
+ChatMessage = dict[str, str]
 
 # Which of `_formats` an endpoint and model take; one that refuses a format is asked with the next, from then on.
 _accepted_format: dict[tuple[str, str], int] = {}
@@ -84,51 +67,45 @@ class ModelEngine:
         self._timeout = timeout
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """Asks for the moments of a window; see `base.Engine`."""
-        given = sum(len(turn.content) for turn in request.turns)
-        allowance = max(ANSWER_MIN_ALLOWANCE, given) + len(request.profile.summary) + len(request.journey.text)
-        return self._answer(MOMENTS, request.prompt, transcript.moments_request(request), allowance)
+        """Ask for the moments of a window."""
+        allowance = max(ANSWER_MIN_ALLOWANCE, _length(request.turns))
+        allowance += len(request.profile.summary) + len(request.journey.text)
+        return self._answer(moments.SHAPE, request.prompt, moments.as_message(request), allowance)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """Asks for the summary with the new turns in it; see `base.Engine`."""
-        given = sum(len(turn.content) for turn in request.turns) + len(request.base_text)
-        return self._answer(
-            SUMMARY, request.prompt, transcript.summary_request(request), max(ANSWER_MIN_ALLOWANCE, 2 * given)
-        )
+        """Ask for the summary with the new turns in it."""
+        allowance = max(ANSWER_MIN_ALLOWANCE, 2 * (_length(request.turns) + len(request.base_text)))
+        return self._answer(summary.SHAPE, request.prompt, summary.as_message(request), allowance)
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """Asks what goes into each stream; see `base.Engine`."""
-        given = sum(len(turn.content) for turn in request.turns)
-        return self._answer(
-            FORMATION, request.prompt, transcript.formation_request(request), max(ANSWER_MIN_ALLOWANCE, 2 * given)
-        )
+        """Ask what goes into each stream."""
+        allowance = max(ANSWER_MIN_ALLOWANCE, 2 * _length(request.turns))
+        return self._answer(formation.SHAPE, request.prompt, formation.as_message(request), allowance)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
-        """Asks for the lines with the observations in them; see `base.Engine`."""
+        """Ask for the lines with the observations in them."""
         given = sum(len(part.label) + len(part.text) for part in [*request.lines, *request.observations])
-        asked = transcript.consolidation_request(request)
-        return self._answer(CONSOLIDATION, request.rules, asked, max(ANSWER_MIN_ALLOWANCE, 2 * given))
+        allowance = max(ANSWER_MIN_ALLOWANCE, 2 * given)
+        return self._answer(consolidation.SHAPE, request.rules, consolidation.as_message(request), allowance)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """Asks for the context and the lessons; see `base.Engine`."""
-        given = len(request.context) + sum(len(turn.content) for turn in request.turns)
-        return self._answer(
-            DIGEST, request.prompt, transcript.digest_request(request), max(ANSWER_MIN_ALLOWANCE, given)
-        )
+        """Ask for the context and the lessons."""
+        allowance = max(ANSWER_MIN_ALLOWANCE, len(request.context) + _length(request.turns))
+        return self._answer(digest.SHAPE, request.prompt, digest.as_message(request), allowance)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
-        """Asks what to look up, once: whoever waits for it has no time for a repair; see `base.Engine`."""
-        messages = _messages(request.prompt, transcript.query_request(request))
+        """Ask what to look up, once: whoever waits for the answer has no time for a repair."""
+        messages = _messages(request.prompt, recall_query.as_message(request))
         try:
-            return self._ask(QUERY, messages, ANSWER_MIN_ALLOWANCE)
+            return self._ask(recall_query.SHAPE, messages, ANSWER_MIN_ALLOWANCE)
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int) -> Answer:
-        """Asks, and once more when the answer doesn't validate.
+        """Ask, and once more when the answer doesn't validate.
 
         Raises:
-            EngineError: see `base.Engine`.
+            EngineError: no valid answer could be had.
         """
         messages = _messages(prompt, request)
         try:
@@ -140,14 +117,14 @@ class ModelEngine:
         except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
-    def _ask(self, shape: Shape[Answer], messages: list[Message], allowance: int) -> Answer:
-        """One answer, with the first response format that the endpoint takes."""
+    def _ask(self, shape: Shape[Answer], messages: list[ChatMessage], allowance: int) -> Answer:
+        """Ask once, with the first response format that the endpoint takes."""
         formats = _formats(shape)
         address = self._endpoint.address
         for number in range(_accepted_format.get(address, 0), len(formats)):
             try:
-                told = _told_shape(messages, shape) if number else messages
-                answer = self._call(shape, told, formats[number], allowance)
+                asked = _with_shape(messages, shape) if number else messages
+                answer = self._call(shape, asked, formats[number], allowance)
             except Refused:
                 continue
             except InvalidAnswer:
@@ -158,9 +135,9 @@ class ModelEngine:
         raise AssertionError("a request without a response format is never refused for its format")
 
     def _call(
-        self, shape: Shape[Answer], messages: list[Message], response_format: dict[str, Any], allowance: int
+        self, shape: Shape[Answer], messages: list[ChatMessage], response_format: dict[str, Any], allowance: int
     ) -> Answer:
-        """One HTTP call."""
+        """Make one HTTP call."""
         extra = {"response_format": response_format} if response_format else {}
         return self._endpoint.call(
             shape.purpose,
@@ -171,7 +148,11 @@ class ModelEngine:
         )
 
 
-def _messages(prompt: str, request: str) -> list[Message]:
+def _length(turns: Sequence[Turn]) -> int:
+    return sum(len(turn.content) for turn in turns)
+
+
+def _messages(prompt: str, request: str) -> list[ChatMessage]:
     return [
         {"role": "system", "content": transcript.instructions(prompt)},
         {"role": "user", "content": request},
@@ -179,28 +160,28 @@ def _messages(prompt: str, request: str) -> list[Message]:
 
 
 def _formats(shape: Shape[Any]) -> list[dict[str, Any]]:
-    """Response formats in the order tried."""
+    """Return the response formats in the order in which they are tried."""
     name = shape.purpose.replace("-", "_")
     strict = {"name": name, "strict": True, "schema": shape.schema}
     return [{"type": "json_schema", "json_schema": strict}, {"type": "json_object"}, {}]
 
 
-def _repair(error: InvalidAnswer) -> list[Message]:
-    """What is added to the conversation for the second attempt."""
+def _repair(error: InvalidAnswer) -> list[ChatMessage]:
+    """Return what is added to the conversation for the second attempt."""
     # Some endpoints refuse a message without text.
     answer = error.answer[:QUOTED_ANSWER_MAX] or "(no answer)"
     ask = f"That answer can't be used: {error.problem} Answer again, complete and valid."
     return [{"role": "assistant", "content": answer}, {"role": "user", "content": ask}]
 
 
-def _told_shape(messages: list[Message], shape: Shape[Any]) -> list[Message]:
-    """The same messages, the first telling the shape of the answer: a prompt need not."""
+def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMessage]:
+    """Return the same messages, the first with the shape of the answer, so that no prompt has to name it."""
     system, *others = messages
     return [system | {"content": f"{system['content']}\n{shape.as_text}"}, *others]
 
 
 def _refuses_format(error: openai.APIStatusError) -> bool:
-    """Whether another response format may help; a 404 or 501 is about much else, so it has to say so."""
+    """Tell whether another response format may help; a 404 or 501 may be about much else, so it has to say so."""
     if error.status_code in (404, 501):
         return any(word in error.response.content for word in (b"response_format", b"json_schema", b"json_object"))
     return error.status_code in (400, 422)

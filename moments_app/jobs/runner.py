@@ -18,7 +18,7 @@ import structlog
 from django.conf import settings
 from django.db import connection, transaction
 
-from moments_app.engines.base import CallRecord, EngineError
+from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.jobs.process import (
     AnyProcess,
     CannotRun,

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from moments_app.engines import Caller
-from moments_app.engines.base import CallRecord, EngineError
+from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.jobs.process import AnyProcess, CannotRun, ProcessInput, Skipped, process_for_purpose
 from moments_app.models import EngineCall, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.engine_call import TRIAL

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
-from moments_app.engines.base import CallRecord
+from moments_app.engines.interface import CallRecord
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 

@@ -10,7 +10,7 @@ from django.db.models import F, Sum
 from django.db.models.functions import Ceil
 
 from moments_app.engines import Caller
-from moments_app.engines.base import Engine
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, tokens_of
 from moments_app.models import Job, Moment, PromptResource

@@ -11,24 +11,17 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import (
-    DraftMoment,
-    Engine,
-    EngineError,
-    KnownMoment,
-    MomentAnswer,
-    MomentRequest,
-    Profile,
-    Turn,
-)
+from moments_app.engines.calls.moments import DraftMoment, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.interface import Engine, EngineError
+from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.models.moment import moment_key
 from moments_app.moments.journey import KnownBefore, keep_journey
 from moments_app.moments.lag import normalised, split
 from moments_app.prompts import MOMENT_BUILDER_URI
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import without_own_text
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 
@@ -113,7 +106,7 @@ def profile_of(user: UserProfile | ProfileVersion) -> Profile:
 
 def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
     """Cut the turns that an engine is shown, without what the platform itself had said, into what one call gets."""
-    turns = [shown_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in without_own_text(shown)]
+    turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in blank_platform_text(shown)]
     parts = split(
         [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,

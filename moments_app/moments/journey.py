@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from moments_app.engines.base import RECENT_MOMENTS, Journey, KnownMoment
+from moments_app.engines.calls.moments import RECENT_MOMENTS, Journey, KnownMoment
 from moments_app.models import Moment
 from sessions_app.models import Session
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.utils import timezone
 
-from moments_app.engines.base import RECENT_MOMENTS
+from moments_app.engines.calls.moments import RECENT_MOMENTS
 from moments_app.models import Moment
 from moments_app.turns import served_lines
 from sessions_app.models import Message, Session

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Self
 
 from moments_app.engines import Caller
-from moments_app.engines.base import Engine
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     Moved,
     Process,

@@ -7,7 +7,8 @@ stands in the job's params, oldest first.
 from dataclasses import dataclass
 
 from moments_app.engines import Caller
-from moments_app.engines.base import Engine, Journey, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import ClaimLost, Moved, Process, ProcessInput, Progress, Skipped, complete
 from moments_app.models import Job, Moment, PromptVersion
 from moments_app.moments.division import Chunk, builder, builder_prompt, chunks_of, merged, profile_of

@@ -27,7 +27,7 @@ _SHIPPED = {
 
 
 def install_shipped_prompts(**_: Any) -> None:
-    """Adds what is new among the shipped prompts."""
+    """Add what is new among the shipped prompts."""
     from moments_app.models import PromptResource
 
     for uri, (name, purpose) in _SHIPPED.items():

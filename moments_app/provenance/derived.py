@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Min, Q, QuerySet, Sum
 
-from moments_app.engines.base import Profile
+from moments_app.engines.calls.moments import Profile
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.division import profile_of

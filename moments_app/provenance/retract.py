@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Max, Q, QuerySet, Sum
 from django.utils import timezone
 
-from moments_app.engines.base import Profile
+from moments_app.engines.calls.moments import Profile
 from moments_app.models import (
     Job,
     MemoryAtom,

@@ -1,4 +1,4 @@
-"""Which facts recall has returned, and when: so that an operator sees what is of use."""
+"""Counting how often recall returns a fact, so that an operator sees which facts are of use."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ FROM locked WHERE atom.id = locked.id
 
 
 def note(refs: Iterable[str]) -> None:
-    """Notes the facts among some addresses as returned just now; returns at once."""
+    """Note the facts among some addresses as returned just now; return at once."""
     for ref in refs:
         if ref.startswith(_ATOMS):
             waiting.note((ref.removeprefix(_ATOMS), timezone.now().isoformat()))

@@ -16,8 +16,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from moments_app.engines import Caller, embedding_model
-from moments_app.engines.base import EngineError
 from moments_app.engines.embeddings import Embedder
+from moments_app.engines.interface import EngineError
 from moments_app.jobs.process import (
     Asked,
     ClaimLost,
@@ -31,7 +31,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.turns.platform_text import as_said, is_wholly_own
+from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
@@ -206,7 +206,7 @@ def _moments() -> QuerySet[Any]:
 
 def _turns() -> QuerySet[Any]:
     spoken = Message.objects.turns().believed().filter(role__in=SPOKEN).exclude(content="")
-    return spoken.exclude(is_wholly_own())
+    return spoken.exclude(is_only_platform_text())
 
 
 _SOURCES: dict[str, Callable[[], QuerySet[Any]]] = {"fact": _facts, "moment": _moments, "turn": _turns}
@@ -216,7 +216,7 @@ def texts_of(sources: Sequence[Any]) -> list[Text]:
     """Return what of facts, moments or turns is embedded; of turns not what the platform itself put there."""
     turns = [source for source in sources if isinstance(source, Message)]
     others = [source for source in sources if not isinstance(source, Message)]
-    return [text for text in map(_text_of, [*others, *as_said(turns)]) if text]
+    return [text for text in map(_text_of, [*others, *drop_platform_text(turns)]) if text]
 
 
 def _text_of(source: Any) -> Text | None:

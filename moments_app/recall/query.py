@@ -1,4 +1,4 @@
-"""What memory is searched for on behalf of a message: the message itself, or what a quick engine makes of it.
+"""The query that memory is searched for on behalf of a message: the message itself, or what a quick engine makes of it.
 
 Engine and embeddings endpoint are asked before the request's transaction begins, each within a few seconds; when they
 fail, the message itself and its words do.
@@ -12,13 +12,15 @@ from django.conf import settings
 from django.db import connection
 
 from moments_app.engines import language_model
-from moments_app.engines.base import CallRecord, EngineError, QueryRequest, Turn
+from moments_app.engines.calls.recall_query import QueryRequest
+from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.transcript import Turn
 from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.query_vector import with_vector
-from moments_app.recall.search import Question
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.recall.request import RecallRequest
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, UserProfile
 from sessions_app.row_security import acting_for
 
@@ -29,34 +31,34 @@ logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Conversation:
-    """What the engine reads: the latest turns, oldest first, and how it is told to read them."""
+class EngineInput:
+    """The latest turns that the engine reads, oldest first, and the prompt it reads them by."""
 
     turns: list[Turn] = field(default_factory=list)
     prompt: PromptVersion | None = None
 
 
-def question_for(user_id: str | None, session_id: str, message: str, *, retrieval: str) -> Question | None:
-    """What to search memory for; None: nothing.
+def recall_request_for(user_id: str | None, session_id: str, message: str, *, retrieval: str) -> RecallRequest | None:
+    """Return what to search memory for; None: nothing.
 
     Args:
         user_id: whose memory it is; None for nobody.
         session_id: the session that the message is about to be answered in.
-        message: it.
-        retrieval: `query`: the message is the query; `auto`: an engine makes one of it; `off`: nothing is searched.
+        message: the message.
+        retrieval: `query`: the message is the query; `auto`: an engine makes one; `off`: nothing is searched.
     """
     if retrieval == "off" or not message.strip():
         return None
     text = _query(user_id, session_id, message) if retrieval == "auto" else message
-    return with_vector(Question(text)) if text.strip() else None
+    return with_vector(RecallRequest(text)) if text.strip() else None
 
 
 def _query(user_id: str | None, session_id: str, message: str) -> str:
-    """What the engine makes of the message; the message itself when it can't."""
+    """Return the query that the engine makes of the message; the message itself when it makes none."""
     caller = language_model(settings.RECALL.model, timeout=settings.RECALL.query_timeout_seconds)
     pause = EngineCall.objects.pause_of(caller.name)
     with acting_for(user_id) as user:
-        read = _conversation(user, session_id) if user else Conversation()
+        read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or pause:
         return message
     connection.close()  # none is held while the engine thinks
@@ -75,10 +77,10 @@ def _query(user_id: str | None, session_id: str, message: str) -> str:
     return query
 
 
-def _conversation(user: UserProfile, session_id: str) -> Conversation:
+def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
-    told = as_said(list(latest)[::-1])
+    turns_read = drop_platform_text(list(latest)[::-1])
     resource = PromptResource.objects.select_related("active_version").filter(uri=RECALL_QUERY_URI).first()
-    shown = [shown_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in told]
-    return Conversation(shown, resource.active_version if resource else None)
+    shown = [engine_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in turns_read]
+    return EngineInput(shown, resource.active_version if resource else None)

@@ -1,4 +1,4 @@
-"""The vector of a query, when texts are embedded: asked of the endpoint in a short time, before any transaction."""
+"""The vector of a query, when texts are embedded: got from the endpoint in a short time, before any transaction."""
 
 import hashlib
 from dataclasses import replace
@@ -9,36 +9,36 @@ from django.core.cache import cache
 from django.db import connection
 
 from moments_app.engines import embedding_model
-from moments_app.engines.base import EngineError
+from moments_app.engines.interface import EngineError
 from moments_app.models import EmbeddingModel, EngineCall
-from moments_app.recall.search import Question, Vector
+from moments_app.recall.request import RecallRequest, Vector
 
 KEPT_SECONDS = 300  # an application asks for the context and then searches for the same
 
 logger = structlog.get_logger(__name__)
 
 
-def with_vector(question: Question) -> Question:
-    """The question with the vector of its text; without one when none can be had, and then it is *degraded*.
+def with_vector(request: RecallRequest) -> RecallRequest:
+    """Return the request with the vector of its text; without one, *degraded*, when none can be had.
 
     Call it outside any transaction: it waits for the endpoint, at most `EMBEDDING__QUERY_TIMEOUT_SECONDS`.
     """
-    if question.mode == "text" or not settings.EMBEDDING.is_on:
-        return question
+    if request.mode == "text" or not settings.EMBEDDING.is_on:
+        return request
     model = EmbeddingModel.objects.active().first()
-    return replace(question, vector=_vector(question.text, model)) if model else question
+    return replace(request, vector=_vector(request.text, model)) if model else request
 
 
 def _vector(text: str, model: EmbeddingModel) -> Vector | None:
     key = f"query:{model.pk}:{hashlib.sha256(text.encode()).hexdigest()}"
-    numbers = cache.get(key) or _asked(text, model)
+    numbers = cache.get(key) or _embedded(text, model)
     if numbers is None:
         return None
     cache.set(key, numbers, KEPT_SECONDS)
     return Vector(model.pk, model.dimensions, numbers)
 
 
-def _asked(text: str, model: EmbeddingModel) -> list[float] | None:
+def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
     caller = embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.query_timeout_seconds)
     if EngineCall.objects.pause_of(caller.name):
         return None

@@ -12,7 +12,8 @@ from typing import Any, Self
 from django.conf import settings
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import DigestRequest, Engine
+from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
@@ -20,8 +21,8 @@ from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.word_limit import cut_lines, cut_words
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
 from sessions_app.models.message import MessageQuerySet
 
@@ -83,13 +84,13 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     """
     before = live_turns(session).believed().filter(sequence__lt=end)
     latest = before.exclude(role=Message.Role.SYSTEM).order_by("-sequence")
-    shown = as_said(list(latest[:SHOWN_TURNS])[::-1])
+    shown = drop_platform_text(list(latest[:SHOWN_TURNS])[::-1])
     if not shown:
         return Skipped("nothing to digest")
     prompt_version = prompt_in_force(SESSION_DIGEST_URI)
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     request = DigestRequest(
-        turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
         context=known_at(Message.objects.boundaries_of(session).first()),
         max_words=MAX_WORDS,
         prompt=prompt_version.content,

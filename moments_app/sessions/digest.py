@@ -6,7 +6,7 @@ Turns that came in meanwhile stay live, and so do the newest where the job's par
 from django.conf import settings
 
 from moments_app.engines import Caller
-from moments_app.engines.base import Engine
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, one_call_a_session
 from moments_app.models import Job, PromptResource

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from moments_app.engines import Caller
-from moments_app.engines.base import Engine
+from moments_app.engines.interface import Engine
 from moments_app.jobs.orchestrator import Orchestrator, Step
 from moments_app.jobs.process import Moved, ProcessInput, Progress, Skipped, complete, locked_session, session_of
 from moments_app.models import Job, Moment

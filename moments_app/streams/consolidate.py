@@ -14,7 +14,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import ConsolidationRequest, Engine
+from moments_app.engines.calls.consolidation import ConsolidationRequest
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     ClaimLost,
     Moved,

@@ -17,7 +17,8 @@ from django.db.models.functions import Cast, Ceil
 from pydantic import ValidationError
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import DraftAtom, Engine, FormationRequest, Limits, StreamSection
+from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Limits, StreamSection
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     Asked,
     Moved,
@@ -37,8 +38,8 @@ from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.word_limit import cut_words
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session
 
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
@@ -114,7 +115,7 @@ class FormMemories(Process[FormationInput, Formed]):
         again, waiting = _again(session, job.params.get(RANGES_AGAIN, []))
         waiting = waiting or list(_unformed(session)[: MAX_TURNS + 1])
         turns = waiting[:MAX_TURNS]
-        shown = as_said(turns)
+        shown = drop_platform_text(turns)
         if not shown:
             _count_from(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to form memories from")
@@ -228,7 +229,7 @@ def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], 
     """Return the ranges to be formed again, from the first on that has turns to form, and the turns of that one."""
     for position, ends in enumerate(ranges):
         turns = list(_formable(session).filter(sequence__range=ends)[: MAX_TURNS + 1])
-        if as_said(turns[:MAX_TURNS]):
+        if drop_platform_text(turns[:MAX_TURNS]):
             return ranges[position:], turns
     return [], []
 
@@ -236,7 +237,7 @@ def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], 
 def _request(shown: Sequence[Message], streams: Sequence[MemoryStream], prompt: PromptVersion) -> FormationRequest:
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     return FormationRequest(
-        turns=[shown_turn(turn, share, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
         sections=[_section(stream, len(shown)) for stream in streams],
         prompt=prompt.content,
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from moments_app.engines.base import DraftLine, Labelled
+from moments_app.engines.calls.consolidation import DraftLine, Labelled
 from moments_app.models import StreamVersion
 from moments_app.models.atom import content_hash
 

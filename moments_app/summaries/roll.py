@@ -14,7 +14,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.base import Engine, Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
+from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
     Moved,
     Process,
@@ -30,8 +31,8 @@ from moments_app.jobs.workload import Workload, one_call_a_session
 from moments_app.models import Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
 from moments_app.prompts import ROLLING_SUMMARY_URI
-from moments_app.turns.engine_input import shown_turn
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.engine_input import engine_turn
+from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
@@ -95,7 +96,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
             prompt_version=prompt_version,
             summary=summary,
             request=SummaryRequest(
-                turns=[shown_turn(message, max(share, 1), index=message.sequence) for message in messages],
+                turns=[engine_turn(message, max(share, 1), index=message.sequence) for message in messages],
                 base_text=base.text if base else "",
                 base_facts=_facts_in_window(base, summary.start_sequence),
                 start=summary.start_sequence,
@@ -198,7 +199,7 @@ def _new_messages(session: Session, summary: Summary) -> list[Message]:
     first = max(base.end_sequence + 1 if base else 0, summary.start_sequence)
     turns = session.messages.turns().believed().filter(user_id=session.user_id)
     within = turns.filter(sequence__range=(first, summary.end_sequence)).exclude(role=Message.Role.SYSTEM)
-    return as_said(list(within.order_by("sequence")))
+    return drop_platform_text(list(within.order_by("sequence")))
 
 
 def _last_end_of_round(session: Session) -> int | None:

@@ -2,7 +2,7 @@
 
 import json
 
-from moments_app.engines.base import Turn
+from moments_app.engines.transcript import Turn
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 from sessions_app.shorten import shorten_middle
@@ -11,8 +11,8 @@ from sessions_app.tokens import estimate_tokens
 TOOL_MAX_CHARS = 4_000  # of a tool's result, and of what it was asked
 
 
-def shown_turn(message: Message, max_tokens: int, *, index: int = 0) -> Turn:
-    """The turn whole, but for long tool results and turns larger than `max_tokens`, which come shortened.
+def engine_turn(message: Message, max_tokens: int, *, index: int = 0) -> Turn:
+    """Return a message as an engine is shown it: whole, unless it is a long tool result or larger than `max_tokens`.
 
     Args:
         message: a user, assistant or tool turn.

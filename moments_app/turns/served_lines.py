@@ -1,6 +1,6 @@
-"""Lines that were served about people, to be known when they come back: hashes of them, written behind the request.
+"""Hashes of the lines that were served about people, written behind the request, to know the lines when they come back.
 
-What a process has not written yet it knows all the same; another one does some hundredths of a second later.
+A process knows what it has not written yet all the same; another one knows it some hundredths of a second later.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,31 +32,31 @@ SET served_on = excluded.served_on, is_quote = moments_app_servedline.is_quote A
 
 
 @dataclass(frozen=True)
-class Served:
-    """What was served once; see `served_hashes`."""
+class ServedTexts:
+    """Texts that were served together; see `served_hashes`."""
 
     user: int
     texts: Sequence[str]
     quoted: Sequence[str]
-    asked: str = ""
+    query: str = ""
 
     @cached_property
     def hashes(self) -> dict[int, bool]:
-        return served_hashes(self.texts, self.quoted, self.asked)
+        return served_hashes(self.texts, self.quoted, self.query)
 
 
-def note(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], asked: str = "") -> None:
-    """Notes texts as served; returns at once.
+def note(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: str = "") -> None:
+    """Note texts as served; return at once.
 
     Args:
         user: whose memory they are.
-        texts, quoted, asked: see `served_hashes`.
+        texts, quoted, query: see `served_hashes`.
     """
-    waiting.note(Served(user.pk, texts, quoted, asked))
+    waiting.note(ServedTexts(user.pk, texts, quoted, query))
 
 
 def not_written_yet(user_pk: int) -> dict[int, bool]:
-    """Hashes of lines that this process has served about a person and still has to write."""
+    """Return the hashes of lines that this process has served about a person and still has to write."""
     known: dict[int, bool] = {}
     for one in waiting.waiting():
         if one.user == user_pk:
@@ -64,13 +64,13 @@ def not_written_yet(user_pk: int) -> dict[int, bool]:
     return known
 
 
-def _add(known: dict[int, bool], one: Served) -> None:
+def _add(known: dict[int, bool], one: ServedTexts) -> None:
     for line, is_quote in one.hashes.items():
         known[line] = known.get(line, True) and is_quote
 
 
-def write(batch: Sequence[Served]) -> None:
-    """Keeps the lines of what was served, in a transaction; of people that are there."""
+def write(batch: Sequence[ServedTexts]) -> None:
+    """Keep the lines of what was served about people who are there, in a transaction."""
     there = UserProfile.objects.hold({one.user for one in batch})
     by_user: dict[int, dict[int, bool]] = {}
     for one in batch:
@@ -86,8 +86,8 @@ def write(batch: Sequence[Served]) -> None:
 
 
 def keep(user_pk: int, texts: Iterable[str]) -> None:
-    """Keeps what the platform leaves for a model to read, in the caller's transaction."""
-    write([Served(user_pk, list(texts), ())])
+    """Keep what the platform leaves for a model to read, in the caller's transaction."""
+    write([ServedTexts(user_pk, list(texts), ())])
 
 
 waiting = WriteBehind("served-lines", write, soon=True)

@@ -1,9 +1,9 @@
 """Text as memory serves it and as it comes back: its lines, in whatever format, and which of them were served.
 
 A line is known by a hash of its words alone: the same memory served as XML, as Markdown or as JSON has the same lines.
-That a line was served does not make it the platform's own wherever it stands: people say again what they said before,
-and memory quotes them. It is the platform's own where it stands as only the platform writes it: with the date or in the
-element of a served line, under a served heading, or among other lines that the platform wrote.
+That a line was served does not make it the platform's text wherever it stands: people say again what they said before,
+and memory quotes them. It is the platform's text where it stands as only the platform writes it: with the date or in
+the element of a served line, under a served heading, or among other lines that the platform wrote.
 """
 
 import html
@@ -16,10 +16,13 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")  # whose results are memory
-LONG = 20  # bytes of a line that two people hardly write alike by chance
+from moments_app.turns.words import plain_words
+
+# The tools whose results are memory.
+MEMORY_TOOLS = ("session_partition", "search_long_term_memory", "get_context", "append_memory")
+LONG = 20  # bytes: two people hardly write a line as long as this alike by chance
 KNOWN = 50_000  # lines
-NESTED = 3  # JSON within JSON that is read: a tool's result quotes the answer of another
+NESTED = 3  # levels of JSON within JSON that are read: a tool's result quotes the answer of another
 
 _TAG = re.compile(r"^\s*</?[A-Z][A-Za-z]*\b[^<>]*>|</[A-Z][A-Za-z]*>\s*$")  # an element of ours, at a line's ends
 # A line of memory within an element, or with its date: what nobody writes who only says something again.
@@ -28,21 +31,19 @@ _MARK = re.compile(
     r"|[(\[]\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?[)\]]"
     r"|^\W*\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?\b"
 )
-_NAME = re.compile(
-    r"^\W*(?:(?:user|assistant|tool|system)\b[^:\n]{0,80}|\*\*[^*\n]{1,100}\*\*\s*):"
-)  # whose line it is
+# The speaker of a line of memory.
+_NAME = re.compile(r"^\W*(?:(?:user|assistant|tool|system)\b[^:\n]{0,80}|\*\*[^*\n]{1,100}\*\*\s*):")
 _NUMBER = re.compile(r"^\s*\d+[.)]\s")
 _ADDRESS = re.compile(r"rem://\S+")
 _IDENTIFIER = re.compile(r"[!-~]*")  # ASCII without a space: no words, but a name, a time, a number
-_NO_WORD = re.compile(r"[\W_]+")
 
 
 @dataclass(eq=False)
-class Line:
+class TextLine:
     """One line of a text.
 
     Args:
-        text: as it stands there.
+        text: as it stands in the text.
         is_neutral: it says nothing by itself: an identifier in JSON.
     """
 
@@ -51,23 +52,23 @@ class Line:
 
     @cached_property
     def is_marked(self) -> bool:
-        """It is written as a line of memory is."""
+        """The line is written as memory writes its lines."""
         return ("-" in self.text or "<" in self.text) and _MARK.search(self.text) is not None
 
     @cached_property
     def is_frame(self) -> bool:
-        """It is a heading, tags alone, or an address."""
+        """The line is a heading, tags alone, or an address."""
         head = self.text.lstrip()[:1]
         return head == "#" or (head == "<" and not _TAG.sub("", self.text).strip()) or self.is_address
 
     @property
     def is_address(self) -> bool:
-        """It is the address of something remembered."""
+        """The line is the address of something remembered."""
         return "rem://" in self.text and _ADDRESS.fullmatch(self.text.strip()) is not None
 
     @cached_property
     def words(self) -> str:
-        """Its words, without marks, escapes, date and speaker; of tags alone those of the tags."""
+        """The words of the line, without marks, escapes, date and speaker; of tags alone the words of the tags."""
         text = _TAG.sub(" ", self.text) if "<" in self.text else self.text
         return _words(_MARK.sub("", text) if self.is_marked else text) or _words(self.text)
 
@@ -81,22 +82,22 @@ class Line:
 
     @cached_property
     def hash(self) -> int:
-        """Of its words; fits a `bigint`."""
+        """A hash of the words; fits a `bigint`."""
         return int.from_bytes(blake2b(self.words.encode(), digest_size=8).digest(), signed=True)
 
 
 def _words(text: str) -> str:
     text = html.unescape(text) if "&" in text else text
     text = _NAME.sub("", _NUMBER.sub("", text))
-    return _NO_WORD.sub(" ", text).strip().casefold()
+    return plain_words(text)
 
 
-def lines_of(text: str) -> list[Line]:
-    """A text's lines; of JSON those of the strings in it."""
+def text_lines(text: str) -> list[TextLine]:
+    """Return the lines of a text; of JSON, the lines of the strings in it."""
     return list(_lines(text, NESTED))
 
 
-def _lines(text: str, depth: int) -> Iterator[Line]:
+def _lines(text: str, depth: int) -> Iterator[TextLine]:
     if depth and text.lstrip()[:1] in ("{", "["):
         try:
             strings = list(_strings(json.loads(text)))
@@ -105,11 +106,11 @@ def _lines(text: str, depth: int) -> Iterator[Line]:
         else:
             for string in strings:
                 if _IDENTIFIER.fullmatch(string):
-                    yield Line(string, is_neutral=not _ADDRESS.fullmatch(string))
+                    yield TextLine(string, is_neutral=not _ADDRESS.fullmatch(string))
                 else:
                     yield from _lines(string, depth - 1)
             return
-    yield from map(Line, text.splitlines())
+    yield from map(TextLine, text.splitlines())
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -120,27 +121,24 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(part)
 
 
-def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), asked: str = "") -> dict[int, bool]:
-    """The hashes of what is served.
+def served_hashes(texts: Iterable[str], quoted: Iterable[str] = (), query: str = "") -> dict[int, bool]:
+    """Return the hashes of the lines of texts that are served, and for each whether it only quotes.
 
     Args:
         texts: that are served.
-        quoted: what stands in them of what was said, word for word.
-        asked: the message they are served for: not memory, so none of its lines is among them.
-
-    Returns:
-        For each whether it only quotes.
+        quoted: what they quote, word for word, of what was said.
+        query: the message they are served for: not memory, so none of its lines is among the hashes.
     """
-    questions = _hashes([asked])
-    quotes = _hashes(quoted)
-    return {line: line in quotes for line in _hashes(texts) - questions}
+    of_query, quotes = _hashes([query]), _hashes(quoted)
+    return {line: line in quotes for line in _hashes(texts) - of_query}
 
 
-_known: dict[int, int | None] = {}  # what each of many lines came to, by Python's own hash of it; no text is kept
+# The hash of each of many lines, None for a blank one, by Python's own hash of the line; no text is kept.
+_known: dict[int, int | None] = {}
 
 
 def _hashes(texts: Iterable[str]) -> set[int]:
-    """Of the lines of texts; contexts have most of theirs in common with the ones before."""
+    """Return the hashes of the lines of texts; a context shares most of its lines with the ones before."""
     if len(_known) > KNOWN:
         _known.clear()
     found = set()
@@ -152,39 +150,39 @@ def _hashes(texts: Iterable[str]) -> set[int]:
     return {one for one in found if one is not None}
 
 
-def may_be_own(lines: Sequence[Line]) -> bool:
-    """Whether any of them would be the platform's own if all were served: one plain line alone never is."""
-    return _is_own(lines, lambda _: True)
+def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
+    """Tell whether any line would be the platform's if all were served: one plain line alone never is."""
+    return _is_platform_text(lines, lambda _: True)
 
 
-def own_places(lines: Sequence[Line], served: Mapping[int, bool]) -> list[int]:
-    """The places of the lines that are the platform's own, with blank ones between them.
+def platform_places(lines: Sequence[TextLine], served: Mapping[int, bool]) -> list[int]:
+    """Return the places of the lines that are the platform's, with blank ones between them.
 
     Args:
         lines: of a text.
         served: hashes of lines that were served before, and for each whether it only quotes.
     """
-    stretches: list[list[int]] = [[]]
+    runs: list[list[int]] = [[]]  # of lines that were served
     for place, line in enumerate(lines):
         if line.is_blank or line.is_address or line.hash in served:
-            stretches[-1].append(place)
-        elif stretches[-1]:
-            stretches.append([])
-    own = [stretch for stretch in stretches if _is_own([lines[n] for n in stretch], lambda line: not served[line.hash])]
-    # What a context has behind the message it is for: tags alone.
-    frames = [stretch for stretch in stretches if own and all(lines[n].is_blank or lines[n].is_frame for n in stretch)]
-    return sorted({place for stretch in own + frames for place in stretch})
+            runs[-1].append(place)
+        elif runs[-1]:
+            runs.append([])
+    own = [run for run in runs if _is_platform_text([lines[n] for n in run], lambda line: not served[line.hash])]
+    # Behind the message that a context is for, it has tags alone.
+    frames = [run for run in runs if own and all(lines[n].is_blank or lines[n].is_frame for n in run)]
+    return sorted({place for run in own + frames for place in run})
 
 
-def _is_own(stretch: Sequence[Line], is_memory: Callable[[Line], bool]) -> bool:
-    """Whether lines that were all served, and follow each other, stand there as the platform writes them."""
-    said = [line for line in stretch if not line.is_blank and not line.is_frame]
-    is_framed = any(line.is_frame and not line.is_blank for line in stretch)
+def _is_platform_text(run: Sequence[TextLine], is_memory: Callable[[TextLine], bool]) -> bool:
+    """Tell whether lines that were all served, and follow each other, stand there as the platform writes them."""
+    said = [line for line in run if not line.is_blank and not line.is_frame]
+    is_framed = any(line.is_frame and not line.is_blank for line in run)
     plain = (line for line in said if line.is_long and is_memory(line))
     return bool(said) and (is_framed or any(line.is_marked for line in said) or len(list(islice(plain, 2))) > 1)
 
 
-def without(lines: Sequence[Line], places: Iterable[int]) -> str:
-    """The text that is left without the lines at these places."""
+def text_without(lines: Sequence[TextLine], places: Iterable[int]) -> str:
+    """Return the text that is left without the lines at these places."""
     gone = set(places)
     return "\n".join(line.text for place, line in enumerate(lines) if place not in gone and not line.is_neutral).strip()

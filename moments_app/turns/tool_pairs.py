@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class PairedTurn(Protocol):
-    """What the rules about tool calls need of a turn."""
+    """A turn, as far as the rules about tool calls need it."""
 
     @property
     def role(self) -> str: ...
@@ -17,7 +17,7 @@ class PairedTurn(Protocol):
 
 
 def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
-    """Moves a boundary back until no tool call stands before it whose result stands, or is still to come, after it.
+    """Move a boundary back until no tool call before it has its result after it, or still to come.
 
     Args:
         turns: consecutive turns, oldest first, up to the newest of the session.
@@ -35,7 +35,7 @@ def pair_safe_boundary(turns: Sequence[PairedTurn], boundary: int) -> int:
 
 
 def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
-    """For each tool turn the index of its call: by `tool_call_id`, else the nearest assistant turn before it."""
+    """Return for each tool turn the index of its call: by `tool_call_id`, else the nearest assistant turn before it."""
     by_id: dict[str, int] = {}
     found: dict[int, int] = {}
     nearest = 0
@@ -49,7 +49,7 @@ def _calls(turns: Sequence[PairedTurn]) -> dict[int, int]:
 
 
 def _before_open_calls(turns: Sequence[PairedTurn], boundary: int) -> int:
-    """Results of calls at the very end may still come: a boundary at the end goes before the first such call."""
+    """Move a boundary at the very end before the first call there whose results may still come."""
     if boundary < len(turns):
         return boundary
     answered: set[str] = set()
@@ -66,7 +66,7 @@ def _before_open_calls(turns: Sequence[PairedTurn], boundary: int) -> int:
 
 
 def tool_calls(payload: object) -> list[dict[str, Any]]:
-    """The tool calls in an assistant turn's payload, in the OpenAI shape `{"tool_calls": [{"id": …}]}`."""
+    """Return the tool calls in an assistant turn's payload, in the OpenAI shape `{"tool_calls": [{"id": …}]}`."""
     calls = payload.get("tool_calls") if isinstance(payload, dict) else None
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 

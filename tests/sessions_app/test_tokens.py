@@ -1,6 +1,8 @@
 """The token estimate: never far below a real tokenizer, and addable line by line."""
 
 import json
+import math
+import re
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,28 @@ from sessions_app.tokens import estimate_tokens
 
 MOST_SHORT = 0.9  # the estimate is at least this share of what a tokenizer counts
 REAL = json.loads(COUNTS.read_text())
+# The estimate as it is defined: how much each find of a pattern weighs, in hundredths.
+WEIGHTS = {
+    "[A-Za-z\u00c0-\u024f]+": 102,
+    "[A-Za-z\u00c0-\u024f]{9}": 310,
+    "[a-z][A-Z]": 140,
+    "[A-Z]{3}": 75,
+    r"\d{1,3}": 150,
+    r"[!-/:-@\[-`{-~]": 50,
+    "\n+": 140,
+    "[\t\r]": 80,
+    " {16}": 100,
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]": 100,
+    "[\u00c0-\u024f]": 170,
+    "[\u0250-\u08ff]": 85,
+    "[\u0900-\u1fff\u2e80-\ud7af\uf900-\ufaff\uff00-\uffef]": 125,
+    "[\u0080-\u00bf\u2000-\u2e7f\ud7b0-\uf8ff\ufb00-\ufeff\U00010000-\U0010ffff]": 200,
+}
+# Characters of every kind, many of them so that runs of each come about.
+TEXTS = (
+    st.text(st.sampled_from("aaaaAAA  00\u0663\n\t\r.?\0\x1f\x7f\xa0\xb2\xd7\xdfé\u0101Яשא你가ｱ\uffff\ud800–…😀"))
+    | st.text()
+)
 
 
 @pytest.mark.parametrize("name", sorted(REAL))
@@ -18,6 +42,16 @@ def test_row_14_the_estimate_is_not_short_of_a_real_tokenizer_by_more_than_a_ten
     assert set(REAL) == set(texts())
     estimate = estimate_tokens(texts()[name])
     assert MOST_SHORT * max(REAL[name]) <= estimate <= 1.2 * max(REAL[name])
+
+
+def weighed(text: str) -> int:
+    return math.ceil(sum(weight * len(re.findall(pattern, text)) for pattern, weight in WEIGHTS.items()) / 100)
+
+
+@given(TEXTS, st.integers(0, 20))
+def test_the_estimate_is_the_weight_of_what_a_text_consists_of(text: str, times: int) -> None:
+    assert estimate_tokens(text) == weighed(text)
+    assert estimate_tokens(text * times) == weighed(text * times)
 
 
 @given(st.lists(st.text(max_size=60), max_size=8))

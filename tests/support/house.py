@@ -46,7 +46,7 @@ def arrows(app: str, rooms: set[str]) -> dict[str, set[str]]:
 
 
 def _room(module: str) -> str:
-    return (module.split(".") + [""])[1]
+    return ([*module.split("."), ""])[1]
 
 
 def _reach(room: str, found: dict[str, set[str]]) -> set[str]:

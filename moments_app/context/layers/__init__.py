@@ -1,14 +1,14 @@
 """The layers of a context, in the order in which they stand. A new one is a module here and a line in `LAYERS`.
 
-What stands long comes first and what changes with the query last, so that providers' prompt caches know the beginning.
+What lasts long comes first and what changes with the query last, so that providers' prompt caches know the beginning.
 
-A module has `items(scene)`, and says by `STATIC` whether what it returns is the same until the scene's stamp changes.
+A module has `items(source)`, and says by `STATIC` whether its items are the same until the stamp of the input changes.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers import (
     collective,
@@ -26,12 +26,12 @@ from moments_app.context.layers import (
 
 
 class Layer(Protocol):
-    """What a module in this package offers."""
+    """A module of this package."""
 
     STATIC: bool
 
-    def items(self, scene: Scene) -> Sequence[Item]:
-        """What the layer has to say, in order."""
+    def items(self, source: ContextInput) -> Sequence[Item]:
+        """Return the items of the layer, in order."""
 
 
 ORDER = (

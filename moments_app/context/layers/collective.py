@@ -1,8 +1,8 @@
-"""`collective`: what an agent has learned from all its users: its shards, lessons first."""
+"""`collective`: what an agent has learned from all its users, kept in its shards; lessons first."""
 
 from collections.abc import Sequence
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers.streams import items_of
 from moments_app.models import MemoryStream
@@ -10,7 +10,7 @@ from moments_app.models import MemoryStream
 STATIC = True
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """Of each active shard of the agent and of every agent, named after it; a lesson that both learned once."""
-    found = items_of(scene, MemoryStream.Type.AGENT)
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the items of each active shard of the agent and of every agent; one that both have, once."""
+    found = items_of(source, MemoryStream.Type.AGENT)
     return list({(item.name, item.text): item for item in reversed(found)}.values())[::-1]

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import Entity
 from sessions_app import lexemes
@@ -24,8 +24,8 @@ HALF_LIFE_DAYS = 7.0
 MAX_HOPS = 2
 RECENT = 100  # candidates by their last change; older ones have to match the query
 MATCHING = 50
-QUERY_CHARS = 2_000  # of the query that are searched for
-BODY_CHARS = 1_000  # of a body that are told
+QUERY_CHARS = 2_000  # of the query
+BODY_CHARS = 1_000  # of a body
 
 # The newest by the index of a person's open entities; what matches by a function, for under row security that alone can
 # use the index of words. Neighbours by the two indexes of links.
@@ -71,35 +71,35 @@ class Candidate:
     neighbours: list[int]
 
     def score(self, activity: datetime, hops: Mapping[int, int]) -> float:
-        """See the module's text; `activity` is the session's last."""
+        """Return the sum that the module's docstring explains; `activity` is the session's last."""
         days = max((activity - self.updated_at).total_seconds() / 86_400, 0.0)
         recency: float = 0.5 ** (days / HALF_LIFE_DAYS)
         proximity = 1 / (1 + hops[self.pk]) if self.pk in hops else 0.0
         return recency + proximity + (self.match or 0.0)
 
     def item(self) -> Item:
-        """As it stands in a context."""
+        """Return the entity as it stands in a context."""
         due = f" (due {self.due_at:%Y-%m-%d})" if self.due_at else ""
         body = f": {self.body}" if self.body else ""
         uri = Entity(entity_id=self.entity_id).uri
         return Item(f"[{self.kind}] {self.title}{due}{body}", ref=uri, time=self.updated_at)
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """The best, at most `MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT`."""
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the best, at most `MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT`."""
     limit = settings.MEMORY_CONTEXT.related_entities_limit
-    candidates = _candidates(scene) if limit else []
+    candidates = _candidates(source) if limit else []
     hops = _hops(candidates)
-    activity = scene.session.last_activity_at
+    activity = source.session.last_activity_at
     best = sorted(candidates, key=lambda candidate: (-candidate.score(activity, hops), -candidate.pk))
     return [candidate.item() for candidate in best[:limit]]
 
 
-def _candidates(scene: Scene) -> list[Candidate]:
-    words, forms = lexemes.any_of(scene.query[:QUERY_CHARS])
+def _candidates(source: ContextInput) -> list[Candidate]:
+    words, forms = lexemes.any_of(source.query[:QUERY_CHARS])
     parameters: dict[str, int | float | str] = {
-        "user": scene.user.pk,
-        "session": scene.session.pk,
+        "user": source.user.pk,
+        "session": source.session.pk,
         "words": words,
         "forms": forms,
         "matching": MATCHING,
@@ -112,7 +112,7 @@ def _candidates(scene: Scene) -> list[Candidate]:
 
 
 def _hops(candidates: Sequence[Candidate]) -> dict[int, int]:
-    """Links between each candidate and the nearest that the session or the query is about."""
+    """Return how many links each candidate is away from the nearest that the session or the query is about."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for one in candidates:
         for other in one.neighbours:

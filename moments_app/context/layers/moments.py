@@ -1,10 +1,10 @@
-"""`moments`: the checkpoint at the session's latest boundary and the moments it names; hints where there is none."""
+"""`moments`: the checkpoint at the session's latest boundary and the latest moments; hints without a boundary."""
 
 from collections.abc import Sequence
 
 from django.conf import settings
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import Moment
 from sessions_app.models import Message
@@ -12,23 +12,23 @@ from sessions_app.models import Message
 STATIC = True
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """The boundary's line and the latest moments, newest first; without a boundary only where to look."""
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the checkpoint and the latest moments, newest first; without a boundary only where to look."""
     latest = list(
-        Moment.objects.for_user(scene.user)
+        Moment.objects.for_user(source.user)
         .defer("search_vector", "detail")
         .newest_first()[: settings.MOMENT_BUILDER.recent_moment_count]
     )
-    event = Message.objects.boundaries_of(scene.session).first()
-    return [_checkpoint(scene, event), *map(_moment, latest)] if event else _hints(scene, latest)
+    event = Message.objects.boundaries_of(source.session).first()
+    return [_checkpoint(source, event), *map(_moment, latest)] if event else _hints(source, latest)
 
 
-def _checkpoint(scene: Scene, event: Message) -> Item:
+def _checkpoint(source: ContextInput, event: Message) -> Item:
     payload = event.payload if isinstance(event.payload, dict) else {}
-    told = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "context", "recovery_hint")]
+    parts = [str(payload.get(name, "")) for name in ("summary", "recent_moments_summary", "context", "recovery_hint")]
     return Item(
-        " ".join(part for part in told if part),
-        ref=f"rem://sessions/{scene.session.session_id}/messages/{event.sequence}",
+        " ".join(part for part in parts if part),
+        ref=f"rem://sessions/{source.session.session_id}/messages/{event.sequence}",
         source_sequences=(0, event.sequence),
         time=event.created_at,
     )
@@ -43,10 +43,9 @@ def _moment(moment: Moment) -> Item:
     )
 
 
-def _hints(scene: Scene, latest: Sequence[Moment]) -> list[Item]:
+def _hints(source: ContextInput, latest: Sequence[Moment]) -> list[Item]:
     if not latest:
         return []
     keys = ", ".join(moment.uri for moment in latest)
-    return [
-        Item(f"This person's profile can be read at {scene.user.uri}, their latest moments at {keys}.", scene.user.uri)
-    ]
+    profile = source.user.uri
+    return [Item(f"This person's profile can be read at {profile}, their latest moments at {keys}.", profile)]

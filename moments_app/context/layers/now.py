@@ -5,17 +5,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.utils import timezone
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 
 STATIC = False
 PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24, "night"))  # each up to that hour
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """By the profile's time zone; UTC where that is none."""
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return one item, by the profile's time zone; by UTC where that is not a time zone."""
     try:
-        zone = ZoneInfo(scene.user.timezone)
+        zone = ZoneInfo(source.user.timezone)
     except (ZoneInfoNotFoundError, ValueError):
         zone = ZoneInfo("UTC")
     local = timezone.now().astimezone(zone)

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from moments_app.context.input import POLICY_URI, Scene
+from moments_app.context.input import POLICY_URI, ContextInput
 from moments_app.context.item import Item
 from moments_app.models import PromptResource
 
 STATIC = True
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """The prompt resource when there is one in force, else the setting."""
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the prompt resource when one is in force, else the setting."""
     try:
         version = PromptResource.objects.version_in_force(POLICY_URI)
     except PromptResource.DoesNotExist:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 
 STATIC = False
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """As it was asked."""
-    return [Item(scene.query, role="user")] if scene.query else []
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the message as it was asked."""
+    return [Item(source.query, role="user")] if source.query else []

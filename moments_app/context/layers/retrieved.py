@@ -1,31 +1,32 @@
-"""`retrieved`: what of the person's memory answers the query, from this session or any other."""
+"""`retrieved`: facts, moments and turns that answer the query, from this session or any other."""
 
 from collections.abc import Sequence
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.recall.search import Result, recall
+from moments_app.recall.results import Result
+from moments_app.recall.search import recall
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
 
 STATIC = False
-MAX_CHARS = 600  # of a result that stand in a context
-LINE_TOKENS = 28  # of a short one: so many are asked for as could stand in the budget
+MAX_CHARS = 600  # of a result
+LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
 USUAL_LINE = 30  # tokens
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """Return the best first, more than fit: other layers may have some."""
-    if scene.question is None:
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the best first, and more than fit: other layers may have some."""
+    if source.recall is None:
         return []
-    most = min(max(scene.applied // LINE_TOKENS, 1), MOST)
-    found = recall(scene.user, scene.session.agent_id, scene.question, most=most)
+    most = min(max(source.applied // LINE_TOKENS, 1), MOST)
+    found = recall(source.user, source.session.agent_id, source.recall, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
-    said = [result for result in found if result.content != UNREADABLE and not scene.query.startswith(result.content)]
-    told = [_item(result) for result in said]
-    return sorted(told, key=lambda item: -item.worth)
+    readable = (result for result in found if result.content != UNREADABLE)
+    kept = (_item(result) for result in readable if not source.query.startswith(result.content))
+    return sorted(kept, key=lambda item: -item.score)  # not the order of results: long ones score less here
 
 
 def _item(result: Result) -> Item:
@@ -37,13 +38,13 @@ def _item(result: Result) -> Item:
         time=result.time,
         role=result.role,
         why=_why(result),
-        worth=_worth(result),
+        score=_score(result),
         is_neighbour=not result.ranks,
     )
 
 
-def _worth(result: Result) -> float:
-    """By its tokens: what was made of turns is worth the less the longer it is, for the turns can be had themselves."""
+def _score(result: Result) -> float:
+    """Return the score of a result; what was made of turns has less the longer it is, for the turns can stand there."""
     if result.kind == "turn" or result.score <= 0:
         return result.score
     return result.score * min(1.0, USUAL_LINE / max(estimate_tokens(result.content), 1))

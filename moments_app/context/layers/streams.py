@@ -1,21 +1,20 @@
-"""How a stream stands in a context, whichever layer it is in: facts, then what an operator pinned, the stream's text,
-and what waits to be merged.
+"""A stream in a context, whichever layer it is in: facts, what an operator pinned, the text, and what waits.
 
-Each line of a text is an item of its own, so that a context may end after any of them. What waits has its date, not its
-age: the same memory gives the same text tomorrow.
+Each line of a text is an item of its own, so that a context may end after any line. Observations that wait have their
+date, not their age: the same memory gives the same text tomorrow.
 """
 
 from collections.abc import Iterator
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
 
 
-def items_of(scene: Scene, stream_type: str) -> list[Item]:
-    """The items of all streams of a type."""
+def items_of(source: ContextInput, stream_type: str) -> list[Item]:
+    """Return the items of all streams of a type."""
     return [
-        item for stream, atoms in scene.streams if stream.stream_type == stream_type for item in _items(stream, atoms)
+        item for stream, atoms in source.streams if stream.stream_type == stream_type for item in _items(stream, atoms)
     ]
 
 

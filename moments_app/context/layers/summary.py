@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import Summary
 
 STATIC = True
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """The summary in force; one that failed or is being made never is."""
-    summary = Summary.objects.latest_completed(scene.session)
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the latest completed summary; one that failed or is being written never counts."""
+    summary = Summary.objects.latest_completed(source.session)
     if summary is None:
         return []
     return [
         Item(
             summary.text,
-            ref=f"rem://sessions/{scene.session.session_id}/summary",
+            ref=f"rem://sessions/{source.session.session_id}/summary",
             source_sequences=(summary.start_sequence, summary.end_sequence),
             time=summary.completed_at,
         )

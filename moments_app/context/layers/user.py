@@ -1,29 +1,28 @@
-"""`user`: what is known of the person: their profile and their stream, as one text.
+"""`user`: what is known about the person: their profile and their stream, as one text.
 
-Both are made of the same conversations, so a profile often has, word for word, what the stream has: then the stream
-says it, for that is what was noticed with this agent and is kept up with by consolidations.
+Both are made of the same conversations, so a profile often says, word for word, what the stream says. Then the stream
+says it, for it holds what was noticed with this agent, and consolidations keep it up to date.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
-from moments_app.context.input import Scene
+from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers.streams import items_of
 from moments_app.models import MemoryStream
+from moments_app.turns.words import plain_words, without_speaker
 
 STATIC = True
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
-_SPEAKER = re.compile(r"^[\s-]*[^\W\d_]+:\s")
-_WORD = re.compile(r"[^\W_]+")
 _SENTENCE_END = re.compile(rf"(?<=[.!?])\s+(?!{_DATE.pattern})|(?<=[。！？])")
 
 
-def items(scene: Scene) -> Sequence[Item]:
-    """The profile: its summary, interests, topics; then what the agent has noticed of them."""
-    user = scene.user
-    noticed = items_of(scene, MemoryStream.Type.USER)
+def items(source: ContextInput) -> Sequence[Item]:
+    """Return the profile: its summary, interests, topics; then what the agent has noticed about the person."""
+    user = source.user
+    noticed = items_of(source, MemoryStream.Type.USER)
     lines = [
         *_unsaid(user.summary, [words for item in noticed for words in _said(item.text)]),
         f"Interests: {', '.join(user.interests)}" if user.interests else "",
@@ -34,9 +33,9 @@ def items(scene: Scene) -> Sequence[Item]:
 
 
 def _unsaid(summary: str, said: Sequence[str]) -> list[str]:
-    """The lines of a profile's summary, a sentence each, without those that are said elsewhere word for word."""
+    """Return the sentences of a profile's summary, without those that are said elsewhere word for word."""
     left = [sentence for sentence in _sentences(summary) if not _is_said(_words(sentence), said)]
-    while left and left[-1].endswith(":"):  # it led up to what is left out
+    while left and left[-1].endswith(":"):  # it introduced what is left out
         left.pop()
     return left
 
@@ -47,16 +46,16 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _is_said(sentence: str, said: Sequence[str]) -> bool:
-    """Whether a line says a sentence; one of a word or two may stand in a line about something else."""
+    """Tell whether a line says a sentence; one of a word or two may stand in a line about something else."""
     return sentence in said or (len(sentence.split()) > 2 and any(sentence in line for line in said))
 
 
 def _said(line: str) -> set[str]:
-    """The words of a stream's line, with and without who said it."""
+    """Return the words of a stream's line, with and without who said it."""
     undated = _DATE.sub(" ", line)
-    return {_words(undated), _words(_SPEAKER.sub("", undated))}
+    return {_words(undated), _words(without_speaker(undated))}
 
 
 def _words(text: str) -> str:
-    """The words of a text between spaces, without its date: so that one is found within another by whole words."""
-    return f" {' '.join(_WORD.findall(_DATE.sub(' ', text).casefold()))} "
+    """Return the words of a text between spaces, without its date, so that one is found in another by whole words."""
+    return f" {plain_words(_DATE.sub(' ', text))} "

@@ -11,7 +11,8 @@ from moments_app.context import served
 from moments_app.interfaces.api import serializers as shapes
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from sessions_app.api.person import user_id_of
 from sessions_app.api.requests import parsed
 from sessions_app.row_security import acting_for
@@ -37,7 +38,7 @@ def found(user_id: str | None, asked: dict[str, Any]) -> dict[str, Any]:
         asked: of `SearchInput`.
     """
     question = with_vector(
-        Question(asked["query"], list(dict.fromkeys(asked["kinds"])), asked.get("since"), asked["mode"])
+        RecallRequest(asked["query"], list(dict.fromkeys(asked["kinds"])), asked.get("since"), asked["mode"])
     )
     with acting_for(user_id) as user:
         most = asked.get("match_count")

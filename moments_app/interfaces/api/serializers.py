@@ -6,14 +6,15 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from moments_app.context.assemble import PLANS, Envelope, Wanted
+from moments_app.context.assemble import Envelope
 from moments_app.context.layers import DEFAULT, ORDER
-from moments_app.context.plan import Line
+from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
+from moments_app.context.request import PLANS, ContextRequest
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
 from moments_app.provenance.retract import MOST_TURNS
 from moments_app.recall.query import RETRIEVAL
-from moments_app.recall.search import KINDS, MODES
+from moments_app.recall.request import KINDS, MODES
 from moments_app.streams.texts import current_lines
 from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.serializers import PAGE_MAX, SEQUENCE_MAX, PageQuery, PersonQuery
@@ -654,9 +655,9 @@ class ContextInput(PersonQuery):
         return attrs | {"session_id": named.pop()}
 
 
-def wanted(asked: dict[str, Any]) -> Wanted:
+def wanted(asked: dict[str, Any]) -> ContextRequest:
     """What a valid request asks for."""
-    return Wanted(
+    return ContextRequest(
         query=asked["query"],
         max_tokens=asked.get("max_tokens"),
         format=asked["format"],
@@ -720,14 +721,14 @@ class ContextAnswer(serializers.Serializer[Any]):
 
 def context_data(envelope: Envelope) -> dict[str, Any]:
     """A context as answered."""
-    fitted = envelope.fitted
-    counts = {name: len(lines) for name, lines in fitted.layers.items()}
+    filled = envelope.filled
+    counts = {name: len(lines) for name, lines in filled.layers.items()}
     return {
         "context_id": envelope.context_id,
         "budget": {
-            "requested": envelope.wanted.max_tokens,
-            "applied": envelope.wanted.applied,
-            "estimated_used": fitted.tokens,
+            "requested": envelope.request.max_tokens,
+            "applied": envelope.request.applied,
+            "estimated_used": filled.tokens,
         },
         "sources": {
             "hot_turns": counts.get("hot_turns", 0),
@@ -739,17 +740,17 @@ def context_data(envelope: Envelope) -> dict[str, Any]:
         },
         "trimmed": [vars(part) for part in envelope.trimmed],
         "layers": [
-            {"name": name, "tokens": fitted.tokens_of(name), "items": [_item_data(line) for line in lines]}
-            for name, lines in fitted.layers.items()
+            {"name": name, "tokens": filled.tokens_of(name), "items": [_item_data(line) for line in lines]}
+            for name, lines in filled.layers.items()
         ],
         "has_partition_event": envelope.has_partition_event,
         "cached": envelope.cached,
-        "degraded": bool(envelope.wanted.question and envelope.wanted.question.degraded),
+        "degraded": bool(envelope.request.recall and envelope.request.recall.degraded),
         "context": envelope.context,
     }
 
 
-def _item_data(line: Line) -> dict[str, Any]:
+def _item_data(line: PricedItem) -> dict[str, Any]:
     item = line.item
     return {
         "text": item.text,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from moments_app.context.assemble import Envelope, Wanted
+from moments_app.context.assemble import Envelope
 from moments_app.context.layers import DEFAULT
+from moments_app.context.request import ContextRequest
 from moments_app.context.serve import serve_context
 from moments_app.interfaces.chat.caller import Caller
 from moments_app.interfaces.chat.conversation import Conversation
@@ -44,7 +45,7 @@ def remember(caller: Caller, conversation: Conversation) -> Memory:
     """
     layers = WITHOUT_TURNS if conversation.has_history else DEFAULT
     sent = [turn.content for turn in conversation.turns]
-    wanted = Wanted(query=conversation.query, format="messages", layers=layers, sent=sent)
+    wanted = ContextRequest(query=conversation.query, format="messages", layers=layers, sent=sent)
     envelope = serve_context(caller.user_id, caller.session_id, wanted, retrieval="query")
     while envelope is None:
         _begin(caller)
@@ -75,11 +76,11 @@ def _with_memory(envelope: Envelope, conversation: Conversation) -> Memory:
 
 def _remembered(envelope: Envelope, conversation: Conversation) -> int:
     """How many of the caller's turns stand before the boundary whose checkpoint is in the context."""
-    boundary, scene = envelope.checkpoint, envelope.scene
+    boundary, source = envelope.checkpoint, envelope.input
     if boundary is None or not conversation.has_history:
         return 0
-    with acting_for(scene.user.user_id):
-        known = newest_turns(scene.session, conversation.turns)
+    with acting_for(source.user.user_id):
+        known = newest_turns(source.session, conversation.turns)
     return live_from(known, conversation.turns, boundary)
 
 

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from moments_app.engines import embedding_model
-from moments_app.engines.base import EngineError
+from moments_app.engines.interface import EngineError
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.embedding import KINDS
 from moments_app.recall import embed

@@ -9,14 +9,16 @@ from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest
 
-from moments_app.context.assemble import PLANS, BudgetTooSmall, Envelope, Wanted, preview
+from moments_app.context.assemble import BudgetTooSmall, Envelope, preview
 from moments_app.context.layers import ALWAYS
-from moments_app.context.plan import Line, Trimmed
+from moments_app.context.plan import Trimmed
+from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
+from moments_app.context.request import PLANS, ContextRequest
 from moments_app.interfaces.api.serializers import QUERY_MAX_CHARS, context_data
 from moments_app.operator.admin.addresses import Pages
 from moments_app.operator.admin.session_tabs import number
-from moments_app.recall.query import question_for
+from moments_app.recall.query import recall_request_for
 from sessions_app.models import Message, Session
 
 BAR = 1000  # width of the bar, in its own units
@@ -35,7 +37,7 @@ class PreviewForm(forms.Form):
 class ShownLine:
     """An item with the page of where it comes from."""
 
-    line: Line
+    line: PricedItem
     url: str
 
 
@@ -72,11 +74,11 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     asked = form.cleaned_data
     plan = asked["plan"] or "query"
     retrieval = "query" if plan == "query" else "off"
-    wanted = Wanted(
+    wanted = ContextRequest(
         query=asked["query"],
         max_tokens=asked["max_tokens"],
         format=asked["format"] or "xml",
-        question=question_for(session.user.user_id, session.session_id, asked["query"], retrieval=retrieval),
+        recall=recall_request_for(session.user.user_id, session.session_id, asked["query"], retrieval=retrieval),
         plan=plan,
     )
     try:
@@ -84,15 +86,15 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     except BudgetTooSmall as error:
         return shown | {"problem": str(error)}
     assert envelope is not None  # the session is there
-    free = envelope.wanted.applied - envelope.fitted.tokens
+    free = envelope.request.applied - envelope.filled.tokens
     return shown | {
         "envelope": envelope,
         "layers": _layers(envelope),
-        "following": envelope.fitted.next,
+        "following": envelope.filled.next,
         "bar": BAR,
-        "overhead": envelope.fitted.overhead,
+        "overhead": envelope.filled.overhead,
         "free": free,
-        "free_share": 100 * free / envelope.wanted.applied,
+        "free_share": 100 * free / envelope.request.applied,
         "text": _text(envelope),
     }
 
@@ -119,12 +121,12 @@ def _text(envelope: Envelope) -> str:
 
 
 def _layers(envelope: Envelope) -> list[ShownLayer]:
-    fitted, start, shown = envelope.fitted, 0, []
-    refs = [line.item.ref for lines in fitted.layers.values() for line in lines]
-    pages = Pages(envelope.scene.user, refs)
-    for position, (name, lines) in enumerate(fitted.layers.items()):
-        tokens = fitted.tokens_of(name)
-        share = tokens / envelope.wanted.applied
+    filled, start, shown = envelope.filled, 0, []
+    refs = [line.item.ref for lines in filled.layers.values() for line in lines]
+    pages = Pages(envelope.input.user, refs)
+    for position, (name, lines) in enumerate(filled.layers.items()):
+        tokens = filled.tokens_of(name)
+        share = tokens / envelope.request.applied
         layer = ShownLayer(
             name=name.replace("_", " "),
             tokens=tokens,

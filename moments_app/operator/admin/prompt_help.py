@@ -7,15 +7,12 @@ from typing import Any
 from django.conf import settings
 from pydantic import BaseModel
 
-from moments_app.engines.base import (
-    RECENT_MOMENTS,
-    ConsolidationAnswer,
-    DigestAnswer,
-    FormationShape,
-    MomentAnswer,
-    QueryAnswer,
-    SummaryAnswer,
-)
+from moments_app.engines.calls.consolidation import ConsolidationAnswer
+from moments_app.engines.calls.digest import DigestAnswer
+from moments_app.engines.calls.formation import FormationShape
+from moments_app.engines.calls.moments import RECENT_MOMENTS, MomentAnswer
+from moments_app.engines.calls.recall_query import QueryAnswer
+from moments_app.engines.calls.summary import SummaryAnswer
 from moments_app.engines.transcript import RULES
 from moments_app.models import PromptResource
 from moments_app.sessions.checkpoint import MAX_WORDS, SHOWN_TURNS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from moments_app.engines.base import Fact
+from moments_app.engines.calls.summary import Fact
 from moments_app.jobs.trial import Trial, TrialAnswer
 from moments_app.models import MemoryStream, PromptResource, PromptVersion
 from moments_app.moments.division import BuildInput, Built, Segment

@@ -13,7 +13,8 @@ from django.views.decorators.http import require_safe
 
 from moments_app.interfaces.api.serializers import MATCH_COUNT_MAX, QUERY_MAX_CHARS
 from moments_app.recall.inspection import Inspection, inspect
-from moments_app.recall.search import KINDS, MODES, Question, Result
+from moments_app.recall.request import KINDS, MODES, RecallRequest
+from moments_app.recall.results import Result
 from sessions_app.admin.base import PageAdmin, prefix_search
 from sessions_app.models import UserProfile
 
@@ -42,10 +43,10 @@ class RecallForm(forms.Form):
     agent_id = forms.CharField(label="Agent", max_length=255, required=False)
     most = forms.IntegerField(label="Results", min_value=1, max_value=MATCH_COUNT_MAX, required=False)
 
-    def question(self) -> Question:
+    def question(self) -> RecallRequest:
         """What recall is asked."""
         asked = self.cleaned_data
-        return Question(asked["query"], asked["kinds"] or KINDS, asked["since"], asked["mode"] or "hybrid")
+        return RecallRequest(asked["query"], asked["kinds"] or KINDS, asked["since"], asked["mode"] or "hybrid")
 
 
 class RecallConsole(PageAdmin):
@@ -115,7 +116,7 @@ def _found(form: RecallForm) -> dict[str, Any]:
         "steps": _steps(seen),
         "bar": BAR,
         "total": sum(seen.steps.values()),
-        "mode": MODE_LABELS[seen.question.used_mode],
+        "mode": MODE_LABELS[seen.request.used_mode],
         "is_counted": seen.words is not None and any(number for number, _ in seen.words.sizes.values()),
         "embeds": settings.EMBEDDING.is_on,
     }

@@ -13,7 +13,9 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.models.embedding import TurnEmbedding
-from moments_app.recall.search import Question, Result, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.results import Result
+from moments_app.recall.search import recall
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Archive, Message, Session, UserProfile
@@ -77,7 +79,7 @@ def archived(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
 
 
 def found(user: UserProfile, query: str, **asked: Any) -> list[Result]:
-    return recall(user, "", Question(query, ("turn",), **asked))
+    return recall(user, "", RecallRequest(query, ("turn",), **asked))
 
 
 def contents(user: UserProfile, query: str) -> list[str]:

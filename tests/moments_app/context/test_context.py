@@ -15,11 +15,13 @@ from pytest_django.fixtures import Settings
 
 from moments_app import write_behind
 from moments_app.context import receipts
-from moments_app.context.assemble import Wanted, preview, serve
+from moments_app.context.assemble import preview, serve
 from moments_app.context.layers import DEFAULT
+from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream, Moment, PromptResource, Summary
 from moments_app.prompts import install_shipped_prompts
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -342,7 +344,7 @@ class TestCost:
         with acting_for("ada") as ada:
             assert ada is not None
             with CaptureQueriesContext(connection) as captured:
-                envelope = preview(ada, "s1", Wanted(query="the element", refresh=True))
+                envelope = preview(ada, "s1", ContextRequest(query="the element", refresh=True))
                 assert envelope is not None
                 serve(envelope)
             plans = [explained(query["sql"]) for query in captured if "moments_app_moment" in query["sql"]]
@@ -523,7 +525,7 @@ class TestRetrieved:
         most = whole["budget"]["estimated_used"] - 150
         less = context(service, query="harpsichord", layers="retrieved", max_tokens=most)
         kept = layer(less, "retrieved")
-        best = [one.content for one in recall(ada, "default", Question("harpsichord"), most=5)][: len(kept)]
+        best = [one.content for one in recall(ada, "default", RecallRequest("harpsichord"), most=5)][: len(kept)]
         assert {text.strip() for text in kept} == {text.strip() for text in best} and 0 < len(kept) < 5
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from moments_app.context.item import Item
 from moments_app.context.layers import ORDER
-from moments_app.context.plan import CEILINGS, STEP, BudgetTooSmall, Fitted, Line, fit
+from moments_app.context.plan import CEILINGS, STEP, BudgetTooSmall, FilledBudget, fill_budget
+from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from sessions_app.tokens import estimate_tokens
 
@@ -41,14 +42,14 @@ def whole() -> dict[str, list[Item]]:
     return layers
 
 
-def left(fitted: Fitted) -> dict[str, list[str]]:
-    return {name: [line.item.text for line in lines] for name, lines in fitted.layers.items()}
+def left(filled: FilledBudget) -> dict[str, list[str]]:
+    return {name: [line.item.text for line in lines] for name, lines in filled.layers.items()}
 
 
-def written(fitted: Fitted, name: str) -> int:
+def written(filled: FilledBudget, name: str) -> int:
     """Tokens of the text that is answered, as the estimate counts them."""
     form = FORMATS[name]
-    context = form.render({layer: [line.item for line in lines] for layer, lines in fitted.layers.items()})
+    context = form.render({layer: [line.item for line in lines] for layer, lines in filled.layers.items()})
     if isinstance(context, str):
         return estimate_tokens(context)
     return sum(estimate_tokens(m["content"] or "", m.get("tool_calls")) for m in context)
@@ -78,21 +79,21 @@ def test_row_14_what_is_answered_never_exceeds_the_budget(
 ) -> None:
     layers = {layer: found.get(layer, []) for layer in ORDER}
     try:
-        fitted = fit(layers, FORMATS[name], applied)
+        filled = fill_budget(layers, FORMATS[name], applied)
     except BudgetTooSmall as error:
         applied = error.needed  # that would have done
-        fitted = fit(layers, FORMATS[name], applied)
-    assert written(fitted, name) <= fitted.tokens <= applied
-    assert left(fitted)["policy"] == [item.text for item in layers["policy"]]
-    assert left(fitted)["query"] == [item.text for item in layers["query"]]
-    assert left(fit(layers, FORMATS[name], applied)) == left(fitted)
+        filled = fill_budget(layers, FORMATS[name], applied)
+    assert written(filled, name) <= filled.tokens <= applied
+    assert left(filled)["policy"] == [item.text for item in layers["policy"]]
+    assert left(filled)["query"] == [item.text for item in layers["query"]]
+    assert left(fill_budget(layers, FORMATS[name], applied)) == left(filled)
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_a_budget_that_is_large_enough_leaves_nothing_out(name: str) -> None:
-    fitted = fit(whole(), FORMATS[name], 10_000)
-    assert left(fitted) == {layer: [item.text for item in items] for layer, items in whole().items()}
-    assert not fitted.trimmed and not fitted.next
+    filled = fill_budget(whole(), FORMATS[name], 10_000)
+    assert left(filled) == {layer: [item.text for item in items] for layer, items in whole().items()}
+    assert not filled.trimmed and not filled.next
 
 
 def recalled(number: int, text: str = WORDS, **fields: object) -> Item:
@@ -112,10 +113,10 @@ def test_recall_has_at_least_half_of_what_is_left_whatever_else_there_is(applied
     standing = {name: [Item(f"{name} {n} {WORDS}") for n in range(200)] for name in CEILINGS}
     window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(200)]
     layers = only(retrieved=[recalled(n) for n in range(200)], hot_turns=window, **standing)
-    fitted = fit(layers, FORMATS["xml"], applied)
-    fixed = fitted.overhead + fitted.tokens_of("policy") + fitted.tokens_of("query")
+    filled = fill_budget(layers, FORMATS["xml"], applied)
+    fixed = filled.overhead + filled.tokens_of("policy") + filled.tokens_of("query")
     usual_line = 40
-    assert fitted.tokens_of("retrieved") >= (applied - fixed) / 2 - usual_line
+    assert filled.tokens_of("retrieved") >= (applied - fixed) / 2 - usual_line
 
 
 @pytest.mark.parametrize("applied", [500, 1_000, 2_000, 3_000])
@@ -123,40 +124,40 @@ def test_recall_has_at_least_half_of_what_is_left_whatever_else_there_is(applied
 def test_standing_text_never_exceeds_its_ceiling_and_is_cut_at_a_line(applied: int, recalls: bool) -> None:
     for name, share in CEILINGS.items():
         layers = only(**{name: [Item(f"{name} {n} came on Monday.") for n in range(200)]})
-        fitted = fit(layers, FORMATS["xml"], applied, recalls=recalls)
-        assert 0 < fitted.tokens_of(name) <= share * applied
-        assert left(fitted)[name] == [item.text for item in layers[name][: len(fitted.layers[name])]]
-        [part] = fitted.trimmed
-        assert (part.layer, part.count) == (name, 200 - len(fitted.layers[name]))
+        filled = fill_budget(layers, FORMATS["xml"], applied, recalls=recalls)
+        assert 0 < filled.tokens_of(name) <= share * applied
+        assert left(filled)[name] == [item.text for item in layers[name][: len(filled.layers[name])]]
+        [part] = filled.trimmed
+        assert (part.layer, part.count) == (name, 200 - len(filled.layers[name]))
 
 
 def test_a_first_line_over_the_ceiling_is_cut_at_a_sentence() -> None:
-    fitted = fit(only(user=[Item(WORDS * 9)]), FORMATS["xml"], 500)
-    [line] = fitted.layers["user"]
+    filled = fill_budget(only(user=[Item(WORDS * 9)]), FORMATS["xml"], 500)
+    [line] = filled.layers["user"]
     assert line.item.text.endswith(".") and (WORDS * 9).startswith(line.item.text)
-    assert line.why == "cut at a sentence" and fitted.tokens_of("user") <= 0.15 * 500
+    assert line.why == "cut at a sentence" and filled.tokens_of("user") <= 0.15 * 500
 
 
 @pytest.mark.parametrize("applied", [500, 1_000, 3_000])
 def test_the_budget_is_filled_as_long_as_there_is_something_to_fill_it_with(applied: int) -> None:
-    fitted = fit(only(retrieved=[recalled(n) for n in range(300)]), FORMATS["markdown"], applied)
-    assert applied - 40 < fitted.tokens <= applied
+    filled = fill_budget(only(retrieved=[recalled(n) for n in range(300)]), FORMATS["markdown"], applied)
+    assert applied - 40 < filled.tokens <= applied
 
 
 def test_the_live_window_stands_whole_where_it_fits_into_half() -> None:
-    window = [turn(f"Turn {n}.", worth=0.0, source_sequences=(n, n)) for n in range(20)]
+    window = [turn(f"Turn {n}.", score=0.0, source_sequences=(n, n)) for n in range(20)]
     layers = only(hot_turns=window, retrieved=[recalled(n) for n in range(100)])
-    assert len(fit(layers, FORMATS["xml"], 1_500, is_whole=True).layers["hot_turns"]) == 20
-    assert len(fit(layers, FORMATS["xml"], 300, is_whole=True).layers["hot_turns"]) == 0
+    assert len(fill_budget(layers, FORMATS["xml"], 1_500, is_whole=True).layers["hot_turns"]) == 20
+    assert len(fill_budget(layers, FORMATS["xml"], 300, is_whole=True).layers["hot_turns"]) == 0
 
 
 def test_a_summary_of_turns_that_stand_there_is_not_told_beside_them() -> None:
     window = [turn(f"Turn {n}.", source_sequences=(n, n)) for n in range(6)]
     summary = Item("They said six things.", source_sequences=(2, 5))
-    fitted = fit(only(hot_turns=window, summary=[summary]), FORMATS["xml"], 2_000, is_whole=True)
-    assert left(fitted)["summary"] == [] and fitted.trimmed == []
-    fitted = fit(only(hot_turns=window[4:], summary=[summary]), FORMATS["xml"], 2_000)
-    assert left(fitted)["summary"] == ["They said six things."]
+    filled = fill_budget(only(hot_turns=window, summary=[summary]), FORMATS["xml"], 2_000, is_whole=True)
+    assert left(filled)["summary"] == [] and filled.trimmed == []
+    filled = fill_budget(only(hot_turns=window[4:], summary=[summary]), FORMATS["xml"], 2_000)
+    assert left(filled)["summary"] == ["They said six things."]
 
 
 def test_nothing_is_said_twice() -> None:
@@ -167,16 +168,16 @@ def test_nothing_is_said_twice() -> None:
         hot_turns=[said],
         retrieved=[again, recalled(3, "Ada swims."), recalled(4, "Sent along.")],
     )
-    fitted = fit(layers, FORMATS["xml"], 2_000, sent=["4 sent along"])
-    assert left(fitted)["user"] == ["Ada bakes."]
-    assert left(fitted)["retrieved"] == ["3 Ada swims."]
+    filled = fill_budget(layers, FORMATS["xml"], 2_000, sent=["4 sent along"])
+    assert left(filled)["user"] == ["Ada bakes."]
+    assert left(filled)["retrieved"] == ["3 Ada swims."]
 
 
 def test_a_turn_beside_what_was_found_stands_there_only_if_it_adds_something() -> None:
     found = recalled(1, "The kiln has a new element.")
-    empty, telling = (replace(recalled(1, text), is_neighbour=True) for text in ("The kiln!", "Mats fitted it."))
-    fitted = fit(only(retrieved=[found, empty, telling]), FORMATS["xml"], 2_000)
-    assert left(fitted)["retrieved"] == [found.text, telling.text]
+    empty, telling = (replace(recalled(1, text), is_neighbour=True) for text in ("The kiln!", "Mats filled it."))
+    filled = fill_budget(only(retrieved=[found, empty, telling]), FORMATS["xml"], 2_000)
+    assert left(filled)["retrieved"] == [found.text, telling.text]
 
 
 def test_what_was_recalled_stands_in_the_order_of_time_under_its_days() -> None:
@@ -194,8 +195,8 @@ def test_what_was_recalled_stands_in_the_order_of_time_under_its_days() -> None:
     ]
 
 
-def _fitted(layers: dict[str, list[Item]]) -> dict[str, list[Line]]:
-    return fit(layers, FORMATS["markdown"], 2_000).layers
+def _fitted(layers: dict[str, list[Item]]) -> dict[str, list[PricedItem]]:
+    return fill_budget(layers, FORMATS["markdown"], 2_000).layers
 
 
 def test_a_turn_that_names_its_speaker_needs_no_role() -> None:
@@ -208,8 +209,8 @@ def test_standing_text_is_the_same_whatever_is_asked() -> None:
     texts = []
     for query, found in (("short", 200), ("a question " * 20, 300)):
         layers = only(**standing, retrieved=[recalled(n) for n in range(found)]) | {"query": [Item(query)]}
-        fitted = left(fit(layers, FORMATS["xml"], 3_000))
-        texts.append([fitted[name] for name in standing])
+        filled = left(fill_budget(layers, FORMATS["xml"], 3_000))
+        texts.append([filled[name] for name in standing])
     assert texts[0] == texts[1] != [[]] * len(standing)
 
 
@@ -217,18 +218,18 @@ def test_the_window_of_the_stable_plan_begins_at_a_step() -> None:
     window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(300)]
     begins = set()
     for last in range(200, 216):
-        fitted = fit(only(hot_turns=window[:last]), FORMATS["xml"], 3_000, recalls=False)
-        begins.add(fitted.layers["hot_turns"][0].item.source_sequences[0])  # type: ignore[index]
-        assert fitted.layers["hot_turns"][-1].item == window[last - 1]
+        filled = fill_budget(only(hot_turns=window[:last]), FORMATS["xml"], 3_000, recalls=False)
+        begins.add(filled.layers["hot_turns"][0].item.source_sequences[0])  # type: ignore[index]
+        assert filled.layers["hot_turns"][-1].item == window[last - 1]
     assert len(begins) <= 2 and all(first % STEP == 0 for first in begins)
 
 
 def test_what_would_come_next_and_why_each_line_is_there_are_told() -> None:
     layers = only(retrieved=[recalled(n, why=f"words no. {n + 1}") for n in range(100)])
-    fitted = fit(layers, FORMATS["xml"], 300)
-    shown = len(fitted.layers["retrieved"])
-    assert [line.why for line in fitted.layers["retrieved"]] == [f"words no. {n + 1}" for n in range(shown)]
-    assert [line.item for line in fitted.next] == layers["retrieved"][shown : shown + 5]
+    filled = fill_budget(layers, FORMATS["xml"], 300)
+    shown = len(filled.layers["retrieved"])
+    assert [line.why for line in filled.layers["retrieved"]] == [f"words no. {n + 1}" for n in range(shown)]
+    assert [line.item for line in filled.next] == layers["retrieved"][shown : shown + 5]
 
 
 def test_a_call_stands_with_its_results_or_not_at_all() -> None:
@@ -241,18 +242,18 @@ def test_a_call_stands_with_its_results_or_not_at_all() -> None:
         ]
     }
     form = FORMATS["messages"]
-    full = fit(layers, form, 10_000).tokens
-    assert len(left(fit(layers, form, full))["hot_turns"]) == 3
-    assert left(fit(layers, form, full - 1))["hot_turns"] == ["It is sunny."]
+    full = fill_budget(layers, form, 10_000).tokens
+    assert len(left(fill_budget(layers, form, full))["hot_turns"]) == 3
+    assert left(fill_budget(layers, form, full - 1))["hot_turns"] == ["It is sunny."]
 
 
 def test_too_small_for_policy_and_query_says_what_would_do() -> None:
     form = FORMATS["markdown"]
     with pytest.raises(BudgetTooSmall) as raised:
-        fit(whole(), form, 10)
-    assert fit(whole(), form, raised.value.needed).tokens == raised.value.needed
+        fill_budget(whole(), form, 10)
+    assert fill_budget(whole(), form, raised.value.needed).tokens == raised.value.needed
     with pytest.raises(BudgetTooSmall):
-        fit(whole(), form, raised.value.needed - 1)
+        fill_budget(whole(), form, raised.value.needed - 1)
 
 
 def test_filling_is_linear_in_the_items(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +269,7 @@ def test_filling_is_linear_in_the_items(monkeypatch: pytest.MonkeyPatch) -> None
 
         monkeypatch.setattr("moments_app.context.render.estimate_tokens", counted)
         layers = only(hot_turns=[turn(WORDS) for _ in range(size)], user=[Item(WORDS * 20)])
-        fit(layers, FORMATS["xml"], 300)
+        fill_budget(layers, FORMATS["xml"], 300)
         counts.append(calls)
     assert counts[1] < 11 * counts[0]
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.context import input as scenes
-from moments_app.context.input import read_scene
+from moments_app.context.input import read_input
 from moments_app.context.layers import user as layer
 from moments_app.models import MemoryStream
 from sessions_app.models import Session, UserProfile
@@ -33,9 +33,9 @@ def stream(session: Session) -> MemoryStream:
 def lines(session: Session) -> list[str]:
     """The layer's items."""
     session.user.refresh_from_db()
-    scene = read_scene(session.user, session.session_id, "", applied=3_000, question=None)
-    assert scene is not None
-    return [item.text for item in layer.items(scene)]
+    source = read_input(session.user, session.session_id, "", applied=3_000, recall=None)
+    assert source is not None
+    return [item.text for item in layer.items(source)]
 
 
 def known(user: UserProfile, **fields: Any) -> None:

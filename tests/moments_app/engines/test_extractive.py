@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moments_app.engines.base import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile, Turn
+from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile
 from moments_app.engines.extractive import ExtractiveEngine
-from moments_app.engines.language import keyphrases, language_of, sentences
+from moments_app.engines.extractive.language import keyphrases, language_of, sentences
+from moments_app.engines.transcript import Turn
 
 MONDAY = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 KILN = [

@@ -12,19 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moments_app.engines import endpoint, model, transcript
-from moments_app.engines.answers import MOMENTS
-from moments_app.engines.base import (
-    CallRecord,
-    EngineError,
-    Journey,
-    KnownMoment,
-    MomentAnswer,
-    MomentRequest,
-    Profile,
-    Turn,
-)
+from moments_app.engines import endpoint, model
+from moments_app.engines.calls import moments
+from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
+from moments_app.engines.transcript import Turn
 from sessions_app.shorten import shorten_middle
 from tests.support import openai_server as behave
 from tests.support.openai_server import OpenAIServer
@@ -379,7 +372,7 @@ def test_an_endpoint_that_takes_no_schema_is_told_the_shape_in_words(engine: Mod
     engine.build_moments(request())
     first, second = (body["messages"][0]["content"] for body in server.requests)
     assert "starts_at_message_idx" not in first
-    assert second == f"{first}\nThe answer's shape, as JSON Schema: {json.dumps(MOMENTS.schema)}"
+    assert second == f"{first}\nThe answer's shape, as JSON Schema: {json.dumps(moments.SHAPE.schema)}"
 
 
 @pytest.mark.parametrize("status", [400, 404, 422, 501])
@@ -420,12 +413,12 @@ def schemas_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def test_the_schema_is_one_that_strict_structured_outputs_take() -> None:
     allowed = {"type", "description", "properties", "items", "$ref", "$defs", "required", "additionalProperties"}
-    for schema in schemas_in(MOMENTS.schema):
+    for schema in schemas_in(moments.SHAPE.schema):
         assert schema.keys() <= allowed
         if "properties" in schema:
             assert schema["required"] == list(schema["properties"])
             assert schema["additionalProperties"] is False
-    assert MOMENTS.schema["required"] == list(MomentAnswer.model_fields)
+    assert moments.SHAPE.schema["required"] == list(MomentAnswer.model_fields)
 
 
 def test_an_endpoint_that_refuses_everything_is_asked_from_the_start_again(
@@ -476,7 +469,7 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
     turns = [Turn(0, "user", "before", at), Turn(1, "tool", content, at, tool), Turn(2, "user", "after", at)]
     asked = MomentRequest(turns, Profile(summary, [name], [tool]), journey(name, summary), "P")
-    prompt = transcript.moments_request(asked)
+    prompt = moments.as_message(asked)
     assert len(prompt.splitlines()) == 4 + 1 + 3 + 1
     shown = [json.loads(line) for line in lines_of_transcript(prompt)]
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, content), (2, "after")]
@@ -485,7 +478,7 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
 
 
 def test_the_same_window_gives_the_same_prompt() -> None:
-    assert transcript.moments_request(request()) == transcript.moments_request(request())
+    assert moments.as_message(request()) == moments.as_message(request())
 
 
 @given(text=st.text(max_size=300), limit=st.integers(0, 300))

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, connection
 from django.utils import timezone
 
-from moments_app.context.input import read_scene
+from moments_app.context.input import read_input
 from moments_app.context.layers import entities
 from moments_app.models import Entity, EntityLink
 from sessions_app.models import UserProfile
@@ -26,9 +26,9 @@ def add(api: Api, title: str, **fields: Any) -> str:
 
 
 def titles(user: UserProfile, query: str = "", session_id: str = "s1") -> list[str]:
-    scene = read_scene(user, session_id, query, applied=3_000, question=None)
-    assert scene is not None
-    return [item.text.removeprefix("[task] ") for item in entities.items(scene)]
+    source = read_input(user, session_id, query, applied=3_000, recall=None)
+    assert source is not None
+    return [item.text.removeprefix("[task] ") for item in entities.items(source)]
 
 
 class TestRest:

@@ -9,7 +9,8 @@ from moments_app.models import MemoryAtom, MemoryStream, Moment
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
 from moments_app.recall.inspection import inspect
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -43,29 +44,30 @@ class TestInspection:
     """What the console shows is what a request finds."""
 
     def test_results_are_those_of_recall_with_ranks_and_scores(self, session: Session, ada: UserProfile) -> None:
-        seen = inspect(ada, "", Question("harpsichord"))
-        assert seen.results == recall(ada, "", Question("harpsichord"))
+        seen = inspect(ada, "", RecallRequest("harpsichord"))
+        assert seen.results == recall(ada, "", RecallRequest("harpsichord"))
         [fact] = [result for result in seen.results if result.kind == "fact"]
         assert (fact.ranks, fact.pk) == ({"text": 1}, MemoryAtom.objects.get().pk)
         assert fact.scores["text"] > 0 and fact.score > 0
         assert list(seen.steps) == ["embedding", "words", "search by text", "fusion", "reading"]
-        assert seen.question.degraded and seen.plans == []
+        assert seen.request.degraded and seen.plans == []
 
     def test_both_searches_are_timed_and_the_plan_is_told(
         self, embeddings_server: OpenAIServer, session: Session, ada: UserProfile
     ) -> None:
         call_command("embed")
-        seen = inspect(ada, "", Question("harpsichord"))
-        assert seen.results == recall(ada, "", seen.question)
+        seen = inspect(ada, "", RecallRequest("harpsichord"))
+        assert seen.results == recall(ada, "", seen.request)
         assert list(seen.steps)[2:4] == ["search by text", "search by semantic"]
         assert seen.results[0].scores.keys() == {"text", "semantic"}
         assert [(plan.kind, plan.is_exact) for plan in seen.plans] == [("fact", True), ("moment", True), ("turn", True)]
-        assert list(inspect(ada, "", Question("harpsichord", mode="semantic")).steps)[2:3] == ["search by semantic"]
+        semantic = inspect(ada, "", RecallRequest("harpsichord", mode="semantic"))
+        assert list(semantic.steps)[2:3] == ["search by semantic"]
 
     def test_a_word_that_may_have_been_meant_names_the_one_that_was_said(
         self, session: Session, ada: UserProfile
     ) -> None:
-        words = inspect(ada, "", Question("harpsicord")).words
+        words = inspect(ada, "", RecallRequest("harpsicord")).words
         assert words is not None
         assert [(term.word, term.said, term.factor) for term in words.terms] == [
             ("harpsicord", "", 1.0),

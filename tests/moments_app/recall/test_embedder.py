@@ -9,8 +9,8 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from moments_app.engines import embedder_for, embeddings, endpoint
-from moments_app.engines.base import CallRecord, EngineError
 from moments_app.engines.embeddings import Embedder
+from moments_app.engines.interface import CallRecord, EngineError
 from tests.support import openai_server as behave
 from tests.support.openai_server import OpenAIServer, vector_of
 

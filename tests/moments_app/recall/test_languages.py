@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from moments_app.models import Entity, Job, MemoryAtom, Moment, Word
 from moments_app.recall.index_words import index_words
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -55,7 +56,7 @@ class TestLanguages:
             note(stream, text, "fact")
             moment(ada, f"m{number}", text)
             for kind in ("fact", "moment"):
-                assert [result.kind for result in recall(ada, "", Question(query, [kind]))][:1] == [kind]
+                assert [result.kind for result in recall(ada, "", RecallRequest(query, [kind]))][:1] == [kind]
 
     def test_a_typo_finds_in_its_language_at_once_and_counted(self, ada: UserProfile) -> None:
         say(ada, *SAID.values())
@@ -67,7 +68,7 @@ class TestLanguages:
     def test_a_word_that_was_just_said_is_no_typo(self, ada: UserProfile) -> None:
         say(ada, "We went hiking.", session_id="s1")
         say(ada, "We went biking.", session_id="s2")
-        assert {result.session_id for result in recall(ada, "", Question("hiking", ["turn"]))} == {"s1"}
+        assert {result.session_id for result in recall(ada, "", RecallRequest("hiking", ["turn"]))} == {"s1"}
 
     def test_sessions_lists_and_entities_are_searched_the_same(self, ada: UserProfile) -> None:
         say(ada, *SAID.values())
@@ -257,4 +258,4 @@ class TestIsolation:
         say(ada, "Nothing to say.")
         with acting_for("ada") as acting:
             assert acting is not None
-            assert recall(acting, "", Question("harpsicord", since=timezone.now() - timedelta(days=9999))) == []
+            assert recall(acting, "", RecallRequest("harpsicord", since=timezone.now() - timedelta(days=9999))) == []

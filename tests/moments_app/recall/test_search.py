@@ -11,12 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.context.assemble import Wanted, preview
+from moments_app.context.assemble import preview
+from moments_app.context.request import ContextRequest
 from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
 from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
-from moments_app.recall.search import Question, Result, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.results import Result
+from moments_app.recall.search import recall
 from moments_app.turns import served_lines
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
@@ -52,7 +55,7 @@ def moment(user: UserProfile, key: str, summary: str) -> Moment:
 
 
 def found(user: UserProfile, query: str, *kinds: str, agent_id: str = "", **asked: Any) -> list[Result]:
-    question = Question(query, kinds or ("fact", "moment", "turn"), asked.pop("since", None))
+    question = RecallRequest(query, kinds or ("fact", "moment", "turn"), asked.pop("since", None))
     return recall(user, agent_id, question, **asked)
 
 
@@ -159,7 +162,7 @@ class TestWhatIsFound:
     def test_common_words_alone_find_the_newest_and_those_that_have_all(
         self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("moments_app.recall.words.MOST_READ", 3)
+        monkeypatch.setattr("moments_app.recall.terms.MOST_READ", 3)
         stream = own_stream(ada)
         for number, text in enumerate(["clay and glaze", *["clay only"] * 10, *["glaze only"] * 10]):
             note(stream, f"{text} {number}", "fact", formed_at=START + timedelta(days=number))
@@ -441,7 +444,7 @@ class TestAccess:
     def test_a_look_in_the_admin_counts_nothing(self, ada: UserProfile) -> None:
         note(own_stream(ada), "Plays the harpsichord.", "fact")
         say(ada, "Hello.", "Hi.")
-        preview(ada, "s1", Wanted(query="harpsichord", question=Question("harpsichord")))
+        preview(ada, "s1", ContextRequest(query="harpsichord", recall=RecallRequest("harpsichord")))
         accesses.waiting.flush()
         assert not MemoryAtom.objects.filter(access_count__gt=0).exists()
 

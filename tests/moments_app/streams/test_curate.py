@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from moments_app.context.assemble import Wanted, preview
+from moments_app.context.assemble import preview
+from moments_app.context.request import ContextRequest
 from moments_app.jobs.process import Moved
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
 from moments_app.streams.curate import evict, move, restore
 from moments_app.streams.lines import ConsolidatedText, Line
@@ -39,13 +41,13 @@ def of_session(session: Session) -> MemoryStream:
 
 def context_of(session: Session) -> str:
     user = UserProfile.objects.get(pk=session.user_id)
-    envelope = preview(user, session.session_id, Wanted())
+    envelope = preview(user, session.session_id, ContextRequest())
     assert envelope is not None
     return str(envelope.context)
 
 
 def found(user: UserProfile, query: str) -> list[str]:
-    return [result.content for result in recall(user, "default", Question(query, ("fact",), mode="text"))]
+    return [result.content for result in recall(user, "default", RecallRequest(query, ("fact",), mode="text"))]
 
 
 def vector_of(atom: MemoryAtom) -> None:

@@ -13,11 +13,12 @@ from django.utils import timezone
 from moments_app import write_behind
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
-from moments_app.recall.search import Question, recall
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
 from moments_app.reports.housekeeping import Tidied, housekeeping
 from moments_app.sessions.digest import DigestSession
 from moments_app.turns import served_lines
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -64,7 +65,7 @@ def shown(server: OpenAIServer) -> str:
 
 
 def found(user: UserProfile, query: str = "harpsichord") -> list[str]:
-    return [result.content for result in recall(user, "", Question(query, ("turn",)), most=50)]
+    return [result.content for result in recall(user, "", RecallRequest(query, ("turn",)), most=50)]
 
 
 @pytest.mark.parametrize("form_of", FORMATS)
@@ -117,7 +118,7 @@ def test_row_23_of_a_turn_with_a_context_the_persons_own_words_are_remembered(
     assert OWN_WORDS in shown(model_server)
     assert "Bologna" not in shown(model_server) and "Turin" not in shown(model_server)
     work_off()
-    [turn] = as_said([Message.objects.get(content=whole)])
+    [turn] = drop_platform_text([Message.objects.get(content=whole)])
     assert turn.content == said
     assert TurnEmbedding.objects.filter(source=turn).exists()
     assert any(said in asked["input"] for asked in embeddings_server.requests)
@@ -153,7 +154,7 @@ def test_row_23_what_was_said_before_it_was_served_stays_the_persons(ada: UserPr
     served_lines.waiting.flush()
     append(ada, "before", [NewMessage("user", query)])
     assert not OwnText.objects.exists()
-    assert len(as_said(list(Message.objects.turns()))) == 3
+    assert len(drop_platform_text(list(Message.objects.turns()))) == 3
 
 
 def test_row_23_a_partition_event_that_is_replayed_as_a_turn_is_not_remembered(ada: UserProfile) -> None:
@@ -161,7 +162,7 @@ def test_row_23_a_partition_event_that_is_replayed_as_a_turn_is_not_remembered(a
     event = Message.objects.partitions().get()
     append(ada, "s1", [NewMessage("assistant", event.content), NewMessage("user", f"{event.content}\nGo on then.")])
     newest = Message.objects.turns().order_by("-sequence")[:2]
-    assert [turn.content for turn in as_said(list(newest))] == ["Go on then."]
+    assert [turn.content for turn in drop_platform_text(list(newest))] == ["Go on then."]
 
 
 @pytest.mark.usefixtures("remembered")
@@ -172,7 +173,7 @@ def test_row_23_results_of_a_search_are_not_remembered_again(ada: UserProfile, s
     name = "search_long_term_memory" if path == "tool" else "remember"
     append(ada, "after", [NewMessage("tool", json.dumps(answer), tool_name=name)])
     assert sorted(found(ada)) == sorted([SAID, LONGER])
-    assert as_said([Message.objects.latest("id")]) == []
+    assert drop_platform_text([Message.objects.latest("id")]) == []
 
 
 @pytest.mark.usefixtures("remembered")
@@ -198,7 +199,7 @@ def context_of(service: Api) -> str:
 
 @pytest.mark.usefixtures("remembered")
 def test_what_was_only_quoted_counts_in_full_once_it_is_memory_of_its_own(ada: UserProfile) -> None:
-    served_lines.waiting.note(served_lines.Served(ada.pk, [LONGER], [LONGER]))
+    served_lines.waiting.note(served_lines.ServedTexts(ada.pk, [LONGER], [LONGER]))
     served_lines.waiting.flush()
     append(ada, "one", [NewMessage("user", LONGER)])
     assert not OwnText.objects.exists()
@@ -239,7 +240,7 @@ def test_a_turn_that_was_archived_and_restored_is_known_as_before(ada: UserProfi
     [row] = Message.objects.filter(content=text).values()
     Message.objects.filter(content=text).delete()
     Message.objects.create(**row | {"id": row["id"] + 1_000})
-    assert as_said(list(Message.objects.filter(content=text))) == []
+    assert drop_platform_text(list(Message.objects.filter(content=text))) == []
 
 
 def test_a_context_served_before_lines_were_kept_is_known_by_the_whole_of_it(ada: UserProfile) -> None:
@@ -248,7 +249,7 @@ def test_a_context_served_before_lines_were_kept_is_known_by_the_whole_of_it(ada
     said = [old, f"{old}\nWhat now?", event, "What is <MemoryContext>?", json.dumps({"a": old})]
     append(ada, "s1", [NewMessage("user", text) for text in said])
     import_module("moments_app.migrations.0030_own_text_before").note_what_was_served_before(apps, None)
-    left = [turn.content for turn in as_said(list(Message.objects.turns().in_order()))]
+    left = [turn.content for turn in drop_platform_text(list(Message.objects.turns().in_order()))]
     assert left == ["What now?", "What is <MemoryContext>?"]
 
 

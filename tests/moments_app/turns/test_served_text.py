@@ -6,7 +6,7 @@ import pytest
 
 from moments_app.context.item import Item
 from moments_app.context.render import FORMATS
-from moments_app.turns.served_text import lines_of, may_be_own, own_places, served_hashes, without
+from moments_app.turns.served_text import may_be_platform_text, platform_places, served_hashes, text_lines, text_without
 from tests.support.transcript import START
 
 PUPPY = "I adopted a puppy yesterday, her name is Juno."
@@ -32,8 +32,8 @@ def rendered(form: str) -> str:
 def left(text: str, *served: str, quoted: list[str] = QUOTED, asked: str = "What is my dog's name?") -> str:
     """What of a text is not the platform's own once these texts were served."""
     hashes = served_hashes(served, quoted, asked)
-    lines = lines_of(text)
-    return without(lines, own_places(lines, hashes))
+    lines = text_lines(text)
+    return text_without(lines, platform_places(lines, hashes))
 
 
 @pytest.mark.parametrize("form", ["xml", "markdown", "messages"])
@@ -97,6 +97,6 @@ def test_odd_texts_are_read_as_they_are(text: str) -> None:
 
 
 def test_one_plain_line_alone_is_not_looked_up() -> None:
-    assert not may_be_own(lines_of("I adopted a puppy yesterday, her name is Juno."))
-    assert not may_be_own(lines_of("Yes!\nThanks."))
-    assert may_be_own(lines_of("- user: I adopted a puppy. (2026-03-02)"))
+    assert not may_be_platform_text(text_lines("I adopted a puppy yesterday, her name is Juno."))
+    assert not may_be_platform_text(text_lines("Yes!\nThanks."))
+    assert may_be_platform_text(text_lines("- user: I adopted a puppy. (2026-03-02)"))

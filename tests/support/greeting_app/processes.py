@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from moments_app.engines import Caller
-from moments_app.engines.base import CallRecord
+from moments_app.engines.interface import CallRecord
 from moments_app.jobs.process import (
     Asked,
     Process,

@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import BASE_DIR
 from moments_app.models import Job, MemoryAtom
-from moments_app.turns.platform_text import as_said
+from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -296,7 +296,7 @@ def test_row_23_fifty_rounds_make_no_memory_of_memory(
     assert atoms.count() >= 10
     shown = [turn["text"] for asked in model_server.requests for turn in behave.turns_of(asked)]
     assert any("So much for" in text for text in shown) and "SERVED" not in str(shown)
-    said = {turn.pk for turn in as_said(list(Message.objects.turns()))}
+    said = {turn.pk for turn in drop_platform_text(list(Message.objects.turns()))}
     for atom in atoms:
         assert "SERVED" not in atom.content
         assert said & set(atom.source_message_ids)

@@ -1,7 +1,7 @@
 """An HTTP transport for endpoints that are not trusted: one call ends by a deadline, and within a number of bytes.
 
-A client's time-outs count every wait anew, so an endpoint that sends a byte now and then, be it of its headers, holds a
-call for ever. Here each wait gets only what is left until the deadline, and every byte received is counted.
+A client's time-outs count each wait by itself, so an endpoint that sends a byte now and then, if only of its headers,
+holds a call forever. Here each wait gets only what is left until the deadline, and every byte received is counted.
 """
 
 import socket
@@ -47,12 +47,12 @@ class BoundedTransport(httpx2.HTTPTransport):
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Made once a process, and safe to share: reading the certificates takes longer than many a call."""
+    """Return one context for the whole process: reading the certificates takes longer than many a call."""
     return httpx2.create_ssl_context()
 
 
 class _Budget:
-    """What is left of a call's time and bytes."""
+    """The time and bytes that a call has left."""
 
     def __init__(self, timeout: float, max_bytes: int) -> None:
         self._deadline = time.monotonic() + timeout
@@ -84,7 +84,7 @@ class _BoundedBackend(httpcore2.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
-        """Tries the host's addresses in turn, each with its share of the time: one that is silent leaves some."""
+        """Try the host's addresses in turn, each with its share of the time, so that a silent one leaves some."""
         addresses = _addresses(host, port)
         failure: Exception = httpcore2.ConnectError("the host has no address")
         for number, address in enumerate(addresses):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import mean, median, pstdev
 
-from moments_app.engines.base import Turn
+from moments_app.engines.transcript import Turn
 
 BLOCK = 6  # turns compared on each side of a gap
 SMALLEST = 10  # turns of a segment, unless a pause sets it apart
@@ -21,7 +21,7 @@ LONE_TURNS = 3  # fewer turns between two pauses join their neighbour
 
 
 def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[range]:
-    """Divides a window into segments that cover it.
+    """Divide a window into segments that cover it.
 
     Args:
         turns: the window, at least one.
@@ -39,7 +39,7 @@ def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[
 
 
 def _sittings(turns: Sequence[Turn]) -> list[range]:
-    """Stretches between long pauses."""
+    """Return the ranges between long pauses."""
     gaps = [(after.created_at - before.created_at).total_seconds() for before, after in pairwise(turns)]
     pause = max(PAUSE_LEAST, median(gaps or [0.0]) * PAUSE_FACTOR)
     starts = [0]
@@ -52,7 +52,7 @@ def _sittings(turns: Sequence[Turn]) -> list[range]:
 
 
 def _topic_starts(sitting: range, turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[int]:
-    """Where a subject begins within a sitting: at the deepest valleys, far enough from each other."""
+    """Return where a subject begins within a sitting: at the deepest valleys, far enough from each other."""
     candidates = [n for n in sitting[SMALLEST : -SMALLEST + 1 or None] if turns[n].role == "user"]
     similarity = {n: _similarity(vocabulary, n, sitting) for n in sitting[1:]}
     depth = {n: _depth(similarity, n) for n in candidates}
@@ -76,7 +76,7 @@ def _size_around(position: int, chosen: Sequence[int], sitting: range) -> int:
 
 
 def _similarity(vocabulary: Sequence[Sequence[str]], gap: int, sitting: range) -> float:
-    """Cosine of the word counts of the blocks before and after a gap, 0 to 1."""
+    """Return the cosine of the word counts of the blocks before and after a gap, 0 to 1."""
     before = _counts(vocabulary[max(sitting.start, gap - BLOCK) : gap])
     after = _counts(vocabulary[gap : min(sitting.stop, gap + BLOCK)])
     norm = math.sqrt(sum(n * n for n in before.values()) * sum(n * n for n in after.values()))
@@ -89,7 +89,7 @@ def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
 
 
 def _depth(similarity: dict[int, float], gap: int) -> float:
-    """How far the similarity rises on both sides of a gap before it falls again."""
+    """Return how far the similarity rises on both sides of a gap before it falls again."""
     return sum(_peak(similarity, gap, step) - similarity[gap] for step in (-1, 1))
 
 

@@ -45,13 +45,13 @@ STRONG_SENTIMENT = 0.6  # of VADER's compound score, -1 to 1
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, numbers among them."""
+    """Return the words of a text in lower case, numbers among them."""
     return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
 
 
 @cache
 def stopwords(language: str) -> frozenset[str]:
-    """Words that carry no content, and what is left of English contractions."""
+    """Return words that carry no content, and what is left of English contractions."""
     listed = (_STOPWORDS / f"stopwords_{language}.txt").read_text(encoding="utf-8").split()
     return frozenset(listed) | (_CHAT_WORDS if language == "en" else frozenset())
 
@@ -71,7 +71,7 @@ _CHAT_WORDS = frozenset(
 
 
 def language_of(texts: Iterable[str]) -> str:
-    """The language whose stop words the texts use most; English when none stands out."""
+    """Return the language of the stop words that the texts use most; English when none stands out."""
     counts = Counter(word for text in texts for word in words(text[:1_000]))
     scores = {code: sum(counts[word] for word in stopwords(code)) for code in LANGUAGES}
     # On a tie the first counts: the list begins with English.
@@ -79,13 +79,13 @@ def language_of(texts: Iterable[str]) -> str:
 
 
 def content_words(text: str, language: str) -> list[str]:
-    """The words that say what a text is about, plurals cut."""
+    """Return the words that say what a text is about, plurals cut."""
     ignored = stopwords(language)
     return [_stem(word) for word in words(text) if word not in ignored and (len(word) > 1 or _WIDE.match(word))]
 
 
 def _stem(word: str) -> str:
-    """Cuts the commonest endings, so that "glazes" and "glaze", "kiln's" and "kiln" are one word."""
+    """Cut the commonest endings, so that "glazes" and "glaze", "kiln's" and "kiln" are one word."""
     word = word.removesuffix("'s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
@@ -97,7 +97,7 @@ def _segmenter(language: str) -> pysbd.Segmenter:
 
 
 def sentences(text: str, language: str) -> list[str]:
-    """The sentences of a text, or of the beginning of a very long one."""
+    """Return the sentences of a text, or of the beginning of a very long one."""
     text = text[:SENTENCE_TEXT_MAX]
     if _WIDE.search(text):
         found: Sequence[str] = _WIDE_SENTENCE.findall(text)
@@ -107,7 +107,7 @@ def sentences(text: str, language: str) -> list[str]:
 
 
 def keyphrases(text: str, language: str, count: int, without: Container[str] = ()) -> list[str]:
-    """The strongest phrases of one or two words, in lower case, none of them part of another.
+    """Return the strongest phrases of one or two words, in lower case, none of them part of another.
 
     Args:
         text: of which the beginning is read.
@@ -134,7 +134,7 @@ def _sentiment() -> SentimentIntensityAnalyzer:
 
 
 def feelings(texts: Sequence[str]) -> list[str]:
-    """The feelings named in the texts, the most frequent first; a strong sentiment without a name counts as well."""
+    """Return the feelings named in the texts, the most frequent first; else a strong sentiment without a name."""
     counts = Counter({name: sum(bool(p.search(text)) for text in texts) for name, p in _FEELING_PATTERNS.items()})
     named = [name for name, count in counts.most_common(4) if count]
     scores = [_sentiment().polarity_scores(text[:500])["compound"] for text in texts]

@@ -1,0 +1,122 @@
+"""Items and their prices in a format: alone, in groups, shortened, under headings of days; and what is said already."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from moments_app.context.item import Item
+from moments_app.context.render import Format
+from moments_app.turns.words import words_of
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+
+@dataclass(frozen=True)
+class PricedItem:
+    """An item with its tokens, and why it is there."""
+
+    item: Item
+    tokens: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class ItemGroup:
+    """What is taken whole or not at all: one item, or a call of tools with its results.
+
+    Args:
+        layer: its name.
+        place: of the first item in its layer.
+        items: one or more.
+    """
+
+    layer: str
+    place: int
+    items: list[PricedItem]
+
+    @property
+    def first(self) -> Item:
+        return self.items[0].item
+
+    @property
+    def tokens(self) -> int:
+        return sum(priced.tokens for priced in self.items)
+
+
+def groups_of(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
+    """Yield the items of a layer in groups, each item priced when its group is asked for."""
+    group: list[PricedItem] = []
+    for place, item in enumerate(items):
+        if group and not item.joined:
+            yield ItemGroup(layer, place - len(group), group)
+            group = []
+        group = [*group, PricedItem(item, form.tokens(layer, item), item.why)]
+    if group:
+        yield ItemGroup(layer, len(items) - len(group), group)
+
+
+def shortened(priced: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:
+    """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None when none does."""
+    text = priced.item.text
+    ends = [match.start() for match in _SENTENCE_END.finditer(text)]
+    low, high = 0, len(ends)  # by halving: of the first `low` ends the last one fits
+    best: PricedItem | None = None
+    while low < high:
+        middle = (low + high) // 2
+        item = replace(priced.item, text=text[: ends[middle]].rstrip())
+        cost = form.tokens(layer, item)
+        if cost <= room and item.text:
+            best, low = PricedItem(item, cost, "cut at a sentence"), middle + 1
+        else:
+            high = middle
+    return best
+
+
+class DayHeadings:
+    """The days that stand over recalled items, each once; the first day of a year has the year as well."""
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._days: set[date] = set()
+        self._years: set[int] = set()
+
+    def cost(self, day: date | None) -> int:
+        """Return the tokens that one more item of a day takes for its heading."""
+        if day is None or day in self._days:
+            return 0
+        return self._form.day_tokens(day) + (0 if day.year in self._years else self._form.year_tokens(day))
+
+    def add(self, day: date | None) -> int:
+        """Note an item of a day, and return what its heading takes."""
+        cost = self.cost(day)
+        if day:
+            self._days.add(day)
+            self._years.add(day.year)
+        return cost
+
+
+class SaidAlready:
+    """What a context says already: addresses, whole texts, and single words."""
+
+    def __init__(self, sent: Iterable[str]) -> None:
+        self._refs: set[str] = set()
+        self._texts = {tuple(words_of(text)) for text in sent}
+        self._words: set[str] = set()
+
+    def add(self, item: Item) -> None:
+        """Note an item that goes in."""
+        if item.ref:
+            self._refs.add(item.ref)
+        self._texts.add(item.words)
+        self._words.update(item.words)
+
+    def has(self, item: Item) -> bool:
+        """Tell whether an item adds nothing: the same words stand there, or of a mere neighbour each of its words."""
+        return (bool(item.words) and item.words in self._texts) or (
+            item.is_neighbour and self._words.issuperset(item.words)
+        )
+
+    def has_address(self, item: Item) -> bool:
+        """Tell whether an item's address stands there; some layers have one address for all of their items."""
+        return item.ref in self._refs

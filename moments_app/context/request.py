@@ -1,0 +1,43 @@
+"""What an application asks for when it asks for a context."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from moments_app.context.layers import DEFAULT
+from moments_app.recall.request import RecallRequest
+
+PLANS = ("query", "stable")
+
+
+@dataclass(frozen=True)
+class ContextRequest:
+    """A context to be made.
+
+    Args:
+        query: the current message; may be blank.
+        max_tokens: the budget; None is `MEMORY_CONTEXT__MAX_TOKENS`, which is also the most.
+        format: a key of `FORMATS`.
+        layers: names of the layers to include, in any order; policy and query are always there.
+        refresh: build every layer again, kept or not.
+        recall: what to search memory for; None: nothing.
+        plan: one of `PLANS`. With `query`, what answers the query has at least half of the budget. With `stable`, the
+            text is the same until memory changes, whatever is asked, so that providers' prompt caches serve most of it.
+        sent: texts that the caller gives the model anyway; the context does not repeat them.
+    """
+
+    query: str = ""
+    max_tokens: int | None = None
+    format: str = "xml"
+    layers: Sequence[str] = DEFAULT
+    refresh: bool = False
+    recall: RecallRequest | None = None
+    plan: str = "query"
+    sent: Sequence[str] = ()
+
+    @property
+    def applied(self) -> int:
+        """The budget that holds."""
+        most = settings.MEMORY_CONTEXT.max_tokens
+        return min(self.max_tokens or most, most)

@@ -1,0 +1,84 @@
+"""Consolidating a stream: its text, with the observations that wait taken into it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from moments_app.engines.calls.shape import Shape
+from moments_app.engines.transcript import as_data
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A line of a stream's text, or an observation, and the label by which the answer names it."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ConsolidationRequest:
+    """Everything an engine gets to consolidate observations into a stream's text.
+
+    Args:
+        prompt: what the stream's text is about.
+        fixed: lines that people wrote; they stay as they are.
+        lines: of the text so far, without those.
+        observations: oldest first, each with its date.
+        max_words: of the new lines together.
+        rules: the text of the prompt version in force.
+    """
+
+    prompt: str
+    fixed: Sequence[str]
+    lines: Sequence[Labelled]
+    observations: Sequence[Labelled]
+    max_words: int
+    rules: str
+
+
+class DraftLine(BaseModel):
+    """A line of the new text, and what it says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=20_000)
+    carries: list[str] = Field(
+        max_length=1_000, description="Labels of the lines so far and of the observations that it says."
+    )
+
+
+class ConsolidationAnswer(BaseModel):
+    """The new text, line by line."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lines: list[DraftLine] = Field(min_length=1, max_length=1_000)
+
+
+def _problem(answer: ConsolidationAnswer) -> str:
+    return "" if any(line.text.strip() for line in answer.lines) else "every line is blank."
+
+
+SHAPE = Shape("stream-consolidation", ConsolidationAnswer, _problem)
+
+
+def as_message(request: ConsolidationRequest) -> str:
+    """Return the user message of a request to consolidate."""
+    return "\n".join(
+        [
+            f"What the text is for: {as_data(request.prompt)}",
+            f"At most {request.max_words} words.",
+            "Each line of the answer names in `carries` the labels of what it says. What no line names stays outside.",
+            f"Lines that stay as they are, not to be said again: {as_data(list(request.fixed))}",
+            "Lines so far, as JSON:",
+            *_labelled(request.lines),
+            "Observations, oldest first, as JSON:",
+            *_labelled(request.observations),
+        ]
+    )
+
+
+def _labelled(parts: Sequence[Labelled]) -> Iterator[str]:
+    return (as_data({"label": part.label, "text": part.text}) for part in parts)

@@ -1,0 +1,119 @@
+"""Forming memories: what of the turns goes into which stream."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from moments_app.engines.calls.shape import Shape
+from moments_app.engines.transcript import Turn, as_data, fenced
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The number of items that a stream takes, and of words in each."""
+
+    least: int
+    most: int
+    words: int
+
+
+@dataclass(frozen=True)
+class StreamSection:
+    """A stream that a formation is for.
+
+    Args:
+        label: by which the answer names it.
+        prompt: what it takes in.
+        observations, facts: limits; None when it doesn't take such.
+        current: its text and items as they are, so that they are not said again.
+    """
+
+    label: str
+    prompt: str
+    observations: Limits | None
+    facts: Limits | None
+    current: str
+
+
+@dataclass(frozen=True)
+class FormationRequest:
+    """Everything an engine gets to form memories from: one call for all streams.
+
+    Args:
+        turns: since the last formation, oldest first; their indexes are sequences of the session.
+        sections: one for each stream.
+        prompt: the text of the prompt version in force.
+    """
+
+    turns: Sequence[Turn]
+    sections: Sequence[StreamSection]
+    prompt: str
+
+
+class DraftAtom(BaseModel):
+    """One item and the turns it comes from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(min_length=1, max_length=2_000)
+    message_indexes: list[int] = Field(min_length=1, max_length=100)
+
+
+class DraftAtoms(BaseModel):
+    """What goes into one stream."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    stream: str
+    observations: list[DraftAtom] = Field(default_factory=list)
+    facts: list[DraftAtom] = Field(default_factory=list)
+
+
+class FormationShape(BaseModel):
+    """What a model is asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    streams: list[DraftAtoms]
+
+
+class FormationAnswer(BaseModel):
+    """What is taken: entries of any shape, so that a bad item costs no good one. Each is checked by itself."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    streams: list[Any] = Field(max_length=200)
+
+
+# A formation may be empty, and each item is checked by itself: see `streams/form.py`.
+SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
+
+
+def as_message(request: FormationRequest) -> str:
+    """Return the user message of a request for memories: a section for each stream, then the turns."""
+    sections = [
+        {
+            "stream": section.label,
+            "takes_in": section.prompt,
+            "observations": _limits(section.observations),
+            "facts": _limits(section.facts),
+            "has_already": section.current,
+        }
+        for section in request.sections
+    ]
+    first, last = request.turns[0].index, request.turns[-1].index
+    return "\n".join(
+        [
+            *(f"Stream: {as_data(section)}" for section in sections),
+            f"Turns in the transcript: indexes {first} to {last}.",
+            fenced(request.turns),
+        ]
+    )
+
+
+def _limits(limits: Limits | None) -> str:
+    if limits is None:
+        return "none"
+    return f"{limits.least} to {limits.most}, each at most {limits.words} words"

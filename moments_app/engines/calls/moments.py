@@ -1,0 +1,140 @@
+"""Building moments: a window of turns becomes episodes, and what they add to the profile and the journey."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from moments_app.engines.calls.shape import Shape
+from moments_app.engines.transcript import Turn, as_data, fenced
+
+RECENT_MOMENTS = 8  # the latest of a person's moments, which an engine is shown
+KNOWN_SUMMARY_MAX = 600  # characters
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The profile of the person before this call."""
+
+    summary: str = ""
+    interests: Sequence[str] = ()
+    preferred_topics: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class KnownMoment:
+    """A moment from before this call."""
+
+    name: str
+    summary: str
+    starts_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True)
+class Journey:
+    """The person's way up to the turns that an engine is shown, whatever conversation it was in.
+
+    Args:
+        text: as it was told last; blank if it never was.
+        moments: the latest, newest first.
+        count: how many moments there were in all.
+        since: when the first of them began; None when there was none.
+    """
+
+    text: str = ""
+    moments: Sequence[KnownMoment] = ()
+    count: int = 0
+    since: datetime | None = None
+
+    def then(self, text: str, moments: Sequence[KnownMoment]) -> "Journey":
+        """Return the journey with more moments, told again unless the text is blank."""
+        latest = sorted([*moments, *self.moments], key=lambda moment: moment.ends_at, reverse=True)
+        since = min([moment.starts_at for moment in moments] + ([self.since] if self.since else []), default=None)
+        return Journey(text or self.text, latest[:RECENT_MOMENTS], self.count + len(moments), since)
+
+
+@dataclass(frozen=True)
+class MomentRequest:
+    """Everything an engine gets to build moments from.
+
+    Args:
+        turns: the window, oldest first, indexes 0..n-1.
+        profile: of the session's user.
+        journey: of the user, up to the window.
+        prompt: the text of the prompt version in force.
+    """
+
+    turns: Sequence[Turn]
+    profile: Profile
+    journey: Journey
+    prompt: str
+
+
+class DraftMoment(BaseModel):
+    """A moment as the engine proposes it; ranges are inclusive indexes into the window."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=200, description="Short kebab-case name of the episode.")
+    summary: str = Field(min_length=1, max_length=2_000, description="Two or three sentences.")
+    detail: str = Field(
+        default="",
+        max_length=6_000,
+        description="At most 300 words: decisions, facts, names, numbers, dates, what stays open.",
+    )
+    topic_tags: list[str] = Field(default_factory=list, max_length=20)
+    emotion_tags: list[str] = Field(default_factory=list, max_length=20)
+    present_persons: list[str] = Field(default_factory=list, max_length=50)
+    starts_at_message_idx: int = Field(ge=0)
+    ends_at_message_idx: int = Field(ge=0)
+
+
+class MomentAnswer(BaseModel):
+    """What an engine answers. At least one moment: an empty answer is a failure, never "nothing to remember"."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    moments: list[DraftMoment] = Field(min_length=1, max_length=200)
+    user_summary_update: str = Field(
+        default="", max_length=8_000, description="The profile summary, merged with what is new."
+    )
+    new_interests: list[str] = Field(default_factory=list, max_length=50)
+    new_preferred_topics: list[str] = Field(default_factory=list, max_length=50)
+    recent_journey: str = Field(
+        default="", max_length=4_000, description="The journey so far with these moments in it, dated."
+    )
+
+
+def _problem(answer: MomentAnswer) -> str:
+    is_complete = all(moment.name.strip() and moment.summary.strip() for moment in answer.moments)
+    return "" if is_complete else "a moment's name or summary is blank."
+
+
+SHAPE = Shape("moment-builder", MomentAnswer, _problem)
+
+
+def as_message(request: MomentRequest) -> str:
+    """Return the user message of a request for moments: profile, journey, recent moments, and the window."""
+    profile = {
+        "summary": request.profile.summary,
+        "interests": list(request.profile.interests),
+        "preferred_topics": list(request.profile.preferred_topics),
+    }
+    journey = request.journey
+    since = {"since": f"{journey.since:%Y-%m-%d}", "moments": journey.count} if journey.since else {}
+    return "\n".join(
+        [
+            f"Profile so far: {as_data(profile)}",
+            f"Journey so far: {as_data({'told': journey.text} | since)}",
+            f"Recent moments, newest first: {as_data([_known(moment) for moment in journey.moments])}",
+            f"Turns in the transcript: {len(request.turns)}, indexes 0 to {len(request.turns) - 1}.",
+            fenced(request.turns),
+        ]
+    )
+
+
+def _known(moment: KnownMoment) -> dict[str, str]:
+    days = {"from": f"{moment.starts_at:%Y-%m-%d}", "to": f"{moment.ends_at:%Y-%m-%d}"}
+    return {"name": moment.name} | days | {"summary": moment.summary[:KNOWN_SUMMARY_MAX]}

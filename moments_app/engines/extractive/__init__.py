@@ -1,0 +1,28 @@
+"""The engine that needs no model: it writes well chosen sentences of the conversation itself.
+
+It divides by pauses and vocabulary (`segments.py`), takes the most central sentences as summary and those that tell
+the most new things as detail, and keyphrases as tags. It is deterministic. It can't rephrase, conclude or resolve a
+contradiction; see docs/engines.md.
+"""
+
+from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
+from moments_app.engines.extractive.consolidation import consolidate
+from moments_app.engines.extractive.digest import digest
+from moments_app.engines.extractive.formation import form_memories
+from moments_app.engines.extractive.moments import build_moments
+from moments_app.engines.extractive.summary import roll_summary
+
+
+class ExtractiveEngine:
+    """The engine without a model: its calls are not recorded, and none fails."""
+
+    name = "extractive"
+    build_moments = staticmethod(build_moments)
+    roll_summary = staticmethod(roll_summary)
+    form_memories = staticmethod(form_memories)
+    consolidate = staticmethod(consolidate)
+    digest = staticmethod(digest)
+
+    def recall_query(self, request: QueryRequest) -> QueryAnswer:
+        """Return the message itself: its rarest words find best."""
+        return QueryAnswer(query=request.message[:1_000])

@@ -1,0 +1,40 @@
+"""The digest: the most telling sentences of the turns, and lessons as the person put them."""
+
+import re
+
+from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
+from moments_app.engines.extractive.profile import LINE_WORDS
+from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
+
+# What an assistant should do, in sentences that name nobody and no particular thing.
+_LESSON = re.compile(
+    r"^(?:(?:please|next time|from now on|in future|in the future|and|so|ok|okay),? )*"
+    r"(?:always|never|don't|do not|stop|avoid|make sure|remember to|be sure to)\b",
+    re.I,
+)
+_PERSONAL = re.compile(
+    r"\b(?:I|I'm|I'd|I'll|I've|me|my|mine|we|us|our|he|him|his|she|her|they|them|their)\b|\d|@", re.I
+)
+
+
+def digest(request: DigestRequest) -> DigestAnswer:
+    """Return what is known from before and the most telling sentences of the turns, and the lessons in them."""
+    window = read(request.turns)
+    new = dated(telling(window.sentences, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
+    lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
+    while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
+        lines.pop(0)
+    lessons = [sentence.text for sentence in window.sentences if _is_lesson(sentence)]
+    return DigestAnswer(context="\n".join(lines)[:8_000], lessons=list(dict.fromkeys(lessons))[:5])
+
+
+def _is_lesson(sentence: Sentence) -> bool:
+    """Tell whether a person says how the assistant should work, in words that hold for anybody: lessons are shared."""
+    least, most = LINE_WORDS
+    return (
+        sentence.turn.role == "user"
+        and least <= len(sentence.text.split()) <= most
+        and bool(_LESSON.search(sentence.text))
+        and not _PERSONAL.search(sentence.text)
+        and not re.search(r"(?<=\s)[A-Z][a-z]", sentence.text)  # a name
+    )

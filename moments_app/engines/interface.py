@@ -1,0 +1,110 @@
+"""What an engine is: the thing that writes memory text.
+
+A process hands an engine plain data and gets plain, validated data back. Engines know nothing of the database, of
+sessions or of jobs, so they can be called with no transaction open. There are two: `extractive/` (no model) and
+`model.py` (a language model behind an OpenAI-compatible endpoint).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
+from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
+from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
+from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
+from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
+from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """The cost and the end of one call of a model; never its text.
+
+    Args:
+        purpose: the process's purpose, e.g. `moment-builder`.
+        engine: name of the engine, e.g. `openai:gpt-4.1-mini`.
+        input_tokens, output_tokens: as the endpoint reports them, else None.
+        latency_ms: wall time, milliseconds.
+        error_kind: blank when the call succeeded; else one of `unavailable`, `timeout`, `rate_limited`, `rejected`,
+            `server_error`, `too_large`, `invalid_answer`.
+        error: one sentence for an operator, without prompt, completion or key.
+        retry_after: seconds the endpoint asked us to wait, or None.
+    """
+
+    purpose: str
+    engine: str
+    latency_ms: int
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    error_kind: str = ""
+    error: str = ""
+    retry_after: float | None = None
+
+
+class EngineError(Exception):
+    """The engine gave no usable answer. Nothing was changed; the job may try again.
+
+    Args:
+        kind: as in `CallRecord.error_kind`.
+        message: one sentence for an operator.
+        retry_after: seconds the endpoint asked us to wait, or None.
+    """
+
+    def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retry_after = retry_after
+
+
+class Engine(Protocol):
+    """The interface of both engines."""
+
+    name: str
+
+    def build_moments(self, request: MomentRequest) -> MomentAnswer:
+        """Divide the window into moments and say what they add to the profile.
+
+        Raises:
+            EngineError: no valid answer could be had.
+        """
+        ...
+
+    def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
+        """Take new turns into a rolling summary and drop what the window has left behind.
+
+        Raises:
+            EngineError: no valid answer could be had.
+        """
+        ...
+
+    def form_memories(self, request: FormationRequest) -> FormationAnswer:
+        """Say what the turns add to each stream.
+
+        Raises:
+            EngineError: no valid answer could be had.
+        """
+        ...
+
+    def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
+        """Consolidate observations into a text.
+
+        Raises:
+            EngineError: no valid answer could be had.
+        """
+        ...
+
+    def digest(self, request: DigestRequest) -> DigestAnswer:
+        """Say what has to be known to go on with a session, and what is to be learned from it.
+
+        Raises:
+            EngineError: no valid answer could be had.
+        """
+        ...
+
+    def recall_query(self, request: QueryRequest) -> QueryAnswer:
+        """Say what to look up in memory before a message is answered.
+
+        Raises:
+            EngineError: no valid answer could be had.
+        """
+        ...

@@ -1,0 +1,154 @@
+"""The results of a search, read from the tables of what was found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from moments_app.recall.fusion import Place
+from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
+from sessions_app.models import UserProfile
+from sessions_app.retention.read_archived import UNREADABLE, read_archived
+
+CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
+
+# A turn by its place, of one kind; the text of an archived one is read from its file afterwards. One after another, for
+# where the planner expects hardly any of a kind, it would read all of them. A turn with platform text in it is read
+# whole, since that text is taken out; one that has nothing else is not found.
+_TURN_SQL = """
+SELECT 'turn', session.id || ' ' || message.sequence,
+    'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
+    session.session_id, message.sequence, message.created_at, message.role, own.places
+FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
+CROSS JOIN LATERAL (
+    SELECT * FROM sessions_app_message
+    WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = '{kind}'
+    LIMIT 1
+) message
+JOIN sessions_app_session session ON session.id = message.session_id
+LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own.sequence = message.sequence
+    AND own.user_id = %(user)s
+WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
+    AND (%(since)s IS NULL OR message.created_at >= %(since)s)
+    AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
+    AND (own.id IS NULL OR own.places IS NOT NULL)
+"""
+_CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"
+# By primary keys and by the indexes of a turn's place; the person's own, and facts that are everybody's.
+_READ_SQL = {
+    "fact": """
+SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
+    NULL::bigint, atom.formed_at, '', NULL::integer[]
+FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
+    ON session.id = atom.source_session_id AND session.user_id = %(user)s
+WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
+""",
+    "moment": """
+SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
+    session.session_id, moment.first_sequence, moment.ends_at, '', NULL
+FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
+WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
+""",
+    "turn": " UNION ALL ".join(
+        (_TURN_SQL.format(kind="turn", content=_CONTENT), _TURN_SQL.format(kind="archived", content="NULL"))
+    ),
+}
+
+
+class Key(NamedTuple):
+    """The address of a hit, before it is read."""
+
+    kind: str
+    place: Place  # of a turn; else the primary key and 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """One thing that was found.
+
+    Args:
+        kind: one of `KINDS`.
+        ref: its `rem://` address.
+        content: its text, or the beginning.
+        session_id: the session it came from; None when that is gone or somebody else's.
+        sequence: of a turn; of a moment the first it covers; None for a fact.
+        time: when it was said.
+        role: whose turn it is; blank for what is no turn.
+        score: its worth beside all others that were found, of whatever kind; results are in its order.
+        ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
+        scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
+        pk: primary key; of a turn that of its session.
+    """
+
+    kind: str
+    ref: str
+    content: str
+    session_id: str | None
+    sequence: int | None
+    time: datetime
+    role: str = ""
+    score: float = 0.0
+    ranks: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    pk: int = 0
+
+    def is_relevant(self, least: float) -> bool:
+        """Tell whether it has to do with the query: a word in common, a meaning near enough, or a neighbour like that.
+
+        Args:
+            least: cosine of what is near enough.
+        """
+        return "text" in self.ranks or self.scores.get("semantic", least) >= least
+
+
+def read_fields(user: UserProfile, since: datetime | None, keys: Sequence[Key]) -> dict[Key, dict[str, Any]]:
+    """Return fields of a `Result` for each key that is there.
+
+    One statement, planned again each time, so it reads only the kinds that were found.
+    """
+    if not keys:
+        return {}
+    statements = [_READ_SQL[kind] for kind in dict.fromkeys(key.kind for key in keys)]
+    turns = [key.place for key in keys if key.kind == "turn"]
+    parameters = {
+        "user": user.pk,
+        "chars": CONTENT_CHARS,
+        "since": since,
+        "tools": list(MEMORY_TOOLS),
+        "facts": [key.place[0] for key in keys if key.kind == "fact"],
+        "moments": [key.place[0] for key in keys if key.kind == "moment"],
+        "sessions": [session for session, _sequence in turns],
+        "sequences": [sequence for _session, sequence in turns],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(statements), parameters)
+        rows = _with_texts(user, cursor.fetchall())
+    return dict(map(_fields, rows))
+
+
+def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return the rows of `_READ_SQL` with the texts of archived turns, without turns that have no text."""
+    archived = {row[1]: _place(row) for row in rows if row[3] is None}
+    if not archived:
+        return list(rows)
+    texts = read_archived(user, archived.values())
+    found = {name: texts.get(place, UNREADABLE) for name, place in archived.items()}
+    complete = [(*row[:3], found[row[1]] if row[3] is None else row[3], *row[4:]) for row in rows]
+    return [row for row in complete if row[3]]
+
+
+def _fields(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
+    kind, _, ref, content, session_id, sequence, time, role, platform_places = row
+    if platform_places:  # what memory itself had said is no result
+        content = text_without(text_lines(content), platform_places)
+    place = _place(row)
+    fields = {"kind": kind, "ref": ref, "content": content[:CONTENT_CHARS], "session_id": session_id}
+    return Key(kind, place), fields | {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
+
+
+def _place(row: Sequence[Any]) -> Place:
+    """Return a turn's place; of anything else the primary key and 0."""
+    first, _, second = row[1].partition(" ")
+    return int(first), int(second or 0)

@@ -1,0 +1,36 @@
+"""The words of a text as memory compares them, and who speaks in it."""
+
+import re
+from collections.abc import Collection
+
+_WORD = re.compile(r"\w+")
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
+_SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
+_SPEAKER_OF_LINE = re.compile(r"^[\s-]*[^\W\d_]+:\s")
+NAME_WORDS = 3  # at most
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in their order, whatever their case."""
+    return _WORD.findall(text.casefold())
+
+
+def plain_words(text: str) -> str:
+    """Return the words of a text with single spaces between them, whatever their case; an underscore ends a word."""
+    return _BETWEEN_WORDS.sub(" ", text).strip().casefold()
+
+
+def speaker_of(content: str) -> str:
+    """Return who speaks in a turn that begins with a name and a colon; blank in any other."""
+    match = _SPEAKER.match(content)
+    return match[1] if match and len(match[1].split()) <= NAME_WORDS else ""
+
+
+def is_named(content: str, words: Collection[str]) -> bool:
+    """Tell whether a turn's speaker is among the words of a query."""
+    return any(word in words for word in words_of(speaker_of(content)))
+
+
+def without_speaker(line: str) -> str:
+    """Return a line of memory without the mark of its list and the one name in front of it."""
+    return _SPEAKER_OF_LINE.sub("", line)
