@@ -11,6 +11,7 @@ class MomentsAppConfig(AppConfig):
     def ready(self) -> None:
         from moments_app import triggers
         from moments_app.prompts import install_shipped_prompts
+        from moments_app.provenance import declared  # noqa: F401 (adds itself to the registry)
 
         triggers.connect()
         post_migrate.connect(install_shipped_prompts, sender=self)

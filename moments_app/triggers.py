@@ -1,6 +1,4 @@
-"""What happens by itself, in the transaction that makes it due: an append's work, new vectors for edited texts, and
-forgetting what is known of a person who is erased.
-"""
+"""What happens by itself, in the transaction that makes it due: an append's work, and new vectors for edited texts."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -12,25 +10,13 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
 from moments_app.moments import build as build_moments
-from moments_app.provenance import erase
-from moments_app.provenance import export as exporting
-from moments_app.provenance import restore as import_user
 from moments_app.sessions import digest as digest_session
 from moments_app.sessions import settle
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
 from moments_app.turns.platform_text import note_own_text
-from sessions_app.models import Message, Session, UserProfile
-from sessions_app.people.export_format import Part
-from sessions_app.people.import_user import ExportFile
-from sessions_app.signals import (
-    digest_wanted,
-    messages_appended,
-    turns_overdue,
-    user_erasing,
-    user_exporting,
-    user_importing,
-)
+from sessions_app.models import Message, Session
+from sessions_app.signals import digest_wanted, messages_appended, turns_overdue
 
 
 def connect() -> None:
@@ -38,9 +24,6 @@ def connect() -> None:
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
-    user_erasing.connect(forget_person, dispatch_uid="moments_app.triggers")
-    user_exporting.connect(add_to_export, dispatch_uid="moments_app.triggers")
-    user_importing.connect(restore, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_anew, sender=edited, dispatch_uid="moments_app.triggers")
 
@@ -71,21 +54,6 @@ def digest_now(session: Session, **_: Any) -> None:
 def settle_overdue(session: Session, **_: Any) -> None:
     """Turns past their keep-by date are remembered before they go."""
     Job.objects.request(settle.NAME, session, requested_by="retain", force=True)
-
-
-def forget_person(user: UserProfile, **_: Any) -> dict[str, int]:
-    """What memory keeps of a person beside the rows that refer to them."""
-    return erase.forget(user)
-
-
-def add_to_export(**_: Any) -> Sequence[Part]:
-    """The files of memory in a person's export."""
-    return exporting.PARTS
-
-
-def restore(export: ExportFile, user: UserProfile, sessions: dict[str, Session], **_: Any) -> dict[str, int]:
-    """The memory of a person who is imported."""
-    return import_user.restore(export, user, sessions)
 
 
 def embed_anew(

@@ -1,9 +1,8 @@
 """`erase_user`: everything that is kept of a person goes, in one transaction; their archived files right after it.
 
-Tables are not listed but found: every row that refers to the profile is the person's. What is known otherwise (queue
-entries, what agents learned from them) is removed by those who know, who listen to `user_erasing`. The logs of events
-and of operators' acts stay, without ids, names and texts. At the end what is left is counted: nothing, or all of it is
-undone.
+Every row that refers to the profile is the person's, and goes by one DELETE a table. What doesn't go so (queue entries,
+what agents learned from them) is removed as the table's declaration says. The logs of events and of operators' acts
+stay, without ids, names and texts. At the end what is left is counted: nothing, or all of it is undone.
 """
 
 import uuid
@@ -23,9 +22,9 @@ from django_q.tasks import async_task
 from psycopg.errors import DeadlockDetected
 
 from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.people.provenance import declared
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
-from sessions_app.signals import user_erasing
 
 REMOVE_TASK = "sessions_app.tasks.remove_archives"
 TRIES = 3
@@ -106,8 +105,9 @@ def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, C
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(f"{held} sessions of this person have a legal hold. Nothing was erased.")
     rows: Counter[str] = Counter()
-    for _receiver, removed in user_erasing.send(sender=UserProfile, user=user):
-        rows.update(removed)
+    for provenance in declared():
+        if provenance.erase:
+            rows.update(provenance.erase(user))
     actor = _scrub_events(user, actor)
     _scrub_operators_log(UserProfile._meta.pk, user)
     for column in _columns():
