@@ -17,31 +17,19 @@ from django.utils.dateparse import parse_datetime
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
-from moments_app.moments import build as build_moments
-from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
-from moments_app.provenance.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
-from moments_app.provenance.retract import (
-    CannotRetract,
-    build_again,
-    form_again,
-    locked,
-    recount,
-    refresh,
-    replay,
-    set_profile,
-    tell,
-)
-from moments_app.provenance.three_way_merge import redone_text
+from moments_app.provenance.derived import SequenceRange, builds_of, moments_on, text_without, with_edits
+from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, REMAKES, Remake, refresh
+from moments_app.provenance.retract import CannotRetract, locked, log_event, recount, set_profile
+from moments_app.provenance.three_way_merge import merged_text
 from moments_app.streams import consolidate
-from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
 @transaction.atomic
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
-    """Believes the turns again and puts back what was withdrawn, in place of what was made anew since.
+    """Believe the turns again and put back what was withdrawn, in place of what was made since.
 
     Args:
         retraction: the newest that stands, of this person and of the streams it touched.
@@ -62,12 +50,12 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction.items.all().delete()
     retraction.undone_at = timezone.now()
     retraction.save(update_fields=["undone_at"])
-    tell("retraction_undone", retraction, requested_by)
+    log_event("retraction_undone", retraction, requested_by)
     return retraction
 
 
 def _refuse(retraction: Retraction) -> None:
-    """Raises `CannotRetract` when it can't be undone now."""
+    """Raise `CannotRetract` when it can't be undone now."""
     if retraction.undone_at:
         raise CannotRetract("This retraction was undone already.")
     if retraction.session is None:
@@ -84,35 +72,24 @@ def _refuse(retraction: Retraction) -> None:
 def _put_back(retraction: Retraction, session: Session) -> None:
     was = retraction.items.of(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
-    _call_off(session, retraction)
+    for remake in REMAKES:
+        remake.call_off(session, requested_by=retraction.actor)
     remade = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
     _put_streams_back(retraction, session)
     _put_moments_back(retraction, session, remade)
     replayed = _put_profile_back(retraction, session.user, remade)
     _put_events_back(retraction, session, sequences)
-    rolled = _put_summaries_back(retraction, session)
+    has_summaries = _put_summaries_back(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
     session.embedded_sequence = min(session.embedded_sequence, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
-    again = Again(remade.built_to, _missed(session, sequences, was), replayed, rolled)
-    _ask_for(retraction, session, again.besides(retraction.waiting))
-
-
-def _call_off(session: Session, retraction: Retraction) -> None:
-    """What was to be made anew in place of what was withdrawn is not made."""
-    about: dict[str, dict[str, Any]] = {
-        build_moments.AGAIN: {"process": build_moments.NAME, "session": session},
-        form_memories.AGAIN: {"process": form_memories.NAME, "session": session},
-        rebuild_profile.BUILDS: {"process": rebuild_profile.NAME, "user_id": session.user_id},
-    }
-    for again, subject in about.items():
-        job = Job.objects.take_back(**subject)
-        if job and job.params.pop(again, None) is not None:
-            job.force = job.force and job.requested_by != retraction.actor
-            job.save(update_fields=["params", "force"])
+    wanted = {MOMENTS: remade.built_to, MEMORIES: _missed(session, sequences, was), PROFILE: replayed}
+    _ask_for(retraction, session, wanted)
+    if has_summaries:
+        Job.objects.request(roll_summary.NAME, session, requested_by=retraction.actor, hasten=True)
 
 
 # --- moments ---
@@ -137,7 +114,7 @@ class Remade:
 
 
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
-    """Removes the moments that stand where others are put back, and those that were built without the turns."""
+    """Remove the moments that stand where others are put back, and those that were built without the turns."""
     built_to = session.built_to
     firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
     firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment).filter(is_rewritten=False)]
@@ -170,7 +147,7 @@ def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) 
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
-    """The session's partition events, in place of those made since, and what named the moments."""
+    """Put back the session's partition events, in place of those made since, and what named the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
     session.messages.partitions().filter(sequence__gte=first).delete()
     retraction.items.put_back(Message, Job, Event)
@@ -180,7 +157,7 @@ def _put_events_back(retraction: Retraction, session: Session, sequences: Sequen
 
 
 def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
-    """Those that were withdrawn, in place of those made since; whether there were any."""
+    """Put back the summaries, in place of those made since; tells whether there were any."""
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
     return bool(retraction.items.put_back(Summary)) or bool(removed)
@@ -190,9 +167,9 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
 
 
 def _put_streams_back(retraction: Retraction, session: Session) -> None:
-    """Versions, atoms and texts, in place of what was formed and consolidated anew."""
-    again = {"process": form_memories.NAME, "result__again": True, "finished_at__gte": retraction.created_at}
-    session.atoms.filter(job__in=session.jobs.filter(**again)).delete()
+    """Put back versions, atoms and texts, in place of what was formed and consolidated since."""
+    formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
+    session.atoms.filter(job__in=session.jobs.filter(**formed)).delete()
     items = retraction.items
     streams = MemoryStream.objects.filter(pk__in=items.of(MemoryStream).values("object_pk")).order_by("pk")
     for stream in streams.select_for_update(no_key=True):
@@ -208,7 +185,7 @@ def _put_streams_back(retraction: Retraction, session: Session) -> None:
 
 
 def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
-    """Takes back the consolidations made since; the text as the retraction left it, with what people changed in it."""
+    """Take back the consolidations made since; returns the text that is left, with what people changed in it."""
     since = list(stream.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
     text = text_without(stream, since)
     consolidate.wait_again(since)
@@ -217,11 +194,11 @@ def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
 
 
 def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
-    """The text as it was before the retraction, with what people have changed since in what that left."""
+    """Set the text to what it was before the retraction, with what people have changed since in what that left."""
     was: str = retraction.items.of(MemoryStream).get(object_pk=stream.pk).data["consolidated_content"]
     own = stream.versions.filter(pk__in=retraction.items.ids(StreamVersion)).order_by("pk")
     left = text_without(MemoryStream(consolidated_content=was), list(own))
-    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=redone_text(was, left, now))
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=merged_text(was, left, now))
 
 
 def _put_atoms_back(retraction: Retraction) -> None:
@@ -241,7 +218,7 @@ def _put_atoms_back(retraction: Retraction) -> None:
 
 
 def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade) -> list[str]:
-    """The profile as it was, with what people have changed since; ids of later builds that it doesn't know."""
+    """Put back the profile, with what people have changed since; returns ids of later builds that it doesn't know."""
     kept = retraction.items.of(UserProfile).first()
     if kept is None:
         return []
@@ -258,51 +235,18 @@ def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade)
 # --- what comes on top ---
 
 
-@dataclass(frozen=True)
-class Again:
-    """What is to be made of the turns that are believed again, and of what came in since.
-
-    Args:
-        built_to: sequence up to which there are to be moments; −1: none.
-        stretches: to be formed.
-        builds: ids of the builds to be replayed for the profile.
-        is_rolled: the summary is to be carried on.
-    """
-
-    built_to: int
-    stretches: list[Stretch]
-    builds: list[str]
-    is_rolled: bool
-
-    def besides(self, waiting: dict[str, Any]) -> "Again":
-        """With what waited to be made anew when the retraction came."""
-        build, form, profile = (
-            waiting.get(process, {}) for process in (build_moments.NAME, form_memories.NAME, rebuild_profile.NAME)
-        )
-        return Again(
-            max(self.built_to, build.get(build_moments.AGAIN, -1)),
-            united([*self.stretches, *((first, last) for first, last in form.get(form_memories.AGAIN, []))]),
-            [*self.builds, *profile.get(rebuild_profile.BUILDS, [])],
-            self.is_rolled,
-        )
-
-
-def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[Stretch]:
-    """Those of the turns that formations have passed over since."""
+def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[SequenceRange]:
+    """Return those of the turns that formations have passed over since."""
     formed = -1 if was["last_formation_sequence"] is None else was["last_formation_sequence"]
     return [(sequence, sequence) for sequence in sequences if formed < sequence <= session.formed_to]
 
 
-def _ask_for(retraction: Retraction, session: Session, again: Again) -> None:
-    by = retraction.actor
-    if again.built_to > session.built_to:
-        build_again(session, again.built_to, by)
-    if again.stretches:
-        form_again(session, again.stretches, by)
-    if again.builds:
-        replay(session.user, again.builds, by)
-    if again.is_rolled:
-        Job.objects.request(roll_summary.NAME, session, requested_by=by, hasten=True)
+def _ask_for(retraction: Retraction, session: Session, wanted: dict[Remake, Any]) -> None:
+    """Ask for what is to be made of the turns and of what came in since, and for what waited before the retraction."""
+    for remake, its in wanted.items():
+        whole = remake.besides(its, retraction.waiting.get(remake.process, {}))
+        if whole > session.built_to if remake is MOMENTS else whole:
+            remake.ask(session, whole, requested_by=retraction.actor)
     if settings.EMBEDDING.turns:
-        ask_to_embed(by, session=session)
+        ask_to_embed(retraction.actor, session=session)
     refresh(retraction, MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")))

@@ -25,7 +25,7 @@ from moments_app.moments import rebuild as rebuild_moments
 from moments_app.operator.admin import session_tabs
 from moments_app.operator.admin.context_preview import previewed
 from moments_app.operator.admin.retraction import form_of, previewed_retraction
-from moments_app.provenance.derived import calls_for
+from moments_app.provenance.remake import calls_for
 from moments_app.provenance.retract import retract
 from moments_app.sessions import digest as digest_session
 from moments_app.sessions import settle
