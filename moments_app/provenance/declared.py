@@ -54,6 +54,9 @@ from sessions_app.people.export_format import File, NameOf, PublicId, Told
 from sessions_app.people.provenance import Provenance, declare
 
 MADE_OF_OTHERS = "it is made of others, and made again"
+NO_TEXT = "it has addresses, sizes or hashes, and no text"
+OF_RETRACTION = "it is what is known of retractions"
+SAID = "somebody said it outright, and no engine made it of turns"
 
 declare(
     Provenance(
@@ -69,6 +72,8 @@ declare(
         ),
         made_of=("source_session", "first_sequence", "last_sequence", "job"),
         made_by=(build_moments.NAME, rebuild_moments.NAME),
+        is_withdrawn=True,
+        is_rewritten=True,
     ),
     Provenance(
         Summary,
@@ -89,6 +94,7 @@ declare(
         ),
         made_of=("source_message_ids", "base"),
         made_by=(roll_summary.NAME,),
+        is_withdrawn=True,
     ),
     Provenance(
         MemoryStream,
@@ -106,6 +112,7 @@ declare(
         ),
         made_of=("versions",),
         made_by=(consolidate.NAME,),
+        is_rewritten=True,
     ),
     Provenance(
         StreamVersion,
@@ -121,6 +128,7 @@ declare(
         ),
         made_of=("content_before", "shown", "absorbed"),
         made_by=(consolidate.NAME,),
+        is_withdrawn=True,
     ),
     Provenance(
         MemoryAtom,
@@ -153,6 +161,8 @@ declare(
         ),
         made_of=("source_session", "source_message_ids", "job"),
         made_by=(form_memories.NAME, digest_session.NAME),
+        is_withdrawn=True,
+        is_rewritten=True,
         erase=erase.forget_in_shards,
     ),
     Provenance(
@@ -167,6 +177,7 @@ declare(
             is_newer=True,
         ),
         made_of=("session", "sequence"),
+        left_alone="it has places in turns, which stay in the transcript",
     ),
     Provenance(
         Entity,
@@ -177,6 +188,7 @@ declare(
             columns=(PublicId("entity_id"), session_of("source_session", is_optional=True)),
             key=("entity_id",),
         ),
+        left_alone=SAID,
     ),
     Provenance(
         EntityLink,
@@ -187,6 +199,7 @@ declare(
             columns=tuple(NameOf(end, end, Entity, "entity_id") for end in ("from_entity", "to_entity")),
             may_be_there=True,
         ),
+        left_alone=SAID,
     ),
     Provenance(
         ContextReceipt,
@@ -198,6 +211,7 @@ declare(
             is_restored=False,
         ),
         made_of=("session", "refs"),
+        left_alone=NO_TEXT,
         erase=erase.forget_contexts,
     ),
     Provenance(
@@ -209,6 +223,7 @@ declare(
             columns=(session_of("session"),),
             is_restored=False,
         ),
+        is_rewritten=True,
         erase=erase.forget_in_queue,
     ),
     Provenance(
@@ -220,21 +235,36 @@ declare(
             columns=(session_of("session"),),
             is_restored=False,
         ),
+        left_alone=OF_RETRACTION,
     ),
-    Provenance(RetractedItem, made_of=("data",), not_exported="what it holds is no longer believed"),
-    Provenance(EngineCall, person="job__user", not_exported="it has no word of anybody", erase=erase.unlink_calls),
-    Provenance(ServedLine, not_exported="it is a hash, of a line that stands elsewhere"),
-    Provenance(Vocabulary, made_by=(count_words.NAME,), not_exported=MADE_OF_OTHERS, imported=count_again),
+    Provenance(RetractedItem, not_exported="what it holds is no longer believed", left_alone=OF_RETRACTION),
+    Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, left_alone=NO_TEXT, erase=erase.unlink_calls),
+    Provenance(ServedLine, not_exported=NO_TEXT, left_alone=NO_TEXT),
+    Provenance(
+        Vocabulary,
+        made_by=(count_words.NAME,),
+        not_exported=MADE_OF_OTHERS,
+        left_alone=MADE_OF_OTHERS,
+        imported=count_again,
+    ),
     Provenance(
         Word,
         person="vocabulary__user",
         made_of=("vocabulary",),
         made_by=(count_words.NAME,),
         not_exported=MADE_OF_OTHERS,
+        left_alone=MADE_OF_OTHERS,
         erase=erase.forget_words,
     ),
     *(
-        Provenance(model, made_of=("source",), made_by=(embed.NAME,), not_exported=MADE_OF_OTHERS, imported=ask)
+        Provenance(
+            model,
+            made_of=("source",),
+            made_by=(embed.NAME,),
+            not_exported=MADE_OF_OTHERS,
+            left_alone="it goes with its text",
+            imported=ask,
+        )
         for model, ask in ((FactEmbedding, embed_memories), (MomentEmbedding, None), (TurnEmbedding, embed_turns))
     ),
 )

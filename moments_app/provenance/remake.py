@@ -1,7 +1,7 @@
 """What was withdrawn is made again of what is still believed: by the ordinary processes, whose jobs' params say what.
 
-A job can fail and be tried again without bringing anything back. What waits to be made again by a process is in one job,
-however many retractions there were.
+A job can fail and be tried again without bringing anything back. However many retractions there were, one job of a
+process has what it is to make again.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -22,6 +22,7 @@ declare(
         ),
         person="pk",
         made_of=("versions",),
+        is_rewritten=True,
     ),
     Provenance(
         ProfileVersion,
@@ -33,6 +34,7 @@ declare(
             is_restored=False,  # but with the profile
         ),
         made_of=("actor",),
+        is_withdrawn=True,
     ),
     Provenance(
         Session,
@@ -46,6 +48,7 @@ declare(
             columns=(Name("session_id"),),
             key=("session_id",),
         ),
+        is_rewritten=True,
     ),
     Provenance(
         Message,
@@ -62,12 +65,24 @@ declare(
             lines=messages,
             at_end=keep_from_first_turn,
         ),
+        is_withdrawn=True,
+        is_rewritten=True,
     ),
     Provenance(
         Event,
         File("events", about="what happened", fields="type payload created_at", is_restored=False),
         person="user_pk",
+        is_rewritten=True,
     ),
-    Provenance(Archive, made_of=("session", "first_sequence", "last_sequence"), not_exported="its turns are"),
-    Provenance(ApiKey, not_exported="it opens this installation, and nothing of it can be shown again"),
+    Provenance(
+        Archive,
+        made_of=("session", "first_sequence", "last_sequence"),
+        not_exported="its turns are",
+        left_alone="archived turns are restored before they are retracted",
+    ),
+    Provenance(
+        ApiKey,
+        not_exported="it opens this installation, and nothing of it can be shown again",
+        left_alone="it is not made of turns",
+    ),
 )

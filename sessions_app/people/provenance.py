@@ -26,6 +26,9 @@ class Provenance:
         made_of: the columns that say what a row was made of; none: somebody said it, or it is a log.
         made_by: names of the processes that make such rows, and make them again.
         not_exported: why there is no file.
+        is_withdrawn: a retraction takes rows out of the table that rest on retracted turns.
+        is_rewritten: a retraction rewrites rows that name what it takes out, or have it within.
+        left_alone: why a retraction does neither.
         imported: asks for what is made again of what an import has brought.
         erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go; returns how
             many rows it removed, by what they are.
@@ -39,11 +42,15 @@ class Provenance:
         made_of: tuple[str, ...] = (),
         made_by: tuple[str, ...] = (),
         not_exported: str = "",
+        is_withdrawn: bool = False,
+        is_rewritten: bool = False,
+        left_alone: str = "",
         imported: "Callable[[Importing], None] | None" = None,
         erase: Callable[[UserProfile], Mapping[str, int]] | None = None,
     ) -> None:
         self.model, self.files, self.person = model, files, person
         self.made_of, self.made_by, self.not_exported = made_of, made_by, not_exported
+        self.is_withdrawn, self.is_rewritten, self.left_alone = is_withdrawn, is_rewritten, left_alone
         self.imported, self.erase = imported, erase
         for file in files:
             file.belongs_to(model)

@@ -73,3 +73,6 @@ class TestDeclarations:
 
     def test_it_is_exported_or_says_why_not(self, provenance: Provenance) -> None:
         assert bool(provenance.files) != bool(provenance.not_exported)
+
+    def test_it_is_retracted_or_says_why_not(self, provenance: Provenance) -> None:
+        assert (provenance.is_withdrawn or provenance.is_rewritten) != bool(provenance.left_alone)
