@@ -50,7 +50,7 @@ from moments_app.sessions import digest as digest_session
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
-from sessions_app.people.export_format import File, NameOf, PublicId, Told
+from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
 MADE_OF_OTHERS = "it is made of others, and made again"
@@ -155,7 +155,7 @@ declare(
             "shard_atoms",
             about="what agents learned from this person, in shards that all their users share",
             fields="shard agent_id atom_type content state formed_at",
-            columns=(Told("shard", "stream__name"), Told("agent_id", "stream__agent_id")),
+            columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
             rows=MemoryAtom.objects.in_shards_from,
             is_restored=False,
         ),

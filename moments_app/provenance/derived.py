@@ -5,30 +5,26 @@ hand. So what one call made is derived as a whole, and with it what carries it o
 later versions of a summary, of a stream's text and of the profile.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Min, Q, QuerySet
 
 from moments_app.engines.base import Profile
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
-from moments_app.moments import build as build_moments
-from moments_app.moments import rebuild_profile
 from moments_app.moments.build import profile_of
 from moments_app.moments.mentions import mentions
+from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
 from moments_app.provenance.three_way_merge import merged, merged_text
-from moments_app.streams import form as form_memories
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
-
-SequenceRange = tuple[int, int]  # first and last, inclusive
 
 
 @dataclass(frozen=True)
 class ProfileChange:
-    """How a profile is set back.
+    """A profile that is to be set back.
 
     Args:
-        versions: what is kept of it from the first change on that is withdrawn.
+        versions: of the profile, from the first change on that is withdrawn.
         profile: as it was before that, with what people have changed since.
         builds: ids of the later builds that are replayed, oldest first.
     """
@@ -40,7 +36,7 @@ class ProfileChange:
 
 @dataclass(frozen=True)
 class Derived:
-    """What rests on some turns.
+    """The rows that rest on some turns.
 
     Args:
         session: whose turns.
@@ -107,17 +103,6 @@ def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
     return any(turns[0] <= sequence <= turns[1] for sequence in sequences)
 
 
-def united(ranges: Iterable[SequenceRange]) -> list[SequenceRange]:
-    """Return the ranges in order, without overlaps; single turns in a row are one range."""
-    found: list[SequenceRange] = []
-    for first, last in sorted(ranges):
-        if found and first <= found[-1][1] + (first == last):
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
-
-
 # --- moments ---
 
 
@@ -136,7 +121,7 @@ def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
 
 
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
-    """Return the person's other moments whose journey was told when these were known."""
+    """Return the person's other moments whose journey was written when these were known."""
     if not moments:
         return []
     since = min(moment.starts_at for moment in moments)  # what they are made of may have been in others before
@@ -177,7 +162,7 @@ def _range_of(formation: Job) -> SequenceRange:
 
 def _formations(session: Session, sequences: Sequence[int]) -> list[Job]:
     """Return the formations that had one of these turns."""
-    jobs = session.jobs.filter(process=form_memories.NAME, status=Job.Status.COMPLETED).order_by("pk")
+    jobs = session.jobs.filter(process=MEMORIES.process, status=Job.Status.COMPLETED).order_by("pk")
     return [job for job in jobs if has_any(_range_of(job), sequences)]
 
 
@@ -231,7 +216,7 @@ def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
         replayed = [build for change in changes[first:] for build in builds[change.pk]]
     else:  # one of them is older than the first state that was kept: what it changed isn't known
         first, base = 0, Profile()
-        own = Job.objects.filter(user=user, process=build_moments.NAME, moments__isnull=False)
+        own = Job.objects.filter(user=user, process=MOMENTS.process, moments__isnull=False)
         replayed = [str(job_id) for job_id in own.order_by("pk").distinct().values_list("job_id", flat=True)]
     left = [build for build in dict.fromkeys(replayed) if build not in withdrawn]
     return ProfileChange(changes[first:], with_edits(base, changes[first:], user), left)
@@ -240,8 +225,8 @@ def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
 def builds_of(changes: Sequence[ProfileVersion]) -> dict[int, list[str]]:
     """Return the ids of the builds whose turns each change took in; none for a change that somebody made by hand."""
     actors = {change.pk: change.actor.removeprefix("job:") for change in changes if change.actor.startswith("job:")}
-    replays = Job.objects.filter(process=rebuild_profile.NAME, job_id__in=actors.values())
-    taken = {str(job.job_id): job.result.get(rebuild_profile.BUILDS, []) for job in replays}
+    replays = Job.objects.filter(process=PROFILE.process, job_id__in=actors.values())
+    taken = {str(job.job_id): job.result.get(PROFILE.param, []) for job in replays}
     none: dict[int, list[str]] = {change.pk: [] for change in changes}
     return none | {pk: taken.get(actor, [actor]) for pk, actor in actors.items()}
 

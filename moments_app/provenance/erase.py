@@ -25,8 +25,8 @@ REQUESTED_BY = "erase_user"
 
 def forget_contexts(user: UserProfile) -> dict[str, int]:
     """Remove the parts of contexts that are kept in the cache, once the erasure is committed."""
-    kept = [cache_key(pk) for pk in Session.objects.for_user(user).values_list("pk", flat=True)]
-    transaction.on_commit(partial(cache.delete_many, kept))
+    keys = [cache_key(pk) for pk in Session.objects.for_user(user).values_list("pk", flat=True)]
+    transaction.on_commit(partial(cache.delete_many, keys))
     return {}
 
 

@@ -180,7 +180,7 @@ def write_lines(importing: Importing) -> None:
         StreamVersion.objects.filter(pk=version).update(lines=[_known(carried, pks) for carried in lines])
 
 
-# --- what is made again of it ---
+# --- what is made again after an import ---
 
 
 def _has_memory(importing: Importing) -> bool:

@@ -4,7 +4,7 @@ A job can fail and be tried again without bringing anything back. However many r
 process has what it is to make again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -17,11 +17,13 @@ from moments_app.models import Job, MemoryStream, Retraction
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments import build as build_moments
 from moments_app.moments import rebuild_profile
-from moments_app.provenance.derived import SequenceRange, united
 from moments_app.recall import count_words
 from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
+from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Message, Session, UserProfile
+
+SequenceRange = tuple[int, int]  # first and last, inclusive
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,17 @@ class Remake:
             job.save(update_fields=["params", "force"])
 
 
+def united(ranges: Iterable[SequenceRange]) -> list[SequenceRange]:
+    """Return the ranges in order, without overlaps; single turns in a row are one range."""
+    found: list[SequenceRange] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + (first == last):
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
 def _ranges(waiting: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]) -> list[SequenceRange]:
     return united((first, last) for first, last in (*waiting, *wanted))
 
@@ -84,6 +97,11 @@ def waiting_remakes(session: Session) -> dict[str, Any]:
     """Return the params of the jobs that have to make something again still, by process."""
     about = reduce(or_, (Q(process=remake.process, **remake.subject(session)) for remake in REMAKES))
     return {job.process: job.params for job in Job.objects.open().filter(about)}
+
+
+def roll_again(session: Session, *, requested_by: str) -> None:
+    """Ask for the session's next summary, made of the last that is left."""
+    Job.objects.request(roll_summary.NAME, session, requested_by=requested_by, hasten=True)
 
 
 def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:

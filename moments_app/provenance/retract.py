@@ -15,7 +15,7 @@ from django.db.models import Max, Model, Q, QuerySet, Sum
 from django.utils import timezone
 
 from moments_app.engines.base import Profile
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary, TurnEmbedding
+from moments_app.models import MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary, TurnEmbedding
 from moments_app.moments.mentions import take_keys_out
 from moments_app.provenance.derived import Derived, derived_from, text_without
 from moments_app.provenance.remake import (
@@ -25,17 +25,17 @@ from moments_app.provenance.remake import (
     calls_for,
     calls_for_builds,
     refresh,
+    roll_again,
     waiting_remakes,
 )
 from moments_app.streams import consolidate
-from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Event, Message, Session, UserProfile
 
 MOST_TURNS = 10_000  # named one by one; a whole session may have more
 
 
 class CannotRetract(ValueError):
-    """What was asked for can't be done as things are; the message says why."""
+    """The request can't be met as things are; the message says why."""
 
 
 def sequences_of(text: str) -> list[int]:
@@ -58,7 +58,7 @@ def sequences_of(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a retraction would do.
+    """The effects that a retraction would have.
 
     Args:
         turns: that would be retracted.
@@ -281,7 +281,7 @@ def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> No
         if found.moments:
             MOMENTS.ask(session, max(moment.last_sequence for moment in found.moments), requested_by=by)
         if found.summaries:
-            Job.objects.request(roll_summary.NAME, session, requested_by=by, hasten=True)
+            roll_again(session, requested_by=by)
         if found.ranges:
             MEMORIES.ask(session, found.ranges, requested_by=by)
     refresh(retraction, found.streams)

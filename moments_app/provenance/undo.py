@@ -18,12 +18,20 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
 from moments_app.moments.build import profile_of
-from moments_app.provenance.derived import SequenceRange, builds_of, moments_on, text_without, with_edits
-from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, REMAKES, Remake, refresh
+from moments_app.provenance.derived import builds_of, moments_on, text_without, with_edits
+from moments_app.provenance.remake import (
+    MEMORIES,
+    MOMENTS,
+    PROFILE,
+    REMAKES,
+    Remake,
+    SequenceRange,
+    refresh,
+    roll_again,
+)
 from moments_app.provenance.retract import CannotRetract, locked, log_event, recount, set_profile
 from moments_app.provenance.three_way_merge import merged_text
 from moments_app.streams import consolidate
-from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
@@ -89,7 +97,7 @@ def _put_back(retraction: Retraction, session: Session) -> None:
     wanted = {MOMENTS: remade.built_to, MEMORIES: _missed(session, sequences, was), PROFILE: replayed}
     _ask_for(retraction, session, wanted)
     if has_summaries:
-        Job.objects.request(roll_summary.NAME, session, requested_by=retraction.actor, hasten=True)
+        roll_again(session, requested_by=retraction.actor)
 
 
 # --- moments ---
@@ -97,7 +105,7 @@ def _put_back(retraction: Retraction, session: Session) -> None:
 
 @dataclass(frozen=True)
 class Remade:
-    """What was built over the turns of a retraction since.
+    """The moments that were built over the turns of a retraction since.
 
     Args:
         built_to: sequence up to which there were moments; −1: none.
@@ -117,7 +125,7 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
     """Remove the moments that stand where others are put back, and those that were built without the turns."""
     built_to = session.built_to
     firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
-    firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment).filter(is_rewritten=False)]
+    firsts += [item.data["first_sequence"] for item in retraction.items.withdrawn(Moment)]
     if not firsts:
         return Remade(built_to, [])
     removed = list(session.moments.filter(first_sequence__gte=min(firsts)).select_related("job"))
@@ -128,21 +136,22 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
 
 
 def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) -> None:
-    kept = retraction.items.of(Moment).filter(is_rewritten=False)
+    withdrawn = retraction.items.withdrawn(Moment)
     there = Moment.objects.for_user(session.user)
-    for item in kept.filter(data__key__in=list(there.values_list("key", flat=True))):  # another session's took it since
+    taken = list(there.values_list("key", flat=True))
+    for item in withdrawn.filter(data__key__in=taken):  # by another session's, since
         starts_at = parse_datetime(item.data["starts_at"])
-        assert starts_at is not None  # as it was kept
+        assert starts_at is not None  # as it was stored
         item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
         item.save(update_fields=["data"])
-    kept.put_back(Moment)
-    moments = list(Moment.objects.filter(pk__in=kept.ids(Moment)))
+    withdrawn.put_back(Moment)
+    moments = list(Moment.objects.filter(pk__in=withdrawn.ids()))
     for moment in moments:
         held = session.messages.turns().believed()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.last_moment_message_idx = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
-    for item in retraction.items.of(Moment).filter(is_rewritten=True):
+    for item in retraction.items.rewritten(Moment):
         Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
 
 
@@ -196,22 +205,22 @@ def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
 def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
     """Set the text to what it was before the retraction, with what people have changed since in what that left."""
     was: str = retraction.items.of(MemoryStream).get(object_pk=stream.pk).data["consolidated_content"]
-    own = stream.versions.filter(pk__in=retraction.items.ids(StreamVersion)).order_by("pk")
+    own = stream.versions.filter(pk__in=retraction.items.withdrawn(StreamVersion).ids()).order_by("pk")
     left = text_without(MemoryStream(consolidated_content=was), list(own))
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=merged_text(was, left, now))
 
 
 def _put_atoms_back(retraction: Retraction) -> None:
-    kept = retraction.items.of(MemoryAtom)
-    for item in kept.filter(data__state=MemoryAtom.State.ACTIVE):
+    items = retraction.items
+    for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE):
         same = MemoryAtom.objects.active().filter(stream=item.data["stream"], content_hash=item.data["content_hash"])
         if same.exclude(pk=item.object_pk).exists():  # it was said again since; then that one stays
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
-    for item in kept.filter(is_rewritten=True):
+    for item in items.rewritten(MemoryAtom):
         versions = {"absorbed_in_id": item.data["absorbed_in"], "shown_in_id": item.data.get("shown_in")}
         MemoryAtom.objects.filter(pk=item.object_pk).update(state=item.data["state"], **versions)
-    kept.filter(is_rewritten=False).put_back(MemoryAtom)
+    items.withdrawn(MemoryAtom).put_back(MemoryAtom)
 
 
 # --- the profile ---
@@ -219,11 +228,11 @@ def _put_atoms_back(retraction: Retraction) -> None:
 
 def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade) -> list[str]:
     """Put back the profile, with what people have changed since; returns ids of later builds that it doesn't know."""
-    kept = retraction.items.of(UserProfile).first()
-    if kept is None:
+    before = retraction.items.of(UserProfile).first()
+    if before is None:
         return []
     changes = list(user.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
-    profile = with_edits(profile_of(cast(UserProfile, kept.row().object)), changes, user)
+    profile = with_edits(profile_of(cast(UserProfile, before.row().object)), changes, user)
     taken = {build for builds in builds_of(changes).values() for build in builds} - remade.builds
     ProfileVersion.objects.filter(pk__in=[change.pk for change in changes]).delete()
     set_profile(user, profile)

@@ -6,7 +6,7 @@ from pydantic import NonNegativeInt, StringConstraints
 
 from sessions_app.models import ApiKey, Archive, Event, Message, ProfileVersion, Session, UserProfile
 from sessions_app.people.export import KindOfActor, messages
-from sessions_app.people.export_format import File, Name, Told
+from sessions_app.people.export_format import File, Name, NotRestored
 from sessions_app.people.import_user import SessionOfMessage, keep_from_first_turn
 from sessions_app.people.provenance import Provenance, declare
 
@@ -59,7 +59,7 @@ declare(
             "created_at metadata",
             columns=(
                 SessionOfMessage("session_id", "session", Session, "session_id"),
-                Told("moment_key", "moment__key"),
+                NotRestored("moment_key", "moment__key"),
             ),
             types={"sequence": NonNegativeInt, "kind": Literal["turn", "partition"]},
             lines=messages,

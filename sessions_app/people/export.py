@@ -82,7 +82,7 @@ def _write(export: ZipFile, file: File, lines: Iterator[Line]) -> int:
 
 
 class KindOfActor(Column):
-    """Whether a key, an operator or a job did something; not which of them."""
+    """The kind of who did something: a key, an operator or a job; not which of them."""
 
     def write(self, lines: list[Line], exporting: Exporting) -> None:
         for line in lines:

@@ -31,13 +31,13 @@ Model = type[models.Model]
 
 
 class Shape(BaseModel):
-    """What a line, or the manifest, must look like."""
+    """The form that a line, or the manifest, must have."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Manifest(Shape):
-    """What the file is, in `manifest.json`."""
+    """The content of `manifest.json`: what the file is."""
 
     format: Literal["memory-platform-export"]
     version: Literal[1]
@@ -104,14 +104,14 @@ class Column:
         return rows
 
 
-class Told(Column):
+class NotRestored(Column):
     """A field that is not restored."""
 
     type, is_column = str | None, False
 
 
 class Name(Column):
-    """What names the row itself among those of its person; rows that they have already are left out."""
+    """The name of the row itself among those of its person; rows that they have already are left out."""
 
     def read(self, rows: list[Restored], importing: "Importing") -> list[Restored]:
         taken = importing.taken(self.model, self.name, [row.line[self.name] for row in rows])
@@ -222,7 +222,7 @@ class File:
 
     @cached_property
     def shape(self) -> type[Shape]:
-        """What a line must look like."""
+        """The form that a line must have."""
         types = {column.name: column.type for column in self.columns if column.type} | dict(self.types)
         fields: dict[str, Any] = {}
         for name in self.fields.split():

@@ -66,7 +66,7 @@ class ExportFile:
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
-        """What the file says that it is.
+        """Return what the file says that it is.
 
         Raises:
             NotAnExport: it is something else.
@@ -89,7 +89,7 @@ class ExportFile:
 
 @contextmanager
 def opened(path: Path) -> Iterator[ExportFile]:
-    """Opens an export.
+    """Open an export.
 
     Raises:
         NotAnExport: what is wrong with the file, whenever it is found out.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Provenance:
-    """Whose the rows of a table are, what they are made of, and how they leave and come back.
+    """The person whom a table's rows are of, their sources, and how they leave and come back.
 
     Args:
         model: the table.
