@@ -20,7 +20,7 @@ from django.utils import timezone
 from memoryproject import health
 from moments_app.models import Job
 from moments_app.reports import overview
-from moments_app.reports.overview import Activity, Day, Work
+from moments_app.reports.overview import Activity, Backlog, Day
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
@@ -95,7 +95,7 @@ def _work(activity: Activity) -> dict[str, Any]:
     }
 
 
-def _alerts(work: Work, today: Day) -> list[Alert]:
+def _alerts(work: Backlog, today: Day) -> list[Alert]:
     jobs, calls = reverse(JOBS), reverse(CALLS)
     found = [Alert(state) for state in health.checks().values() if state != health.OK]
     if _is_silent(work.worker_seen_at):
@@ -122,7 +122,7 @@ def _seen(seen_at: datetime | None) -> str:
     return f"the last sign of one was {naturaltime(seen_at)}" if seen_at else "none has run yet"
 
 
-def _work_cards(work: Work) -> list[Card]:
+def _work_cards(work: Backlog) -> list[Card]:
     jobs = reverse(JOBS)
     oldest = f"the oldest came due {naturaltime(work.oldest_due)}" if work.oldest_due else "nothing waits"
     return [

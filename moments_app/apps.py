@@ -13,6 +13,7 @@ class MomentsAppConfig(AppConfig):
         """Start to listen, and import the processes of all apps, which registers them."""
         from moments_app import triggers
         from moments_app.prompts import install_shipped_prompts
+        from moments_app.provenance import declared  # noqa: F401 (adds itself to the registry)
 
         autodiscover_modules("processes")
         triggers.connect()

@@ -1,6 +1,4 @@
-"""Receivers of signals: the work that an append makes due, asked for in its transaction; new vectors for edited texts;
-and what memory does when a person is exported, imported or erased.
-"""
+"""What happens by itself, in the transaction that makes it due: an append's work, and new vectors for edited texts."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,23 +9,11 @@ from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.provenance import erase
-from moments_app.provenance import export as exporting
-from moments_app.provenance import restore as import_user
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.turns.platform_text import note_platform_text
-from sessions_app.models import Message, Session, UserProfile
-from sessions_app.people.export_format import Part
-from sessions_app.people.import_user import ExportFile
-from sessions_app.signals import (
-    digest_wanted,
-    messages_appended,
-    turns_overdue,
-    user_erasing,
-    user_exporting,
-    user_importing,
-)
+from sessions_app.models import Message, Session
+from sessions_app.signals import digest_wanted, messages_appended, turns_overdue
 
 
 def connect() -> None:
@@ -35,9 +21,6 @@ def connect() -> None:
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
-    user_erasing.connect(forget_person, dispatch_uid="moments_app.triggers")
-    user_exporting.connect(add_to_export, dispatch_uid="moments_app.triggers")
-    user_importing.connect(restore, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
 
@@ -60,21 +43,6 @@ def digest_now(session: Session, **_: Any) -> None:
 def settle_overdue(session: Session, **_: Any) -> None:
     """Ask for turns past their keep-by date to be remembered before they go."""
     Job.objects.request(Settle.name, session, requested_by="retain", force=True)
-
-
-def forget_person(user: UserProfile, **_: Any) -> dict[str, int]:
-    """Remove what memory keeps of a person beside the rows that refer to them."""
-    return erase.forget(user)
-
-
-def add_to_export(**_: Any) -> Sequence[Part]:
-    """Return the files of memory in a person's export."""
-    return exporting.PARTS
-
-
-def restore(export: ExportFile, user: UserProfile, sessions: dict[str, Session], **_: Any) -> dict[str, int]:
-    """Restore the memory of a person who is imported."""
-    return import_user.restore(export, user, sessions)
 
 
 def embed_again(

@@ -9,3 +9,4 @@ class SessionsAppConfig(AppConfig):
 
     def ready(self) -> None:
         from sessions_app.api import schema  # noqa: F401 (registers itself)
+        from sessions_app.people import declared  # noqa: F401 (adds itself to the registry)

@@ -21,7 +21,7 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 
 def content_hash(text: str) -> str:
-    """The same for texts that differ only in case, spaces and marks."""
+    """Return a hash that is the same for texts that differ only in case, spaces and marks."""
     return hashlib.sha256(" ".join(re.findall(r"\w+", text.casefold())).encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(state=MemoryAtom.State.ACTIVE)
 
     def in_shards_from(self, user: UserProfile) -> Self:
-        """Those that agents' shards have from this person's sessions."""
+        """Return what agents' shards have from a person's sessions."""
         theirs = Q(source_user=user) | Q(source_session__user=user) | Q(job__user=user)
         return self.filter(theirs, user=None)
 
@@ -66,45 +66,45 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(atom_type=MemoryAtom.Type.OBSERVATION)
 
     def findable(self) -> Self:
-        """Those that searches find: all that were not taken out of memory."""
+        """Return those that searches find: all that were not taken out of memory."""
         return self.exclude(state=MemoryAtom.State.EVICTED)
 
     def waiting(self) -> Self:
-        """Observations that stand by themselves until a consolidation folds them into the text."""
+        """Return the observations that stand by themselves until a consolidation folds them into the text."""
         return self.active().observations().unpinned()
 
     def fresh(self) -> Self:
-        """Those waiting that no consolidation was shown: they are what asks for the next one."""
+        """Return those waiting that no consolidation was shown: they are what asks for the next one."""
         return self.waiting().filter(shown_in=None)
 
     def unpinned(self) -> Self:
-        """Those that consolidation and eviction may touch."""
+        """Return those that consolidation and eviction may touch."""
         return self.filter(is_pinned=False)
 
     def with_rag_indexed(self) -> Self:
-        """Each with `rag_indexed`: whether it is found by meaning as well."""
+        """Add `rag_indexed`: whether it is found by meaning as well."""
         embeddings = apps.get_model("moments_app", "FactEmbedding").objects
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
 
     def evict(self) -> None:
-        """Out of every context and search; they stay, with where they came from."""
+        """Take these out of every context and search; they stay, with where they came from."""
         ids = list(self.values_list("pk", flat=True))
         MemoryAtom.objects.filter(pk__in=ids).update(state=MemoryAtom.State.EVICTED)
         # What has a vector is found.
         apps.get_model("moments_app", "FactEmbedding").objects.filter(source_id__in=ids).delete()
 
     def newest_first(self) -> Self:
-        """By when it was said."""
+        """Order by when it was said, the latest first."""
         return self.order_by("-formed_at", "-id")
 
     def said_before(self, atom: "MemoryAtom") -> Self:
-        """What comes after one in the order of `newest_first`."""
+        """Return what comes after an atom in the order of `newest_first`."""
         earlier = Q(formed_at__lt=atom.formed_at) | Q(formed_at=atom.formed_at, pk__lt=atom.pk)
         return self.filter(earlier, formed_at__lte=atom.formed_at)  # the last is what the index is read by
 
     def in_order(self) -> Self:
-        """Oldest first, by when it was said."""
+        """Order by when it was said, the oldest first."""
         return self.order_by("formed_at", "id")
 
 
@@ -188,12 +188,12 @@ class MemoryAtom(Searched):
         return self.content[:80]
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Keeps the hash that tells whether the stream has it already."""
+        """Save the hash, too, that tells whether the stream has it already."""
         self.content_hash = content_hash(self.content)
         super().save(*args, **kwargs)
 
     def clean(self) -> None:
-        """What the constraint says, in words: the hash is no field of a form."""
+        """Check the constraint, to tell it in words: the hash is no field of a form."""
         same = MemoryAtom.objects.active().filter(stream_id=self.stream_id, content_hash=content_hash(self.content))
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
             raise ValidationError({"content": "The stream has this already."})

@@ -12,12 +12,12 @@ from sessions_app.models import Session, UserProfile
 
 class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
     def expired(self) -> Self:
-        """Older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
+        """Return those older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.MEMORY_CONTEXT.receipt_days))
 
 
 class ContextReceipt(models.Model):
-    """Addresses, sizes and hashes; never text."""
+    """A record of what went into one context: addresses, sizes and hashes; never text."""
 
     context_id = models.UUIDField(unique=True)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
@@ -36,5 +36,5 @@ class ContextReceipt(models.Model):
 
     @property
     def total_tokens(self) -> int:
-        """Of all layers."""
+        """The tokens of all layers."""
         return sum(self.tokens.values())

@@ -24,7 +24,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.filter(is_active=True)
 
     def ensure(self, name: str, dimensions: int, *, concurrently: bool = False) -> "EmbeddingModel":
-        """The row of a model, with its indexes; the first there is becomes the active one.
+        """Return the row of a model, with its indexes; the first there is becomes the active one.
 
         Args:
             name: at the endpoint.
@@ -37,7 +37,7 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return model
 
     def in_use(self) -> "EmbeddingModel":
-        """The active one; before there is any, that of the settings."""
+        """Return the active model; before there is any, that of the settings."""
         conf = settings.EMBEDDING
         return self.active().first() or self.ensure(conf.model, conf.dimensions)
 
@@ -65,14 +65,14 @@ class EmbeddingModel(models.Model):
         return f"{self.name}, {self.dimensions} dimensions"
 
     def activate(self) -> None:
-        """From now on searches and new texts use this one."""
+        """Make searches and new texts use this model from now on."""
         EmbeddingModel.objects.active().exclude(pk=self.pk).update(is_active=False)
         EmbeddingModel.objects.filter(pk=self.pk).update(is_active=True)
 
     def build_indexes(self, *, concurrently: bool) -> None:
-        """An index of nearest neighbours for each kind of memory, where there is none.
+        """Build an index of nearest neighbours for each kind of memory, where there is none.
 
-        One that an interrupted build has left behind is not valid, and made anew.
+        One that an interrupted build has left behind is not valid, and is built again.
         """
         with connection.cursor() as cursor:
             for table in (kind._meta.db_table for kind in KINDS.values()):
@@ -111,19 +111,19 @@ class Embedding(models.Model):
 
 
 class FactEmbedding(Embedding):
-    """Of a fact."""
+    """A vector of a fact."""
 
     source = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
 
 class MomentEmbedding(Embedding):
-    """Of a moment: its summary and detail."""
+    """A vector of a moment: of its summary and detail."""
 
     source = models.ForeignKey(Moment, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
 
 class TurnEmbedding(Embedding):
-    """Of what a user or an assistant said."""
+    """A vector of what a user or an assistant said."""
 
     source = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
@@ -132,7 +132,7 @@ KINDS: dict[str, type[Embedding]] = {"fact": FactEmbedding, "moment": MomentEmbe
 
 
 def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
-    """Asks for the vectors of what is new, when texts are embedded at all.
+    """Ask for the vectors of what is new, when texts are embedded at all.
 
     Args:
         requested_by: who asks.
@@ -142,7 +142,7 @@ def ask_to_embed(requested_by: str, **about: Any) -> Job | None:
 
 
 def whose_memories(of: Job | MemoryStream | MemoryAtom | Moment) -> dict[str, Any]:
-    """What a job is asked for with that is about all memories of a person, or of a shard, which is nobody's."""
+    """Return the arguments of a request for a job about all memories of a person, or of a shard."""
     if isinstance(of, Moment) or of.user_id is not None:
         return {"user_id": of.user_id}
     return {"stream": of if isinstance(of, MemoryStream) else of.stream}

@@ -24,7 +24,7 @@ LONGEST_PAUSE = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Pause:
-    """Until when an engine is left alone, and why."""
+    """The time until which an engine is left alone, and the reason."""
 
     until: datetime
     reason: str
@@ -35,14 +35,15 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return self.filter(ok=False)
 
     def pause_of(self, engine: str) -> Pause | None:
-        """Whether `engine` is to be left alone for now: its circuit is open, or the day's budget is used up."""
+        """Return the pause of an engine whose circuit is open, or when the day's budget is used up."""
         return self._open_circuit(engine) or self._used_up()
 
     def _open_circuit(self, engine: str) -> Pause | None:
-        """A circuit opens after three failures in a row of one kind.
+        """Return the pause of an engine whose circuit is open: after three failures in a row of one kind.
 
-        It is closed again after the time of the last failure plus a pause that starts at `ENGINE__CIRCUIT_SECONDS` and
-        doubles with each further failure up to an hour. The state is the log itself, without what operators tried.
+        The circuit is closed again after the time of the last failure plus a pause that starts at
+        `ENGINE__CIRCUIT_SECONDS` and doubles with each further failure up to an hour. The state is the log itself,
+        without what operators tried.
         """
         pause = timedelta(seconds=settings.ENGINE.circuit_seconds)
         calls = self.filter(engine=engine).exclude(purpose__startswith=TRIAL)
@@ -53,11 +54,11 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             return None
         longest: timedelta = min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
         until = latest[0].created_at + longest
-        told = f"Waiting: the last calls of {engine} failed; it is tried again at {until:%H:%M:%S} UTC."
-        return Pause(until, told) if until > timezone.now() else None
+        reason = f"Waiting: the last calls of {engine} failed; it is tried again at {until:%H:%M:%S} UTC."
+        return Pause(until, reason) if until > timezone.now() else None
 
     def _used_up(self) -> Pause | None:
-        """The caps of a day hold for all engines together; a day begins at midnight UTC."""
+        """Return the pause until tomorrow when a cap is reached; caps hold for all engines together, and a UTC day."""
         calls, usd = settings.ENGINE.max_calls_per_day, settings.ENGINE.max_usd_per_day
         if not calls and not usd:
             return None
@@ -71,7 +72,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         return None
 
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
-        """Puts a call on record.
+        """Put a call on record.
 
         Args:
             call: how it went.
@@ -94,7 +95,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:
-    """What a call cost, in USD; None when its price or its tokens aren't known.
+    """Return what a call cost, in USD; None when its price or its tokens aren't known.
 
     Args:
         engine: as it is recorded, e.g. `openai:gpt-4.1-mini`.

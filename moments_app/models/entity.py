@@ -14,14 +14,14 @@ from sessions_app.models.searched import Searched, SearchedQuerySet
 
 class EntityQuerySet(SearchedQuerySet["Entity"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Only this person's entities."""
+        """Return a person's entities."""
         return self.filter(user=user)
 
     def open(self) -> Self:
         return self.filter(status=Entity.Status.OPEN)
 
     def latest_first(self) -> Self:
-        """By their last change."""
+        """Order by the last change, the latest first."""
         return self.order_by("-updated_at", "-id")
 
 
@@ -73,7 +73,7 @@ class Entity(Searched):
 
 
 class EntityLink(models.Model):
-    """That one entity blocks, is part of, or relates to another of the same person."""
+    """A link from one entity to another of the same person, which it blocks, is part of, or relates to."""
 
     class Relation(models.TextChoices):
         BLOCKS = "blocks"

@@ -1,7 +1,7 @@
 """One remembered episode, linked back to the ones before it.
 
 Moments of a person stand in one order everywhere, that of time: by when they ended, then by their turns, then by id. So
-it doesn't matter which of them was built, imported or made anew first.
+it doesn't matter which of them was built, imported or made again first.
 """
 
 from collections.abc import Collection, Iterable
@@ -63,11 +63,11 @@ WHERE m.id = linked.id AND m.previous_moment_keys IS DISTINCT FROM linked.previo
 
 class MomentQuerySet(SearchedQuerySet["Moment"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Only this person's moments."""
+        """Return a person's moments."""
         return self.filter(user=user)
 
     def newest_first(self) -> Self:
-        """By when they happened, the latest first: the order of the chain.
+        """Order by when they happened, the latest first: the order of the chain.
 
         Not by id alone: the planner would walk the primary key backwards for a person whose moments it takes to be
         spread evenly, over everything that others made since (docs/decisions/0005).
@@ -75,7 +75,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.order_by(*CHAIN_ORDER)
 
     def earlier_than(self, moment: "Moment") -> Self:
-        """Of the same person, before it in the chain, nearest first."""
+        """Return the moments before one in its person's chain, nearest first."""
         at_once = Q(first_sequence__lt=moment.first_sequence) | Q(
             first_sequence=moment.first_sequence, pk__lt=moment.pk
         )
@@ -84,7 +84,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(before, user_id=moment.user_id, ends_at__lte=moment.ends_at).newest_first()
 
     def later_than(self, moment: "Moment") -> Self:
-        """Of the same person, after it in the chain, nearest first."""
+        """Return the moments after one in its person's chain, nearest first."""
         at_once = Q(first_sequence__gt=moment.first_sequence) | Q(
             first_sequence=moment.first_sequence, pk__gt=moment.pk
         )
@@ -95,11 +95,11 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
         return self.filter(topic_tags__contains=[topic])
 
     def telling_of(self, user_id: int, since: datetime) -> Self:
-        """Those of a person whose journey may tell of what happened from a time on."""
+        """Return a person's moments whose journey may tell of what happened from a time on."""
         return self.filter(user_id=user_id, ends_at__gte=since).exclude(journey="")
 
     def relink(self, user_id: int, places: "Iterable[Moment]") -> None:
-        """Makes the chain of a person's moments whole again; whoever calls it holds the lock on the person's row.
+        """Make the chain of a person's moments whole again; whoever calls it holds the lock on the person's row.
 
         Args:
             user_id: primary key of the person.
@@ -112,7 +112,7 @@ class MomentQuerySet(SearchedQuerySet["Moment"]):
                 cursor.execute(RELINK_SQL, {"user": user_id, "ends": ends, "sequences": sequences, "ids": ids})
 
     def chain_from(self, moment: "Moment", depth: int) -> "list[Moment]":
-        """The moments of the same user before `moment`, nearest first, at most `depth` of them."""
+        """Return the moments of the same person before `moment`, nearest first, at most `depth` of them."""
         return list(self.raw(CHAIN_SQL, {"user": moment.user_id, "key": moment.key, "depth": depth}))
 
 
@@ -197,7 +197,7 @@ class Moment(Searched):
         return self.last_sequence - self.first_sequence + 1
 
     def delete(self, *args: object, **kwargs: object) -> tuple[int, dict[str, int]]:
-        """Deletes the moment and closes the chain over the gap."""
+        """Delete the moment and close the chain over the gap."""
         with transaction.atomic():
             UserProfile.objects.locked().get(pk=self.user_id)  # whoever changes the chain holds it
             place = copy(self)
@@ -207,7 +207,7 @@ class Moment(Searched):
 
 
 def moment_key(name: str, starts_at: datetime, taken: Collection[str]) -> str:
-    """A key for a new moment: `{name}-{yyyymmdd}`, then `-2`, `-3`, … while that is `taken`."""
+    """Return a key for a new moment: `{name}-{yyyymmdd}`, then `-2`, `-3`, … while that is `taken`."""
     date = f"{starts_at:%Y%m%d}"
     slug = slugify(name, allow_unicode=True)[: KEY_MAX_LENGTH - len(date) - 8].strip("-") or "moment"
     key, number = f"{slug}-{date}", 1

@@ -16,7 +16,7 @@ REFRESHED = timedelta(days=30)  # a line that is served again and again is writt
 
 class ServedLineQuerySet(models.QuerySet["ServedLine"]):
     def expired(self) -> Self:
-        """Not served for so long that nobody sends them back."""
+        """Return those not served for so long that nobody sends them back."""
         return self.filter(served_on__lt=timezone.localdate() - KEPT)
 
 
@@ -38,7 +38,7 @@ class ServedLine(models.Model):
 
 
 class OwnText(models.Model):
-    """Which lines of a turn the platform had served before: known since the turn arrived, and never changed.
+    """The lines of a turn that the platform had served before: known since it arrived, and never changed.
 
     By the turn's place, not its row: a turn that is archived and restored has it again.
     """

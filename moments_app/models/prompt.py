@@ -21,7 +21,7 @@ class NewerVersion(Exception):
 
 class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
     def version_in_force(self, uri: str) -> "PromptVersion":
-        """The active version of the prompt at `uri`.
+        """Return the active version of the prompt at `uri`.
 
         Raises:
             PromptResource.DoesNotExist: when there is none; names the URI.
@@ -75,7 +75,7 @@ class PromptResource(models.Model):
     def add_version(
         self, content: str, *, created_by: str, note: str = "", after: int | None = None
     ) -> "PromptVersion":
-        """Stores `content` as the next version, without activating it.
+        """Store `content` as the next version, without activating it.
 
         Args:
             content: the text.
@@ -95,7 +95,7 @@ class PromptResource(models.Model):
 
     @transaction.atomic
     def activate(self, version: "PromptVersion") -> None:
-        """Puts one of this resource's versions in force, and keeps in mind which one was.
+        """Put one of this resource's versions in force, and keep in mind which one was.
 
         Raises:
             ValueError: when the version belongs to another resource.
@@ -128,7 +128,7 @@ class PromptVersion(models.Model):
         return f"{self.resource} v{self.number}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Stores a new version.
+        """Store a new version.
 
         Raises:
             ValueError: on an attempt to change one.

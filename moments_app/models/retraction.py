@@ -1,4 +1,4 @@
-"""What is no longer believed, and what was made of it.
+"""Retractions: turns that are no longer believed, and the rows that were made of them.
 
 A derived row that is withdrawn leaves its table: it is kept here as data, so no reader anywhere has to filter it out,
 and an undone retraction puts it back as it was. A row that only names what was withdrawn stays where it is, rewritten;
@@ -29,7 +29,7 @@ TELLING = (
 
 
 class ExactEncoder(DjangoJSONEncoder):
-    """Times to the microsecond: a row is put back as it was."""
+    """Writes times to the microsecond: a row is put back as it was."""
 
     def default(self, o: Any) -> Any:
         return o.isoformat() if isinstance(o, datetime) else super().default(o)
@@ -37,11 +37,11 @@ class ExactEncoder(DjangoJSONEncoder):
 
 class RetractionQuerySet(models.QuerySet["Retraction"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Only this person's."""
+        """Return a person's retractions."""
         return self.filter(user=user)
 
     def standing(self) -> Self:
-        """Those that were not undone."""
+        """Return those that were not undone."""
         return self.filter(undone_at=None)
 
     def newest_first(self) -> Self:
@@ -49,7 +49,7 @@ class RetractionQuerySet(models.QuerySet["Retraction"]):
 
 
 class Retraction(models.Model):
-    """That some turns of a session, or all it had, are no longer believed."""
+    """An order that some turns of a session, or all it had, are no longer believed."""
 
     retraction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="retractions")
@@ -71,25 +71,33 @@ class Retraction(models.Model):
 
     @property
     def actor(self) -> str:
-        """As whom its follow-up work is asked for."""
+        """The name under which its follow-up work is asked for."""
         return f"retraction:{self.retraction_id}"
 
     def turns(self) -> MessageQuerySet:
-        """Those it retracted."""
+        """Return the turns it retracted."""
         return Message.objects.turns().filter(session=self.session, retracted_at=self.created_at)
 
 
 class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
     def of(self, model: type[models.Model]) -> Self:
-        """Those that were rows of a table."""
+        """Return those that were rows of a table."""
         return self.filter(model=model._meta.label_lower)
 
-    def ids(self, model: type[models.Model]) -> list[int]:
-        """Primary keys of the rows of a table that were withdrawn."""
-        return list(self.of(model).filter(is_rewritten=False).values_list("object_pk", flat=True))
+    def withdrawn(self, model: type[models.Model]) -> Self:
+        """Return those that left a table."""
+        return self.of(model).filter(is_rewritten=False)
+
+    def rewritten(self, model: type[models.Model]) -> Self:
+        """Return those that stayed in a table, as they were before they were rewritten."""
+        return self.of(model).filter(is_rewritten=True)
+
+    def ids(self) -> list[int]:
+        """Return the primary keys of the rows."""
+        return list(self.values_list("object_pk", flat=True))
 
     def keep(self, retraction: Retraction, rows: Iterable[models.Model], *, is_rewritten: bool = False) -> None:
-        """Keeps rows as they are now, before they are withdrawn or rewritten."""
+        """Keep rows as they are now, before they are withdrawn or rewritten."""
         self.bulk_create(
             RetractedItem(
                 retraction=retraction,
@@ -104,7 +112,7 @@ class RetractedItemQuerySet(models.QuerySet["RetractedItem"]):
         )
 
     def put_back(self, *tables: type[models.Model]) -> int:
-        """Puts rows back as they were, table by table; one that was rewritten and is gone since stays gone.
+        """Put rows back as they were, table by table; one that was rewritten and is gone since stays gone.
 
         Returns:
             How many.
@@ -132,17 +140,17 @@ class RetractedItem(models.Model):
 
     @property
     def table(self) -> type[models.Model]:
-        """Whose row it is."""
+        """The table whose row it is."""
         return apps.get_model(self.model)
 
     @property
     def label(self) -> str:
-        """What it says, in a line: its text where it has one."""
+        """A line that tells a person which row it is: its text where it has one."""
         said = (self.data.get(name) for name in TELLING)
         return next((text for text in said if isinstance(text, str) and text), str(self))
 
     def row(self) -> serializers.base.DeserializedObject:
-        """The row as it was; its `object` is not saved."""
+        """Return the row as it was; its `object` is not saved."""
         return next(
             serializers.deserialize("python", [{"model": self.model, "pk": self.object_pk, "fields": self.data}])
         )
@@ -164,7 +172,7 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
 
 
 def _forget_lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedItem], *, there: set[int]) -> None:
-    """What a row referred to may be gone since: where it may be blank, it is blank.
+    """Blank what a row referred to and is gone since, where it may be blank.
 
     Raises:
         ValueError: it may not.

@@ -23,7 +23,7 @@ LESSONS = "lessons"
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a stream of a kind begins with; everything can be edited afterwards."""
+    """The settings that a stream of a kind begins with; all can be edited afterwards."""
 
     extraction_prompt: str
     extracts_observations: bool
@@ -80,7 +80,7 @@ LESSONS_DEFAULTS = Defaults(
 
 
 def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
-    """How many rows a subquery has, read up to `most`."""
+    """Return the number of rows of a subquery, read up to `most`."""
     return Func(ArraySubquery(rows.values("pk")[:most]), function="cardinality", output_field=IntegerField())
 
 
@@ -89,19 +89,19 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.filter(is_active=True)
 
     def extracting(self) -> Self:
-        """Those that formations fill."""
+        """Return those that formations fill."""
         return self.active().filter(Q(extracts_observations=True) | Q(extracts_facts=True))
 
     def seen_by(self, session: Session) -> Self:
-        """Those a session's turns are formed into and its context shows: its own, its person's, its agent's."""
+        """Return the streams of a session's turns and context: its own, its person's, its agent's."""
         own = Q(stream_type=MemoryStream.Type.SESSION, session=session)
         person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
         shards = Q(stream_type=MemoryStream.Type.AGENT, agent_id__in=("", session.agent_id), user=None)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
     def with_figures(self, most: int) -> Self:
-        """Each with `waiting`, its observations that wait, `fresh`, those that no consolidation was shown, `facts`, and
-        `consolidated_at`, when that was last done.
+        """Add the numbers of observations that wait (`waiting`), of those that no consolidation was shown (`fresh`) and
+        of `facts`; and when each was consolidated last (`consolidated_at`).
 
         Args:
             most: what is counted to, so that a huge stream costs no more than a large one.
@@ -117,7 +117,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         )
 
     def ensure_lessons(self, agent_id: str, scope: str) -> "list[MemoryStream]":
-        """The active streams that take a session's lessons, made where they aren't there.
+        """Return the active streams that take a session's lessons, made where they aren't there.
 
         Args:
             agent_id: of the session.
@@ -134,7 +134,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return list(lessons.order_by("id"))
 
     def ensure_for(self, session: Session) -> None:
-        """Makes the session's and the person's stream when they aren't there."""
+        """Make the session's and the person's stream where they aren't there."""
         scope = {"agent_id": session.agent_id, "user_id": session.user_id}
         insert_unless_there(
             MemoryStream(stream_type=MemoryStream.Type.SESSION, session=session, **scope, **asdict(SESSION_DEFAULTS))
@@ -142,14 +142,14 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         self.ensure_of_person(session.user, session.agent_id)
 
     def ensure_of_person(self, user: UserProfile, agent_id: str) -> "MemoryStream":
-        """A person's stream with an agent, made when it isn't there."""
+        """Return a person's stream with an agent, made where it isn't there."""
         scope = {"stream_type": MemoryStream.Type.USER, "agent_id": agent_id, "user": user}
         insert_unless_there(MemoryStream(**scope, **asdict(USER_DEFAULTS)))
         return self.get(**scope)
 
 
 class MemoryStream(models.Model):
-    """See the module's text."""
+    """A unit of evolving memory; see the module's text."""
 
     class Type(models.TextChoices):
         SESSION = "session"
@@ -213,7 +213,7 @@ class MemoryStream(models.Model):
         return self.label
 
     def clean(self) -> None:
-        """What the constraints say, in words."""
+        """Check the constraints, to tell them in words."""
         for kind in ("observation", "fact"):
             if (getattr(self, f"{kind}_min") or 0) > (getattr(self, f"{kind}_max") or 0):
                 raise ValidationError({f"{kind}_min": f"It can't be more than {kind}_max."})
@@ -225,16 +225,16 @@ class MemoryStream(models.Model):
 
     @property
     def label(self) -> str:
-        """How it is called among the streams of one session: `session`, `user`, or a shard's name."""
+        """The name among the streams of one session: `session`, `user`, or a shard's name."""
         return f"shard {self.name}" if self.stream_type == self.Type.AGENT else str(self.stream_type)
 
     @property
     def title(self) -> str:
-        """Whose it is as well: `session s1 of ada, agent default`."""
+        """The name with its owner: `session s1 of ada, agent default`."""
         whose = {self.Type.SESSION: f"session {self.session} of {self.user}", self.Type.USER: f"user {self.user}"}
         agent = f"agent {self.agent_id}" if self.agent_id else "every agent"
         return f"{whose.get(self.Type(self.stream_type), self.label)}, {agent}"
 
     def touch(self) -> None:
-        """What is in it has changed: contexts that were kept are made anew."""
+        """Note that what is in it has changed: contexts that were kept are made again."""
         MemoryStream.objects.filter(pk=self.pk).update(last_updated_at=timezone.now())

@@ -51,11 +51,11 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return self.filter(status=Summary.Status.PROCESSING)
 
     def newest_first(self) -> Self:
-        """By the end of their windows: the order of the chain."""
+        """Order by the end of their windows, the latest first: the order of the chain."""
         return self.order_by("-end_sequence", "-id")
 
     def with_source_sequences(self) -> Self:
-        """Adds `source_sequences`: those of its source messages that are still there, in order."""
+        """Add `source_sequences`: those of its source messages that are still there, in order."""
         window = (OuterRef("start_sequence"), OuterRef("end_sequence"))
         turns = Message.objects.turns().filter(
             session=OuterRef("session"), user=OuterRef("user"), sequence__range=window
@@ -65,17 +65,17 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         return self.annotate(source_sequences=ArraySubquery(sources.values("sequence")))
 
     def latest_completed(self, session: Session) -> "Summary | None":
-        """The summary in force; one that failed or is being made never is."""
+        """Return the summary in force; one that failed or is being made never is."""
         return self.for_session(session).completed().newest_first().first()
 
     def stuck(self) -> Self:
-        """Begun `ROLLING_SUMMARY__STUCK_AFTER_MINUTES` ago or longer, and no job is there to finish them."""
+        """Return those begun `ROLLING_SUMMARY__STUCK_AFTER_MINUTES` ago or longer that no job is there to finish."""
         limit = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes)
         working = Job.objects.open().filter(process=PROCESS, session=OuterRef("session"))
         return self.processing().filter(~Exists(working), created_at__lt=limit)
 
     def begin(self, session: Session, end: int) -> bool:
-        """Adds the next version as `processing`, unless one is.
+        """Add the next version as `processing`, unless there is one.
 
         Args:
             session: whose turns.
@@ -92,7 +92,7 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
 
 
 class Summary(models.Model):
-    """One version; see the module's text."""
+    """One version of a session's rolling summary; see the module's text."""
 
     class Status(models.TextChoices):
         PROCESSING = "processing"
@@ -138,6 +138,6 @@ class Summary(models.Model):
         return f"{self.start_sequence}–{self.end_sequence} of {self.session}"
 
     def fail(self, error: str) -> None:
-        """Ends this version without a text; one that has ended stays as it is."""
+        """End this version without a text; one that has ended stays as it is."""
         waiting = Summary.objects.processing().filter(pk=self.pk)
         waiting.update(status=Summary.Status.FAILED, error=error, completed_at=timezone.now())

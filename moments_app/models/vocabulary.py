@@ -1,6 +1,6 @@
 """How often each word stands in one person's memory: what makes a word of a query rare or common, and known or a typo.
 
-Counted anew by `count_words` when memory has grown by a tenth, so the counts may be a little behind; the texts
+Counted again by `count_words` when memory has grown by a tenth, so the counts may be a little behind; the texts
 themselves are found as soon as they are written.
 """
 
@@ -16,7 +16,7 @@ from sessions_app.models import UserProfile
 
 class VocabularyQuerySet(models.QuerySet["Vocabulary"]):
     def seen_by(self, user: UserProfile, agent_id: str) -> Self:
-        """The person's own, and those of the shards of an agent and of every agent."""
+        """Return the person's own, and those of the shards of an agent and of every agent."""
         shards = Q(stream__is_active=True, stream__agent_id__in={"", agent_id})
         return self.filter(Q(user=user) | Q(user=None) & shards)
 

@@ -14,10 +14,10 @@ from django.db import connection, transaction
 from django.db.models import F, Sum
 
 from moments_app.models import Job
-from moments_app.moments.build import BuildMoments
+from moments_app.provenance.remake import MOMENTS
 from sessions_app.models import Session, UserProfile
 
-NAMED = 100  # sessions told by name
+NAMED = 100  # most sessions that are named
 
 # The latest job that would have put a session's turns into moments says why they wait.
 _PLACED = """
@@ -68,7 +68,7 @@ WAITING = ("queued", "held", "failed", "digested", "missing")
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many turns are where.
+    """The number of turns at each place.
 
     Args:
         in_moments: in exactly one moment each.
@@ -100,12 +100,12 @@ class Coverage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every turn is somewhere."""
+        """True when every turn is somewhere."""
         return not self.missing and not self.miscounted
 
 
 def coverage(user: UserProfile | None = None) -> Coverage:
-    """Counts.
+    """Count the turns at each place.
 
     Args:
         user: only this person's turns; None is everybody's.
@@ -125,7 +125,7 @@ def coverage(user: UserProfile | None = None) -> Coverage:
 
 
 def uncovered(user: UserProfile | None = None, *, states: Sequence[str] = ("failed", "missing")) -> list[Session]:
-    """Sessions with turns that nothing will put into moments by itself, the oldest turn first; at most `NAMED`."""
+    """Return at most `NAMED` sessions with turns that nothing will put into moments by itself, oldest turn first."""
     found = [pk for (pk,) in _rows(_SESSIONS_SQL, user, states=list(states), most=NAMED)]
     sessions = Session.objects.select_related("user").in_bulk(found)
     return [sessions[pk] for pk in found if pk in sessions]
@@ -133,9 +133,9 @@ def uncovered(user: UserProfile | None = None, *, states: Sequence[str] = ("fail
 
 @transaction.atomic
 def queue_again(user: UserProfile | None = None, *, requested_by: str) -> list[Job]:
-    """Asks for moments of what `uncovered` finds, whatever the thresholds say."""
+    """Ask for moments of what `uncovered` finds, whatever the thresholds say."""
     return [
-        Job.objects.request(BuildMoments.name, session, requested_by=requested_by, force=True)
+        Job.objects.request(MOMENTS.process, session, requested_by=requested_by, force=True)
         for session in uncovered(user)
     ]
 

@@ -5,32 +5,26 @@ hand. So what one call made is derived as a whole, and with it what carries it o
 later versions of a summary, of a stream's text and of the profile.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from django.conf import settings
-from django.db.models import Min, Q, QuerySet, Sum
+from django.db.models import Min, Q, QuerySet
 
 from moments_app.engines.calls.moments import Profile
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
-from moments_app.moments.build import BuildMoments
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
-from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
-from moments_app.provenance.three_way_merge import redone, redone_text
-from moments_app.streams.form import FormMemories
+from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
+from moments_app.provenance.three_way_merge import merged, merged_text
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
-
-Stretch = tuple[int, int]  # of sequences, inclusive
 
 
 @dataclass(frozen=True)
 class ProfileChange:
-    """How a profile is set back.
+    """A profile that is to be set back.
 
     Args:
-        versions: what is kept of it from the first change on that is withdrawn.
+        versions: of the profile, from the first change on that is withdrawn.
         profile: as it was before that, with what people have changed since.
         builds: ids of the later builds that are replayed, oldest first.
     """
@@ -42,7 +36,7 @@ class ProfileChange:
 
 @dataclass(frozen=True)
 class Derived:
-    """What rests on some turns.
+    """The rows that rest on some turns.
 
     Args:
         session: whose turns.
@@ -50,9 +44,9 @@ class Derived:
         moments, summaries, atoms: in the order of their tables.
         versions: of streams' texts, from the first on that was given one of the atoms.
         events: the session's partition events after the first of the turns.
-        mentions: rows of elsewhere that name one of the moments, or tell a journey that may have led through it.
+        mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
         journeys: other moments with such a journey.
-        stretches: that were formed with one of the turns among them.
+        ranges: of turns that were formed with one of these among them.
         profile: None when no build that is withdrawn has changed it.
     """
 
@@ -65,21 +59,21 @@ class Derived:
     events: list[Message]
     mentions: list[Message | Job | Event]
     journeys: list[Moment]
-    stretches: list[Stretch]
+    ranges: list[SequenceRange]
     profile: ProfileChange | None
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
-        """Those that lose an atom."""
+        """The streams that lose an atom."""
         return MemoryStream.objects.filter(pk__in={atom.stream_id for atom in self.atoms}).order_by("pk")
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
-    """Everything that was made of these turns.
+    """Return everything that was made of some turns.
 
     Args:
         session: whose turns.
-        turns: some of it.
+        turns: of the session.
         is_whole: they are all it has; then everything that came from the session is derived, whatever it rests on.
     """
     places = list(turns.order_by("sequence").values_list("sequence", "pk"))
@@ -97,36 +91,25 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         atoms=atoms,
         versions=_versions(atoms),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
-        mentions=mentions(session, [moment.key for moment in moments], _told(moments, journeys)),
+        mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
-        stretches=[] if is_whole else united([job_stretch(job) for job in formations]),
+        ranges=[] if is_whole else united(_range_of(job) for job in formations),
         profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
     )
 
 
-def covers(stretch: Stretch, sequences: Sequence[int]) -> bool:
-    """Whether one of the sequences lies in a stretch."""
-    return any(stretch[0] <= sequence <= stretch[1] for sequence in sequences)
-
-
-def united(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The same in order, without overlaps; single turns in a row are one stretch."""
-    found: list[Stretch] = []
-    for first, last in sorted(stretches):
-        if found and first <= found[-1][1] + (first == last):
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
+def has_any(turns: SequenceRange, sequences: Sequence[int]) -> bool:
+    """Tell whether one of the sequences lies in a range."""
+    return any(turns[0] <= sequence <= turns[1] for sequence in sequences)
 
 
 # --- moments ---
 
 
 def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
-    """The session's moments from the first build on that had one of these turns: each knew the ones before it."""
+    """Return a session's moments from the first build on that had one of these turns: each knew the ones before it."""
     own = session.moments.order_by("first_sequence").select_related("job")
-    first = next((m for m in own if covers((m.first_sequence, m.last_sequence), sequences)), None)
+    first = next((m for m in own if has_any((m.first_sequence, m.last_sequence), sequences)), None)
     if first is None:
         return []
     start = first.first_sequence
@@ -138,7 +121,7 @@ def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
 
 
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
-    """The person's other moments whose journey was told when these were known."""
+    """Return the person's other moments whose journey was written when these were known."""
     if not moments:
         return []
     since = min(moment.starts_at for moment in moments)  # what they are made of may have been in others before
@@ -146,8 +129,8 @@ def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:
     return list(telling.order_by("pk"))
 
 
-def _told(moments: Sequence[Moment], journeys: Sequence[Moment]) -> Q | None:
-    """Which partition events tell these journeys, or told one that is gone since."""
+def _events_with_journeys(moments: Sequence[Moment], journeys: Sequence[Moment]) -> Q | None:
+    """Return the condition on partition events that tell these journeys, or one that is gone since."""
     if not moments:
         return None
     since = min(moment.starts_at for moment in moments)
@@ -159,7 +142,7 @@ def _told(moments: Sequence[Moment], journeys: Sequence[Moment]) -> Q | None:
 
 
 def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summary]:
-    """The versions made of these turns, and those that carry them on."""
+    """Return the versions made of these turns, and those that carry them on."""
     own = Summary.objects.for_session(session).order_by("pk")
     if is_whole:
         return list(own)
@@ -173,19 +156,18 @@ def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summ
 # --- atoms and streams ---
 
 
-def job_stretch(job: Job) -> Stretch:
-    """The turns that a formation was about."""
-    return job.result["first_sequence"], job.result["last_sequence"]
+def _range_of(formation: Job) -> SequenceRange:
+    return formation.result["first_sequence"], formation.result["last_sequence"]
 
 
 def _formations(session: Session, sequences: Sequence[int]) -> list[Job]:
-    """The formations that had one of these turns."""
-    jobs = session.jobs.filter(process=FormMemories.name, status=Job.Status.COMPLETED).order_by("pk")
-    return [job for job in jobs if covers(job_stretch(job), sequences)]
+    """Return the formations that had one of these turns."""
+    jobs = session.jobs.filter(process=MEMORIES.process, status=Job.Status.COMPLETED).order_by("pk")
+    return [job for job in jobs if has_any(_range_of(job), sequences)]
 
 
 def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_whole: bool) -> list[MemoryAtom]:
-    """Those that rest on the turns, and what came of the same calls, but for what an operator has pinned."""
+    """Return what rests on the turns, and what came of the same calls, but for what an operator has pinned."""
     own = session.atoms.order_by("pk")
     if is_whole:
         return list(own)
@@ -193,7 +175,7 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
 
 
 def _versions(atoms: Sequence[MemoryAtom]) -> list[StreamVersion]:
-    """From the first that was given one of the atoms, carried or not: each was made of the text before it."""
+    """Return those from the first on that was given one of the atoms: each was made of the text before it."""
     first: dict[int, int] = {}
     for atom in atoms:
         for version in filter(None, (atom.shown_in_id, atom.absorbed_in_id)):
@@ -205,17 +187,17 @@ def _versions(atoms: Sequence[MemoryAtom]) -> list[StreamVersion]:
 
 
 def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str:
-    """A stream's text as it was before its first of some versions, with what people have changed since.
+    """Return a stream's text as it was before some versions, with what people have changed since.
 
     Args:
         stream: with its text as it is.
-        versions: its own, all from some time on, oldest first.
+        versions: of the stream, all from some time on, oldest first.
     """
     in_force = [version for version in versions if version.undone_at is None]
     befores = [version.content_before for version in in_force] + [stream.consolidated_content]
     text = befores.pop(0)
     for version, before_next in zip(in_force, befores, strict=True):
-        text = redone_text(text, version.content_after, before_next)
+        text = merged_text(text, version.content_after, before_next)
     return text
 
 
@@ -223,7 +205,7 @@ def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str
 
 
 def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
-    """How the profile is set back to before the first of some builds changed it."""
+    """Return how the profile is set back to before the first of some builds changed it."""
     if not withdrawn:
         return None
     changes = list(user.versions.order_by("pk"))
@@ -234,44 +216,29 @@ def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
         replayed = [build for change in changes[first:] for build in builds[change.pk]]
     else:  # one of them is older than the first state that was kept: what it changed isn't known
         first, base = 0, Profile()
-        own = Job.objects.filter(user=user, process=BuildMoments.name, moments__isnull=False)
+        own = Job.objects.filter(user=user, process=MOMENTS.process, moments__isnull=False)
         replayed = [str(job_id) for job_id in own.order_by("pk").distinct().values_list("job_id", flat=True)]
     left = [build for build in dict.fromkeys(replayed) if build not in withdrawn]
     return ProfileChange(changes[first:], with_edits(base, changes[first:], user), left)
 
 
 def builds_of(changes: Sequence[ProfileVersion]) -> dict[int, list[str]]:
-    """Ids of the builds whose turns each change took in; none for a change that somebody made by hand."""
+    """Return the ids of the builds whose turns each change took in; none for a change that somebody made by hand."""
     actors = {change.pk: change.actor.removeprefix("job:") for change in changes if change.actor.startswith("job:")}
-    replays = Job.objects.filter(process=RebuildProfile.name, job_id__in=actors.values())
-    taken = {str(job.job_id): job.result.get(BUILDS, []) for job in replays}
+    replays = Job.objects.filter(process=PROFILE.process, job_id__in=actors.values())
+    taken = {str(job.job_id): job.result.get(PROFILE.param, []) for job in replays}
     none: dict[int, list[str]] = {change.pk: [] for change in changes}
     return none | {pk: taken.get(actor, [actor]) for pk, actor in actors.items()}
 
 
 def with_edits(base: Profile, changes: Sequence[ProfileVersion], user: UserProfile) -> Profile:
-    """`base` with what people changed by hand in the course of some changes, the last of which led to the present."""
+    """Return `base` with what people changed by hand in some changes, the last of which led to the present."""
     states = [profile_of(change) for change in changes] + [profile_of(user)]
     for change, before, after in zip(changes, states, states[1:], strict=False):
         if not change.actor.startswith("job:"):
             base = Profile(
-                redone_text(base.summary, before.summary, after.summary),
-                redone(base.interests, before.interests, after.interests),
-                redone(base.preferred_topics, before.preferred_topics, after.preferred_topics),
+                merged_text(base.summary, before.summary, after.summary),
+                merged(base.interests, before.interests, after.interests),
+                merged(base.preferred_topics, before.preferred_topics, after.preferred_topics),
             )
     return base
-
-
-# --- what it costs to make the rest anew ---
-
-
-def calls_for(turns: QuerySet[Message]) -> int:
-    """About how many engine calls a build of these turns takes."""
-    tokens: int = turns.believed().aggregate(total=Sum("tokens"))["total"] or 0  # type: ignore[attr-defined]
-    return -(-tokens // settings.MOMENT_BUILDER.max_input_tokens)
-
-
-def calls_for_builds(user: UserProfile, builds: Sequence[str]) -> int:
-    """About how many engine calls it takes to replay some builds."""
-    turns: Any = Message.objects.turns().filter(user_id=user.pk)
-    return sum(calls_for(turns.filter(moment__job__job_id=build)) for build in builds)

@@ -1,4 +1,4 @@
-"""What of a person's erasure only memory knows: what agents learned from them, their words, and entries of the queue.
+"""What of memory does not go with the rows that refer to a person: what agents learned from them, words, the queue.
 
 An agent's shard is shared by all its users. What it has from this person goes; where a text was made of that, the text
 goes back to what it was before, and what others said since is consolidated again.
@@ -24,30 +24,32 @@ from sessions_app.models import Session, UserProfile
 REQUESTED_BY = "erase_user"
 
 
-def forget(user: UserProfile) -> dict[str, int]:
-    """Removes what does not itself refer to the profile, within the transaction of the erasure.
+def forget_contexts(user: UserProfile) -> dict[str, int]:
+    """Remove the parts of contexts that are kept in the cache, once the erasure is committed."""
+    keys = [cache_key(pk) for pk in Session.objects.for_user(user).values_list("pk", flat=True)]
+    transaction.on_commit(partial(cache.delete_many, keys))
+    return {}
 
-    Returns:
-        How many rows went, by what they are.
-    """
-    kept = [cache_key(pk) for pk in Session.objects.for_user(user).values_list("pk", flat=True)]
-    transaction.on_commit(partial(cache.delete_many, kept))
-    # What calls cost stays on record, but not for what.
+
+def unlink_calls(user: UserProfile) -> dict[str, int]:
+    """Blank what calls of engines were for; what they cost stays on record."""
     EngineCall.objects.filter(job__user=user).update(job=None, error="")
-    return {
-        "facts and observations of shards": _forget_in_shards(user),
-        "words": Word.objects.filter(vocabulary__user=user)._raw_delete(connection.alias),
-        "queue entries": _forget_in_queue(user),
-    }
+    return {}
+
+
+def forget_words(user: UserProfile) -> dict[str, int]:
+    """Remove the words of a person's vocabulary."""
+    return {"words": Word.objects.filter(vocabulary__user=user)._raw_delete(connection.alias)}
 
 
 # --- shards ---
 
 
-def _forget_in_shards(user: UserProfile) -> int:
+def forget_in_shards(user: UserProfile) -> dict[str, int]:
+    """Remove what agents' shards have from a person, and take their texts back to before it."""
     concerned = MemoryAtom.objects.in_shards_from(user).values("stream")
     shards = MemoryStream.objects.filter(pk__in=concerned).order_by("pk").select_for_update(no_key=True)
-    return sum(_forget_in_shard(shard, user) for shard in shards)
+    return {"facts and observations of shards": sum(_forget_in_shard(shard, user) for shard in shards)}
 
 
 def _forget_in_shard(shard: MemoryStream, user: UserProfile) -> int:
@@ -72,18 +74,19 @@ def _forget_in_shard(shard: MemoryStream, user: UserProfile) -> int:
 # --- the queue ---
 
 
-def _forget_in_queue(user: UserProfile) -> int:
-    """Removes what waits, and what failed, of the person's jobs; neither table is ever long."""
+def forget_in_queue(user: UserProfile) -> dict[str, int]:
+    """Remove what waits, and what failed, of a person's jobs; neither table is ever long."""
     waiting = {entry.pk: entry.task for entry in OrmQ.objects.iterator()}
     failed = {task["pk"]: task for task in Task.objects.values("pk", "func", "args").iterator()}
-    return sum(
+    removed = (
         model.objects.filter(pk__in=_about(user, tasks)).delete()[0]
         for model, tasks in ((OrmQ, waiting), (Task, failed))
     )
+    return {"queue entries": sum(removed)}
 
 
 def _about(user: UserProfile, tasks: dict[Any, dict[str, Any]]) -> list[Any]:
-    """The keys of those tasks that would run one of the person's jobs."""
+    """Return the keys of those tasks that would run one of the person's jobs."""
     job_ids = {pk: task["args"][0] for pk, task in tasks.items() if task.get("func") == RUN_TASK}
     theirs = Job.objects.for_user(user).filter(job_id__in=job_ids.values()).values_list("job_id", flat=True)
     named = {str(job_id) for job_id in theirs}

@@ -1,193 +1,205 @@
-"""What memory adds to an export: the lines of its files. `sessions_app.people.export_format` has the transcript's."""
+"""How an export names what memory refers to by primary keys: versions by numbers, turns by sequences, atoms by ids."""
 
-from typing import Annotated, Any, Literal
-from uuid import UUID
+import uuid
+from collections import defaultdict
+from typing import Any
 
-from pydantic import AwareDatetime, Field, NonNegativeInt, PositiveInt
+from django.conf import settings
+from pydantic import PositiveInt
 
-from sessions_app.people.export_format import Row
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
+from moments_app.models.atom import content_hash
+from moments_app.models.embedding import ask_to_embed
+from moments_app.recall.count_words import CountWords
+from moments_app.streams.lines import split_lines
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.people.export_format import Column, Exporting, Line, Model, Name, NameOf, Restored
+from sessions_app.people.import_user import Importing
 
-
-class MomentRow(Row):
-    """A remembered episode."""
-
-    key: str
-    name: str
-    category: str
-    summary: str
-    detail: str
-    topic_tags: list[str]
-    emotion_tags: list[str]
-    present_persons: list[str]
-    starts_at: AwareDatetime
-    ends_at: AwareDatetime
-    session_id: str | None
-    first_sequence: int
-    last_sequence: int
-    previous_moment_keys: list[str]
-    journey: str = ""
-    engine: str
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
+REQUESTED_BY = "import_user"
 
 
-class SummaryRow(Row):
-    """A version of a session's rolling summary; `base` is the number of the one it was made from."""
-
-    session_id: str
-    number: PositiveInt
-    base: PositiveInt | None
-    status: Literal["processing", "completed", "failed"]
-    start_sequence: int
-    end_sequence: int
-    source_sequences: list[int]
-    text: str
-    facts: list[Any]
-    engine: str
-    generation_time_ms: NonNegativeInt | None
-    error: str
-    created_at: AwareDatetime
-    completed_at: AwareDatetime | None
+# --- fields ---
 
 
-class StreamRow(Row):
-    """A memory stream: what it takes in, and its text."""
-
-    stream_id: UUID
-    stream_type: Literal["session", "user"]
-    agent_id: str
-    session_id: str | None
-    is_active: bool
-    extraction_prompt: str
-    extracts_observations: bool
-    extracts_facts: bool
-    observation_min: NonNegativeInt
-    observation_max: NonNegativeInt
-    observation_max_words: NonNegativeInt
-    fact_min: NonNegativeInt
-    fact_max: NonNegativeInt
-    fact_max_words: NonNegativeInt
-    consolidation_prompt: str
-    consolidation_trigger: NonNegativeInt
-    consolidated_max_words: NonNegativeInt
-    fact_buffer_max: NonNegativeInt
-    consolidation_model: str
-    pinned_content: str
-    consolidated_content: str
-    last_updated_at: AwareDatetime
+def session_of(column: str, *, is_optional: bool = False) -> NameOf:
+    """Return the field by which a file names a session."""
+    return NameOf("session_id", column, Session, "session_id", is_optional=is_optional)
 
 
-class StreamVersionRow(Row):
-    """A consolidation of a stream; they are numbered from 1.
+def stream() -> NameOf:
+    """Return the field by which a file names a stream."""
+    return NameOf("stream_id", "stream", MemoryStream, "stream_id")
 
-    `lines` names the atoms that each line after carries; null: it was written by hand.
+
+class Number(Column):
+    """The place of a row in its group, counted from 1, for an export has no primary keys.
+
+    Args:
+        group: the field that names the group.
     """
 
-    stream_id: UUID
-    number: PositiveInt
-    content_before: str
-    content_after: str
-    lines: list[list[UUID] | None] | None = None
-    engine: str
-    created_at: AwareDatetime
-    undone_at: AwareDatetime | None
+    type, is_column = PositiveInt, False
+
+    def __init__(self, group: str) -> None:
+        super().__init__("number", "id")
+        self._group = group
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            line["number"] = exporting.number(self.model, line[self._group], line["number"])
 
 
-class AtomRow(Row):
-    """A fact or an observation; `absorbed_in` and `shown_in` are numbers of versions of its stream."""
+class NumberOf(Column):
+    """The number of another row of the same group, in place of its primary key.
 
-    atom_id: UUID
-    stream_id: UUID
-    atom_type: Literal["observation", "fact"]
-    content: str
-    state: Literal["active", "absorbed", "evicted"]
-    absorbed_in: PositiveInt | None
-    shown_in: PositiveInt | None = None
-    formed_at: AwareDatetime
-    created_at: AwareDatetime
-    is_pinned: bool
-    access_count: NonNegativeInt
-    last_accessed_at: AwareDatetime | None
-    session_id: str | None
-    source_sequences: list[int]
-    engine: str
+    Args:
+        name: of the field and the column.
+        group: the field that names the group.
+        to: table of the other row.
+    """
 
+    type, is_column = PositiveInt | None, False
 
-class ShardAtomRow(Row):
-    """What a shard, shared by an agent's users, has from this person."""
+    def __init__(self, name: str, group: str, to: Model) -> None:
+        super().__init__(name, f"{name}_id")
+        self._group, self._to = group, to
 
-    shard: str
-    agent_id: str
-    atom_type: str
-    content: str
-    state: str
-    formed_at: AwareDatetime
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            if line[self.name] is not None:
+                line[self.name] = exporting.numbers[self._to][line[self.name]]
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        for row in rows:
+            named = row.line[self._group], row.line[self.name]
+            row.columns[self.lookup] = importing.added[self._to].get(named)
+        return rows
 
 
-class OwnTextRow(Row):
-    """What of a turn the platform itself had served: the places of its lines, from 0; null is all of it."""
+class SourceSequences(Column):
+    """The sequences of the turns that a row is made of; those that are archived are left out."""
 
-    session_id: str
-    sequence: NonNegativeInt
-    places: list[Annotated[int, Field(ge=0, le=2**31 - 1)]] | None
+    type, is_column = list[int], False
 
+    def __init__(self) -> None:
+        super().__init__("source_sequences", "source_message_ids")
 
-class EntityRow(Row):
-    """A task, a goal or a problem."""
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        pks = {pk for line in lines for pk in line[self.name]}
+        found = dict(Message.objects.for_user(exporting.user).filter(pk__in=pks).values_list("pk", "sequence"))
+        for line in lines:
+            line[self.name] = [found[pk] for pk in line[self.name] if pk in found]
 
-    entity_id: UUID
-    kind: Literal["task", "goal", "problem"]
-    title: str
-    body: str
-    status: Literal["open", "done", "dropped"]
-    due_at: AwareDatetime | None
-    session_id: str | None
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        named: dict[int, set[int]] = defaultdict(set)
+        for row in rows:
+            if session := self._session(row, importing):
+                named[session].update(row.line[self.name])
+        turns = Message.objects.turns().for_user(importing.user)
+        pks = {
+            (session, sequence): pk
+            for session, sequences in named.items()
+            for sequence, pk in turns.filter(session=session, sequence__in=sequences).values_list("sequence", "pk")
+        }
+        for row in rows:
+            places = [(self._session(row, importing), sequence) for sequence in row.line[self.name]]
+            row.columns[self.lookup] = [pks[place] for place in places if place in pks]
+        return rows
 
-
-class EntityLinkRow(Row):
-    """How two of them hang together."""
-
-    from_entity: UUID
-    to_entity: UUID
-    relation: Literal["blocks", "part_of", "relates_to", "follows"]
-
-
-class ReceiptRow(Row):
-    """What went into a context that was served: addresses, sizes and hashes."""
-
-    context_id: UUID
-    session_id: str
-    query_hash: str
-    refs: Any
-    tokens: Any
-    trimmed: Any
-    text_hash: str
-    created_at: AwareDatetime
+    def _session(self, row: Restored, importing: Importing) -> int | None:
+        return importing.added[Session].get((row.line["session_id"],))
 
 
-class JobRow(Row):
-    """Work that was done, or is to be."""
+class CarriedAtoms(Column):
+    """The public numbers of the observations that each line of a text carries."""
 
-    job_id: UUID
-    process: str
-    session_id: str | None
-    status: str
-    attempts: NonNegativeInt
-    queued_at: AwareDatetime
-    finished_at: AwareDatetime | None
-    result: Any
-    error: str
+    type, is_column = list[list[uuid.UUID] | None] | None, False
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        pks = {pk for line in lines for carried in line["lines"] or () for pk in carried or ()}
+        found = dict(MemoryAtom.objects.filter(user=exporting.user, pk__in=pks).values_list("pk", "atom_id"))
+        for line in lines:
+            line["lines"] = line["lines"] and [_known(carried, found) for carried in line["lines"]]
 
 
-class RetractionRow(Row):
-    """Turns that are no longer believed; all of the session's where `sequences` is null."""
+def _known(carried: list[Any] | None, found: dict[Any, Any]) -> list[Any] | None:
+    return None if carried is None else [found[pk] for pk in carried if pk in found]
 
-    retraction_id: UUID
-    session_id: str | None
-    sequences: list[int] | None
-    reason: str
-    result: Any
-    created_at: AwareDatetime
-    undone_at: AwareDatetime | None
+
+class MomentKey(Name):
+    """The key of a moment; whoever changes the chain of a person's moments holds the person."""
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        UserProfile.objects.locked().get(pk=importing.user.pk)
+        return super().read(rows, importing)
+
+
+class AtomText(Column):
+    """The text of an atom, by whose hash a stream knows whether it has it already."""
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        for row in rows:
+            row.columns["content_hash"] = content_hash(row.line[self.name])
+        return rows
+
+
+# --- what follows from rows that were restored ---
+
+
+def put_in_chain(rows: list[Restored], importing: Importing) -> None:
+    """Make moments one chain with those that are there, and say of their turns that they hold them."""
+    moments = [row.row for row in rows]
+    Moment.objects.relink(importing.user.pk, moments)
+    turns = Message.objects.turns().for_user(importing.user)
+    for moment in moments:
+        if moment.source_session_id:
+            held = (moment.first_sequence, moment.last_sequence)
+            turns.filter(session=moment.source_session_id, sequence__range=held).update(moment=moment)
+
+
+def link_bases(rows: list[Restored], importing: Importing) -> None:
+    """Say of versions of summaries from which they were made; they may be of the same batch."""
+    for row in rows:
+        row.row.base_id = importing.added[Summary].get((row.line["session_id"], row.line["base"]))
+    Summary.objects.bulk_update([row.row for row in rows], ["base"])
+
+
+def note_lines(rows: list[Restored], importing: Importing) -> None:
+    """Keep in mind what the lines of texts carry, until the atoms are there."""
+    for row in rows:
+        carried = row.line["lines"]
+        if carried is not None and len(carried) == len(split_lines(row.line["content_after"])):
+            importing.later[StreamVersion][row.row.pk] = carried
+
+
+def write_lines(importing: Importing) -> None:
+    """Write what the lines of texts carry."""
+    pks = {atom_id: pk for (atom_id,), pk in importing.added[MemoryAtom].items()}
+    for version, lines in importing.later[StreamVersion].items():
+        StreamVersion.objects.filter(pk=version).update(lines=[_known(carried, pks) for carried in lines])
+
+
+# --- what is made again after an import ---
+
+
+def _has_memory(importing: Importing) -> bool:
+    return any(importing.counts[name] for name in ("moments", "summaries", "streams", "own_texts", "entities"))
+
+
+def count_again(importing: Importing) -> None:
+    """Ask for the words of a person to be counted."""
+    if _has_memory(importing):
+        Job.objects.request(CountWords.name, user_id=importing.user.pk, requested_by=REQUESTED_BY, force=True)
+
+
+def embed_memories(importing: Importing) -> None:
+    """Ask for the vectors of a person's facts and moments."""
+    if _has_memory(importing):
+        ask_to_embed(REQUESTED_BY, user_id=importing.user.pk)
+
+
+def embed_turns(importing: Importing) -> None:
+    """Ask for the vectors of the turns of sessions, where turns have vectors."""
+    for session in importing.sessions() if settings.EMBEDDING.turns else ():
+        ask_to_embed(REQUESTED_BY, session=session)

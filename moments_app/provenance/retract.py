@@ -1,60 +1,45 @@
 """`retract`: some turns of a session, or all it has, are no longer believed, nor anything that was made of them.
 
 In one transaction the turns are marked and everything derived from them is withdrawn: from then on no engine, context
-or search gets any of it. What had other sources too is made anew by the ordinary processes, whose jobs are asked for in
-the same transaction. Nothing is destroyed: what was withdrawn is kept, and `undo` puts it back.
+or search gets any of it. What had other sources too is made again by the ordinary processes, whose jobs are asked for
+in the same transaction. Nothing is destroyed: what was withdrawn is kept, and `undo` puts it back.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet, Sum
+from django.db.models import Max, Model, Q, QuerySet, Sum
 from django.utils import timezone
 
 from moments_app.engines.calls.moments import Profile
-from moments_app.models import (
-    Job,
-    MemoryAtom,
-    MemoryStream,
-    Moment,
-    Retraction,
-    StreamVersion,
-    Summary,
-    TurnEmbedding,
-)
-from moments_app.models.embedding import ask_to_embed
-from moments_app.moments.build import AGAIN_TO, BuildMoments
+from moments_app.models import MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary, TurnEmbedding
 from moments_app.moments.mentions import take_keys_out
-from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
-from moments_app.provenance.derived import (
-    Derived,
-    Stretch,
+from moments_app.provenance.derived import Derived, derived_from, text_without
+from moments_app.provenance.remake import (
+    MEMORIES,
+    MOMENTS,
+    PROFILE,
     calls_for,
     calls_for_builds,
-    derived_from,
-    text_without,
-    united,
+    refresh,
+    roll_again,
+    waiting_remakes,
 )
-from moments_app.recall.count_words import CountWords
-from moments_app.streams.add_atoms import is_due
-from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.form import RANGES_AGAIN, FormMemories
 from moments_app.streams.texts import carry_again, wait_again
-from moments_app.summaries.roll import RollSummary
-from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.models import Event, Message, Session, UserProfile
 
 MOST_TURNS = 10_000  # named one by one; a whole session may have more
 
 
 class CannotRetract(ValueError):
-    """What was asked for can't be done as things are; the message says why."""
+    """The request can't be met as things are; the message says why."""
 
 
 def sequences_of(text: str) -> list[int]:
-    """The sequences in a text like `3,4,7-9`, at most `MOST_TURNS`.
+    """Return the sequences in a text like `3,4,7-9`, at most `MOST_TURNS`.
 
     Raises:
         CannotRetract: it isn't one, or names more.
@@ -64,22 +49,22 @@ def sequences_of(text: str) -> list[int]:
         if not re.fullmatch(r"[0-9]{1,18}(-[0-9]{1,18})?", part):
             raise CannotRetract("Turns are named by their sequences, like 3,4,7-9.")
         first, _, last = part.partition("-")
-        stretch = range(int(first), int(last or first) + 1)
-        if not stretch or len(found) + len(stretch) > MOST_TURNS:
+        sequences = range(int(first), int(last or first) + 1)
+        if not sequences or len(found) + len(sequences) > MOST_TURNS:
             raise CannotRetract(f"A stretch of turns has at least one, and all together at most {MOST_TURNS}.")
-        found.update(stretch)
+        found.update(sequences)
     return sorted(found)
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a retraction would do.
+    """The effects that a retraction would have.
 
     Args:
         turns: that would be retracted.
         moment_keys: of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind.
-        engine_calls: about how many it takes to make anew what had other sources too.
+        engine_calls: about how many it takes to make again what had other sources too.
         derived: the rows themselves.
     """
 
@@ -91,7 +76,7 @@ class Preview:
 
 
 def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
-    """What `retract` would do; nothing is changed.
+    """Return what `retract` would do; nothing is changed.
 
     Raises:
         CannotRetract: as `retract`.
@@ -104,7 +89,7 @@ def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
 
 @transaction.atomic
 def retract(session: Session, sequences: Sequence[int] | None, *, reason: str, requested_by: str) -> Retraction:
-    """Withdraws turns and everything made of them, and asks for the rest to be made anew.
+    """Withdraw turns and everything made of them, and ask for the rest to be made again.
 
     Args:
         session: whose turns.
@@ -124,24 +109,28 @@ def retract(session: Session, sequences: Sequence[int] | None, *, reason: str, r
         reason=reason,
         requested_by=requested_by,
         result={"turns": found.turns.count(), "withdrawn": _counts(found)},
-        waiting=_waiting(session),
+        waiting=waiting_remakes(session),
     )
     turn_ids = list(found.turns.values_list("pk", flat=True))
     Message.objects.filter(pk__in=turn_ids).update(retracted_at=retraction.created_at)
     TurnEmbedding.objects.filter(source_id__in=turn_ids).delete()
-    _withdraw(retraction, found, is_whole=sequences is None)
-    _make_anew(retraction, found, is_whole=sequences is None)
-    tell("memory_retracted", retraction, requested_by)
+    _withdraw(retraction, found)
+    if found.moments and sequences is not None:
+        first = min(moment.first_sequence for moment in found.moments)
+        found.session.last_moment_message_idx = first - 1 if first else None
+    recount(found.session)
+    _make_again(retraction, found, is_whole=sequences is None)
+    log_event("memory_retracted", retraction, requested_by)
     return retraction
 
 
 def locked(session_id: int) -> Session:
-    """The session and its person, locked, and counted as changed: work begun before this writes nothing."""
+    """Return the session, with its person, locked and counted as changed: work begun before this writes nothing."""
     session = Session.objects.locked().get(pk=session_id)
     session.user = UserProfile.objects.locked().get(pk=session.user_id)
     session.retraction_count += 1
     session.save(update_fields=["retraction_count"])
-    session.user.save(update_fields=["updated_at"])  # contexts that were kept are made anew
+    session.user.save(update_fields=["updated_at"])  # contexts that were kept are made again
     return session
 
 
@@ -155,15 +144,8 @@ def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
     return found
 
 
-def _waiting(session: Session) -> dict[str, Any]:
-    """What earlier retractions still have to be made anew, by process."""
-    own = Q(session=session, process__in=(BuildMoments.name, FormMemories.name))
-    persons = Q(user=session.user, process=RebuildProfile.name)
-    return {job.process: job.params for job in Job.objects.open().filter(own | persons)}
-
-
 def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Message]:
-    """The turns that are meant, all of them still believed.
+    """Return the turns that are meant, all of them still believed.
 
     Raises:
         CannotRetract: there are none, or they are not all there, or not all believed.
@@ -206,94 +188,74 @@ def _engine_calls(found: Derived, *, is_whole: bool) -> int:
     if found.moments:
         ours = (min(m.first_sequence for m in found.moments), found.session.built_to)
         calls += calls_for(found.session.messages.turns().filter(sequence__range=ours).exclude(pk__in=found.turns))
-    return calls + len(found.stretches) + bool(found.summaries)
+    return calls + len(found.ranges) + bool(found.summaries)
 
 
 # --- withdrawing ---
 
 
-def _withdraw(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
-    _withdraw_from_streams(retraction, found)
-    _withdraw_moments(retraction, found)
-    _rewrite_mentions(retraction, found)
-    _set_profile_back(retraction, found)
-    retraction.items.keep(retraction, [found.session], is_rewritten=True)
-    retraction.items.keep(retraction, found.summaries)
-    retraction.items.keep(retraction, found.events)
-    Summary.objects.filter(pk__in=_pks(found.summaries)).delete()
-    Message.objects.filter(pk__in=_pks(found.events)).delete()
-    if found.moments and not is_whole:
-        first = min(moment.first_sequence for moment in found.moments)
-        found.session.built_to = first - 1
+def _withdraw(retraction: Retraction, found: Derived) -> None:
+    """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
+    streams = list(found.streams.select_for_update(no_key=True))
+    withdrawn: list[Sequence[Model]] = [found.moments, found.summaries, found.atoms, found.events]
+    rewritten: list[Iterable[Model]] = [streams, _given_to(found), found.mentions, found.journeys, [found.session]]
+    if found.profile:
+        withdrawn.append(found.profile.versions)
+        rewritten.append([found.session.user])
+    for rows in (*withdrawn, found.versions):
+        retraction.items.keep(retraction, rows)
+    for these in rewritten:
+        retraction.items.keep(retraction, these, is_rewritten=True)
+    for rows in withdrawn:
+        _delete(rows)
+    _set_texts_back(streams, found.versions)
+    Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
+    Moment.objects.relink(retraction.user_id, found.moments)
+    for row in found.mentions:  # keys of moments are made of their names
+        take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
+    if found.profile:
+        set_profile(found.session.user, found.profile.profile)
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
-    recount(found.session)
 
 
-def _withdraw_from_streams(retraction: Retraction, found: Derived) -> None:
-    items, withdrawn = retraction.items, _pks(found.atoms)
-    for stream in found.streams.select_for_update(no_key=True):
-        versions = [version for version in found.versions if version.stream_id == stream.pk]
-        items.keep(retraction, [stream], is_rewritten=True)
-        if versions:
-            stream.consolidated_content = text_without(stream, versions)
+def _given_to(found: Derived) -> QuerySet[MemoryAtom]:
+    """Return the other atoms that these consolidations were given, or that lines before them carried; locked."""
+    firsts = {version.stream: version for version in reversed(found.versions)}
+    before = [stream.versions.filter(pk__lt=first.pk, undone_at=None).first() for stream, first in firsts.items()]
+    carried = {pk for version in before if version for line in version.lines or () for pk in line or ()}
+    pks = _pks(found.versions)
+    given = MemoryAtom.objects.filter(Q(absorbed_in__in=pks) | Q(shown_in__in=pks) | Q(pk__in=carried))
+    return given.exclude(pk__in=_pks(found.atoms)).order_by("pk").select_for_update(no_key=True)
+
+
+def _set_texts_back(streams: Sequence[MemoryStream], versions: Sequence[StreamVersion]) -> None:
+    """Give streams the texts from before these versions; what the versions had absorbed waits again."""
+    for stream in streams:
+        if own := [version for version in versions if version.stream_id == stream.pk]:
+            stream.consolidated_content = text_without(stream, own)
         stream.last_updated_at = timezone.now()
         stream.save(update_fields=["consolidated_content", "last_updated_at"])
-    items.keep(retraction, found.atoms)
-    items.keep(retraction, found.versions)
-    concerned = _given_to(found.versions).exclude(pk__in=withdrawn).order_by("pk")
-    items.keep(retraction, concerned.select_for_update(no_key=True), is_rewritten=True)
-    MemoryAtom.objects.filter(pk__in=withdrawn).delete()
-    wait_again(found.versions)
-    StreamVersion.objects.filter(pk__in=_pks(found.versions)).delete()
-    for stream in found.streams:
+    wait_again(versions)
+    _delete(versions)
+    for stream in streams:
         carry_again(stream)
 
 
-def _given_to(versions: Sequence[StreamVersion]) -> QuerySet[MemoryAtom]:
-    """What these consolidations were given: observations, and those that the lines before them carried."""
-    firsts = {version.stream: version for version in reversed(versions)}
-    before = [stream.versions.filter(pk__lt=first.pk, undone_at=None).first() for stream, first in firsts.items()]
-    carried = {pk for version in before if version for line in version.lines or () for pk in line or ()}
-    pks = _pks(versions)
-    return MemoryAtom.objects.filter(Q(absorbed_in__in=pks) | Q(shown_in__in=pks) | Q(pk__in=carried))
-
-
-def _withdraw_moments(retraction: Retraction, found: Derived) -> None:
-    retraction.items.keep(retraction, found.moments)
-    retraction.items.keep(retraction, found.journeys, is_rewritten=True)
-    Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
-    Moment.objects.filter(pk__in=_pks(found.moments)).delete()
-    Moment.objects.relink(retraction.user_id, found.moments)
-
-
-def _rewrite_mentions(retraction: Retraction, found: Derived) -> None:
-    """Takes the moments' keys, which are made of their names, and the journey out of what is told elsewhere."""
-    keys = {moment.key for moment in found.moments}
-    retraction.items.keep(retraction, found.mentions, is_rewritten=True)
-    for row in found.mentions:
-        take_keys_out(row, keys, recent_moments_summary="")
-
-
-def _set_profile_back(retraction: Retraction, found: Derived) -> None:
-    if found.profile is None:
-        return
-    user = found.session.user
-    retraction.items.keep(retraction, [user], is_rewritten=True)
-    retraction.items.keep(retraction, found.profile.versions)
-    ProfileVersion.objects.filter(pk__in=_pks(found.profile.versions)).delete()
-    set_profile(user, found.profile.profile)
+def _delete(rows: Sequence[Model]) -> None:
+    if rows:
+        type(rows[0])._base_manager.filter(pk__in=_pks(rows)).delete()
 
 
 def set_profile(user: UserProfile, profile: Profile) -> None:
-    """Gives a profile another state, of which no version is kept: the versions are part of what changes hands."""
+    """Give a profile another state, of which no version is kept: the versions are part of what changes hands."""
     user.summary, user.interests = profile.summary, list(profile.interests)
     user.preferred_topics = list(profile.preferred_topics)
     user.save(update_fields=["summary", "interests", "preferred_topics", "updated_at"])
 
 
 def recount(session: Session) -> None:
-    """Makes the session's counters say what is there now."""
+    """Make the session's counters say what is there now."""
     events = session.messages.partitions().aggregate(last=Max("sequence"))
     session.live_from_sequence = 0 if events["last"] is None else events["last"] + 1
     live = session.messages.turns().believed().filter(sequence__gte=session.live_from_sequence)
@@ -307,63 +269,26 @@ def recount(session: Session) -> None:
     )
 
 
-# --- making the rest anew ---
+# --- making the rest again ---
 
 
-def _make_anew(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
-    """Asks for the work that makes up for what was withdrawn."""
+def _make_again(retraction: Retraction, found: Derived, *, is_whole: bool) -> None:
+    """Ask for the work that makes up for what was withdrawn."""
     session, by = found.session, retraction.actor
     if found.profile and found.profile.builds:
-        replay(session.user, found.profile.builds, by)
+        PROFILE.ask(session, found.profile.builds, requested_by=by)
     if not is_whole:
         if found.moments:
-            build_again(session, max(moment.last_sequence for moment in found.moments), by)
+            MOMENTS.ask(session, max(moment.last_sequence for moment in found.moments), requested_by=by)
         if found.summaries:
-            Job.objects.request(RollSummary.name, session, requested_by=by, due_now=True)
-        if found.stretches:
-            form_again(session, found.stretches, by)
+            roll_again(session, requested_by=by)
+        if found.ranges:
+            MEMORIES.ask(session, found.ranges, requested_by=by)
     refresh(retraction, found.streams)
 
 
-def replay(user: UserProfile, builds: Sequence[str], requested_by: str) -> None:
-    """Asks for what these builds told the profile, besides those that wait to be replayed already."""
-    job = Job.objects.request_again(RebuildProfile.name, user_id=user.pk, requested_by=requested_by)
-    waiting = {*job.params.get(BUILDS, []), *builds}
-    known = Job.objects.filter(job_id__in=waiting).order_by("pk").values_list("job_id", flat=True)
-    job.params[BUILDS] = [str(job_id) for job_id in known]
-    job.save(update_fields=["params"])
-
-
-def form_again(session: Session, stretches: Sequence[Stretch], requested_by: str) -> None:
-    """Asks for the memories of these stretches, besides those that wait to be formed again already."""
-    job = Job.objects.request_again(FormMemories.name, session, requested_by=requested_by)
-    waiting = united([*(tuple(stretch) for stretch in job.params.get(RANGES_AGAIN, [])), *stretches])
-    job.params[RANGES_AGAIN] = [list(stretch) for stretch in waiting]
-    job.save(update_fields=["params"])
-
-
-def build_again(session: Session, last_sequence: int, requested_by: str) -> None:
-    """Asks for moments up to this turn."""
-    job = Job.objects.request_again(BuildMoments.name, session, requested_by=requested_by)
-    job.params[AGAIN_TO] = max(last_sequence, job.params.get(AGAIN_TO, -1))
-    job.save(update_fields=["params"])
-
-
-def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
-    """Texts folded, words counted and vectors made, of the person and of the shards that were touched."""
-    by = retraction.actor
-    for stream in streams:
-        if is_due(stream):
-            Job.objects.request(Consolidate.name, stream=stream, requested_by=by)
-        if stream.user_id is None:
-            Job.objects.request(CountWords.name, stream=stream, requested_by=by, force=True)
-            ask_to_embed(by, stream=stream)
-    Job.objects.request(CountWords.name, user_id=retraction.user_id, requested_by=by, force=True)
-    ask_to_embed(by, user_id=retraction.user_id)
-
-
-def tell(event: str, retraction: Retraction, actor: str) -> None:
-    """Says it in the event log."""
+def log_event(event: str, retraction: Retraction, actor: str) -> None:
+    """Put what was done to a retraction into the event log."""
     Event.objects.create(
         type=event,
         actor=actor,

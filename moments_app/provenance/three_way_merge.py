@@ -1,4 +1,4 @@
-"""What somebody changed in a text or a list, done once more to another state of it.
+"""What somebody changed in a text or a list, applied to another state of it.
 
 A text goes back to how it was before something was made of a retracted turn; what people wrote into it since is theirs
 and stays. It is compared sentence by sentence, so that what they left alone goes back with the rest.
@@ -8,17 +8,17 @@ import re
 from collections.abc import Sequence
 
 
-def redone(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """`base` without what was taken out between `before` and `after`, and with what was put in."""
-    kept = [item for item in base if item in after or item not in before]
-    return kept + [item for item in after if item not in before and item not in kept]
+def merged(base: Sequence[str], before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Return `base` without what was taken out between `before` and `after`, and with what was put in."""
+    remaining = [item for item in base if item in after or item not in before]
+    return remaining + [item for item in after if item not in before and item not in remaining]
 
 
-def redone_text(base: str, before: str, after: str) -> str:
-    """The same for the sentences and lines of a text."""
+def merged_text(base: str, before: str, after: str) -> str:
+    """Return the same for a text, by its sentences and lines."""
     if before == after:
         return base
-    parts = redone(_sentences(base), _sentences(before), _sentences(after))
+    parts = merged(_sentences(base), _sentences(before), _sentences(after))
     return "\n".join(parts) if "\n" in base + after else " ".join(parts)
 
 

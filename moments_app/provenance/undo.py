@@ -17,31 +17,27 @@ from django.utils.dateparse import parse_datetime
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
-from moments_app.moments.build import AGAIN_TO, BuildMoments
 from moments_app.moments.division import profile_of
-from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
-from moments_app.provenance.derived import Stretch, builds_of, moments_on, text_without, united, with_edits
-from moments_app.provenance.retract import (
-    CannotRetract,
-    build_again,
-    form_again,
-    locked,
-    recount,
+from moments_app.provenance.derived import builds_of, moments_on, text_without, with_edits
+from moments_app.provenance.remake import (
+    MEMORIES,
+    MOMENTS,
+    PROFILE,
+    REMAKES,
+    Remake,
+    SequenceRange,
     refresh,
-    replay,
-    set_profile,
-    tell,
+    roll_again,
 )
-from moments_app.provenance.three_way_merge import redone_text
-from moments_app.streams.form import RANGES_AGAIN, FormMemories
+from moments_app.provenance.retract import CannotRetract, locked, log_event, recount, set_profile
+from moments_app.provenance.three_way_merge import merged_text
 from moments_app.streams.texts import carry_again, wait_again
-from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
 @transaction.atomic
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
-    """Believes the turns again and puts back what was withdrawn, in place of what was made anew since.
+    """Believe the turns again and put back what was withdrawn, in place of what was made since.
 
     Args:
         retraction: the newest that stands, of this person and of the streams it touched.
@@ -62,12 +58,12 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction.items.all().delete()
     retraction.undone_at = timezone.now()
     retraction.save(update_fields=["undone_at"])
-    tell("retraction_undone", retraction, requested_by)
+    log_event("retraction_undone", retraction, requested_by)
     return retraction
 
 
 def _refuse(retraction: Retraction) -> None:
-    """Raises `CannotRetract` when it can't be undone now."""
+    """Raise `CannotRetract` when it can't be undone now."""
     if retraction.undone_at:
         raise CannotRetract("This retraction was undone already.")
     if retraction.session is None:
@@ -84,35 +80,24 @@ def _refuse(retraction: Retraction) -> None:
 def _put_back(retraction: Retraction, session: Session) -> None:
     was = retraction.items.of(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
-    _call_off(session, retraction)
+    for remake in REMAKES:
+        remake.call_off(session, requested_by=retraction.actor)
     remade = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
     _put_streams_back(retraction, session)
     _put_moments_back(retraction, session, remade)
     replayed = _put_profile_back(retraction, session.user, remade)
     _put_events_back(retraction, session, sequences)
-    rolled = _put_summaries_back(retraction, session)
+    has_summaries = _put_summaries_back(retraction, session)
     if session.last_sequence == was["last_sequence"]:
         session.status = was["status"]
     session.embedded_to = min(session.embedded_to, sequences[0] - 1)
     session.save(update_fields=["embedded_sequence"])
     recount(session)
-    again = Again(remade.built_to, _missed(session, sequences, was), replayed, rolled)
-    _ask_for(retraction, session, again.besides(retraction.waiting))
-
-
-def _call_off(session: Session, retraction: Retraction) -> None:
-    """What was to be made anew in place of what was withdrawn is not made."""
-    about: dict[str, dict[str, Any]] = {
-        AGAIN_TO: {"process": BuildMoments.name, "session": session},
-        RANGES_AGAIN: {"process": FormMemories.name, "session": session},
-        BUILDS: {"process": RebuildProfile.name, "user_id": session.user_id},
-    }
-    for again, subject in about.items():
-        job = Job.objects.take_back(**subject)
-        if job and job.params.pop(again, None) is not None:
-            job.force = job.force and job.requested_by != retraction.actor
-            job.save(update_fields=["params", "force"])
+    wanted = {MOMENTS: remade.built_to, MEMORIES: _missed(session, sequences, was), PROFILE: replayed}
+    _ask_for(retraction, session, wanted)
+    if has_summaries:
+        roll_again(session, requested_by=retraction.actor)
 
 
 # --- moments ---
@@ -120,7 +105,7 @@ def _call_off(session: Session, retraction: Retraction) -> None:
 
 @dataclass(frozen=True)
 class Remade:
-    """What was built over the turns of a retraction since.
+    """The moments that were built over the turns of a retraction since.
 
     Args:
         built_to: sequence up to which there were moments; −1: none.
@@ -137,10 +122,10 @@ class Remade:
 
 
 def _remove_moments(retraction: Retraction, session: Session, sequences: Sequence[int]) -> Remade:
-    """Removes the moments that stand where others are put back, and those that were built without the turns."""
+    """Remove the moments that stand where others are put back, and those that were built without the turns."""
     built_to = session.built_to
     firsts = [moment.first_sequence for moment in moments_on(session, sequences)]
-    firsts += [item.data["first_sequence"] for item in retraction.items.of(Moment).filter(is_rewritten=False)]
+    firsts += [item.data["first_sequence"] for item in retraction.items.withdrawn(Moment)]
     if not firsts:
         return Remade(built_to, [])
     removed = list(session.moments.filter(first_sequence__gte=min(firsts)).select_related("job"))
@@ -151,26 +136,27 @@ def _remove_moments(retraction: Retraction, session: Session, sequences: Sequenc
 
 
 def _put_moments_back(retraction: Retraction, session: Session, remade: Remade) -> None:
-    kept = retraction.items.of(Moment).filter(is_rewritten=False)
+    withdrawn = retraction.items.withdrawn(Moment)
     there = Moment.objects.for_user(session.user)
-    for item in kept.filter(data__key__in=list(there.values_list("key", flat=True))):  # another session's took it since
+    taken = list(there.values_list("key", flat=True))
+    for item in withdrawn.filter(data__key__in=taken):  # by another session's, since
         starts_at = parse_datetime(item.data["starts_at"])
-        assert starts_at is not None  # as it was kept
+        assert starts_at is not None  # as it was stored
         item.data["key"] = moment_key(item.data["name"], starts_at, set(there.values_list("key", flat=True)))
         item.save(update_fields=["data"])
-    kept.put_back(Moment)
-    moments = list(Moment.objects.filter(pk__in=kept.ids(Moment)))
+    withdrawn.put_back(Moment)
+    moments = list(Moment.objects.filter(pk__in=withdrawn.ids()))
     for moment in moments:
         held = session.messages.turns().believed()
         held.filter(sequence__range=(moment.first_sequence, moment.last_sequence)).update(moment=moment)
         session.built_to = max(session.built_to, moment.last_sequence)
     Moment.objects.relink(session.user_id, [*remade.moments, *moments])
-    for item in retraction.items.of(Moment).filter(is_rewritten=True):
+    for item in retraction.items.rewritten(Moment):
         Moment.objects.filter(pk=item.object_pk).update(journey=item.data["journey"])
 
 
 def _put_events_back(retraction: Retraction, session: Session, sequences: Sequence[int]) -> None:
-    """The session's partition events, in place of those made since, and what named the moments."""
+    """Put back the session's partition events, in place of those made since, and what named the moments."""
     first = 0 if retraction.sequences is None else sequences[0]
     session.messages.partitions().filter(sequence__gte=first).delete()
     retraction.items.put_back(Message, Job, Event)
@@ -180,7 +166,7 @@ def _put_events_back(retraction: Retraction, session: Session, sequences: Sequen
 
 
 def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
-    """Those that were withdrawn, in place of those made since; whether there were any."""
+    """Put back the summaries, in place of those made since; tells whether there were any."""
     since = Summary.objects.for_session(session).filter(created_at__gte=retraction.created_at)
     removed, _ = Summary.objects.filter(pk__in=list(since.values_list("pk", flat=True))).delete()
     return bool(retraction.items.put_back(Summary)) or bool(removed)
@@ -190,9 +176,9 @@ def _put_summaries_back(retraction: Retraction, session: Session) -> bool:
 
 
 def _put_streams_back(retraction: Retraction, session: Session) -> None:
-    """Versions, atoms and texts, in place of what was formed and consolidated anew."""
-    again = {"process": FormMemories.name, "result__again": True, "finished_at__gte": retraction.created_at}
-    session.atoms.filter(job__in=session.jobs.filter(**again)).delete()
+    """Put back versions, atoms and texts, in place of what was formed and consolidated since."""
+    formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
+    session.atoms.filter(job__in=session.jobs.filter(**formed)).delete()
     items = retraction.items
     streams = MemoryStream.objects.filter(pk__in=items.of(MemoryStream).values("object_pk")).order_by("pk")
     for stream in streams.select_for_update(no_key=True):
@@ -208,7 +194,7 @@ def _put_streams_back(retraction: Retraction, session: Session) -> None:
 
 
 def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
-    """Takes back the consolidations made since; the text as the retraction left it, with what people changed in it."""
+    """Take back the consolidations made since; returns the text that is left, with what people changed in it."""
     since = list(stream.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
     text = text_without(stream, since)
     wait_again(since)
@@ -217,36 +203,36 @@ def _without_since(stream: MemoryStream, retraction: Retraction) -> str:
 
 
 def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
-    """The text as it was before the retraction, with what people have changed since in what that left."""
+    """Set the text to what it was before the retraction, with what people have changed since in what that left."""
     was: str = retraction.items.of(MemoryStream).get(object_pk=stream.pk).data["consolidated_content"]
-    own = stream.versions.filter(pk__in=retraction.items.ids(StreamVersion)).order_by("pk")
+    own = stream.versions.filter(pk__in=retraction.items.withdrawn(StreamVersion).ids()).order_by("pk")
     left = text_without(MemoryStream(consolidated_content=was), list(own))
-    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=redone_text(was, left, now))
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=merged_text(was, left, now))
 
 
 def _put_atoms_back(retraction: Retraction) -> None:
-    kept = retraction.items.of(MemoryAtom)
-    for item in kept.filter(data__state=MemoryAtom.State.ACTIVE):
+    items = retraction.items
+    for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE):
         same = MemoryAtom.objects.active().filter(stream=item.data["stream"], content_hash=item.data["content_hash"])
         if same.exclude(pk=item.object_pk).exists():  # it was said again since; then that one stays
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
-    for item in kept.filter(is_rewritten=True):
+    for item in items.rewritten(MemoryAtom):
         versions = {"absorbed_in_id": item.data["absorbed_in"], "shown_in_id": item.data.get("shown_in")}
         MemoryAtom.objects.filter(pk=item.object_pk).update(state=item.data["state"], **versions)
-    kept.filter(is_rewritten=False).put_back(MemoryAtom)
+    items.withdrawn(MemoryAtom).put_back(MemoryAtom)
 
 
 # --- the profile ---
 
 
 def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade) -> list[str]:
-    """The profile as it was, with what people have changed since; ids of later builds that it doesn't know."""
-    kept = retraction.items.of(UserProfile).first()
-    if kept is None:
+    """Put back the profile, with what people have changed since; returns ids of later builds that it doesn't know."""
+    before = retraction.items.of(UserProfile).first()
+    if before is None:
         return []
     changes = list(user.versions.filter(created_at__gte=retraction.created_at).order_by("pk"))
-    profile = with_edits(profile_of(cast(UserProfile, kept.row().object)), changes, user)
+    profile = with_edits(profile_of(cast(UserProfile, before.row().object)), changes, user)
     taken = {build for builds in builds_of(changes).values() for build in builds} - remade.builds
     ProfileVersion.objects.filter(pk__in=[change.pk for change in changes]).delete()
     set_profile(user, profile)
@@ -258,51 +244,18 @@ def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade)
 # --- what comes on top ---
 
 
-@dataclass(frozen=True)
-class Again:
-    """What is to be made of the turns that are believed again, and of what came in since.
-
-    Args:
-        built_to: sequence up to which there are to be moments; −1: none.
-        stretches: to be formed.
-        builds: ids of the builds to be replayed for the profile.
-        is_rolled: the summary is to be carried on.
-    """
-
-    built_to: int
-    stretches: list[Stretch]
-    builds: list[str]
-    is_rolled: bool
-
-    def besides(self, waiting: dict[str, Any]) -> "Again":
-        """With what waited to be made anew when the retraction came."""
-        build, form, profile = (
-            waiting.get(process, {}) for process in (BuildMoments.name, FormMemories.name, RebuildProfile.name)
-        )
-        return Again(
-            max(self.built_to, build.get(AGAIN_TO, -1)),
-            united([*self.stretches, *((first, last) for first, last in form.get(RANGES_AGAIN, []))]),
-            [*self.builds, *profile.get(BUILDS, [])],
-            self.is_rolled,
-        )
-
-
-def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[Stretch]:
-    """Those of the turns that formations have passed over since."""
+def _missed(session: Session, sequences: Sequence[int], was: dict[str, Any]) -> list[SequenceRange]:
+    """Return those of the turns that formations have passed over since."""
     formed = -1 if was["last_formation_sequence"] is None else was["last_formation_sequence"]
     return [(sequence, sequence) for sequence in sequences if formed < sequence <= session.formed_to]
 
 
-def _ask_for(retraction: Retraction, session: Session, again: Again) -> None:
-    by = retraction.actor
-    if again.built_to > session.built_to:
-        build_again(session, again.built_to, by)
-    if again.stretches:
-        form_again(session, again.stretches, by)
-    if again.builds:
-        replay(session.user, again.builds, by)
-    if again.is_rolled:
-        Job.objects.request(RollSummary.name, session, requested_by=by, due_now=True)
+def _ask_for(retraction: Retraction, session: Session, wanted: dict[Remake, Any]) -> None:
+    """Ask for what is to be made of the turns and of what came in since, and for what waited before the retraction."""
+    for remake, its in wanted.items():
+        whole = remake.besides(its, retraction.waiting.get(remake.process, {}))
+        if whole > session.built_to if remake is MOMENTS else whole:
+            remake.ask(session, whole, requested_by=retraction.actor)
     if settings.EMBEDDING.turns:
-        ask_to_embed(by, session=session)
+        ask_to_embed(retraction.actor, session=session)
     refresh(retraction, MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")))

@@ -31,8 +31,8 @@ BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is to be done and who does it.
+class Backlog:
+    """The work to be done, and when a worker was there last.
 
     Args:
         due: jobs whose time has come.
@@ -54,8 +54,8 @@ class Work:
     worker_seen_at: datetime | None
 
 
-def work() -> Work:
-    """What waits, runs and failed, as of now."""
+def work() -> Backlog:
+    """Return what waits, runs and failed, as of now."""
     now = timezone.now()
     queued, running = Q(status=Job.Status.QUEUED), Q(status=Job.Status.PROCESSING)
     due = queued & Q(run_after__lte=now)
@@ -67,7 +67,7 @@ def work() -> Work:
         beat=Max("heartbeat_at", filter=running),
     )
     signs = [sign for sign in (found.pop("beat"), _last_scheduled_run()) if sign]
-    return Work(
+    return Backlog(
         **found,
         stuck=Job.objects.stale().count(),
         failed=Job.objects.filter(status=Job.Status.FAILED).count(),
@@ -77,7 +77,7 @@ def work() -> Work:
 
 
 def _last_scheduled_run() -> datetime | None:
-    """A worker sets a schedule's next run when it runs it: what ran every few minutes tells when one was there."""
+    """Return when a worker ran a frequent schedule last: it sets the next run when it runs one."""
     ran = Schedule.objects.filter(schedule_type=Schedule.MINUTES, task__isnull=False).exclude(repeats=0)
     return max(
         (next_run - timedelta(minutes=minutes) for next_run, minutes in ran.values_list("next_run", "minutes")),
@@ -90,7 +90,7 @@ def _last_scheduled_run() -> datetime | None:
 
 @dataclass
 class Day:
-    """What was done on one day, UTC; turns by the time they were said."""
+    """The work done on one day, UTC; turns by the time they were said."""
 
     date: date
     sessions: int = 0
@@ -116,7 +116,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Builds:
-    """Seconds from a threshold to the moments it made, of the latest builds."""
+    """The seconds from a threshold to the moments it made, of the latest builds."""
 
     number: int
     median: float
@@ -125,7 +125,7 @@ class Builds:
 
 @dataclass(frozen=True)
 class Activity:
-    """What was done lately, and how much there is.
+    """The work done lately, and how much there is.
 
     Args:
         made_at: when it was counted.
@@ -164,7 +164,7 @@ class Activity:
 
 
 def activity() -> Activity:
-    """Counts what was done in the last `DAYS` days, and how much there is."""
+    """Count what was done in the last `DAYS` days, and how much there is."""
     now = timezone.now()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     since = midnight - timedelta(days=DAYS - 1)
@@ -221,10 +221,10 @@ def _counters() -> dict[str, int]:
 
 
 def _builds() -> Builds | None:
-    """Of those behind the newest moments: however many jobs there are, no more than so many rows are read."""
+    """Time the builds behind the newest moments: however many jobs there are, a bounded number of rows is read."""
     newest = Moment.objects.filter(job__isnull=False).order_by("-id").values("job")[:BUILDS_OF_MOMENTS]
-    asked = Job.objects.filter(pk__in=newest, force=False, status=Job.Status.COMPLETED)
-    return _timed(asked.values_list(F("finished_at") - F("queued_at"), flat=True))
+    by_threshold = Job.objects.filter(pk__in=newest, force=False, status=Job.Status.COMPLETED)
+    return _timed(by_threshold.values_list(F("finished_at") - F("queued_at"), flat=True))
 
 
 def _timed(took: Iterable[timedelta]) -> Builds | None:
@@ -236,7 +236,7 @@ def _timed(took: Iterable[timedelta]) -> Builds | None:
 
 
 def estimated_rows(model: type[Model]) -> int:
-    """How many rows a table has, as the database reckons; counted while it doesn't: then the table is new."""
+    """Return how many rows a table has, as the database reckons; they are counted while the table is new."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [model._meta.db_table])
         [estimate] = cursor.fetchone() or [-1]

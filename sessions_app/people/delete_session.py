@@ -13,7 +13,7 @@ class CannotDelete(Exception):
 
 
 def delete_session(session: Session, *, actor: str) -> None:
-    """Deletes a session, in the caller's transaction; its files go when that is committed.
+    """Delete a session, in the caller's transaction; its files go when that is committed.
 
     Args:
         session: of the acting user.

@@ -1,9 +1,8 @@
 """`erase_user`: everything that is kept of a person goes, in one transaction; their archived files right after it.
 
-Tables are not listed but found: every row that refers to the profile is the person's. What is known otherwise (queue
-entries, what agents learned from them) is removed by those who know, who listen to `user_erasing`. The logs of events
-and of operators' acts stay, without ids, names and texts. At the end what is left is counted: nothing, or all of it is
-undone.
+Every row that refers to the profile is the person's, and goes by one DELETE a table. What doesn't go so (queue entries,
+what agents learned from them) is removed as the table's declaration says. The logs of events and of operators' acts
+stay, without ids, names and texts. At the end what is left is counted: nothing, or all of it is undone.
 """
 
 import uuid
@@ -23,9 +22,9 @@ from django_q.tasks import async_task
 from psycopg.errors import DeadlockDetected
 
 from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.people.provenance import declared
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
-from sessions_app.signals import user_erasing
 
 REMOVE_TASK = "sessions_app.tasks.remove_archives"
 TRIES = 3
@@ -44,7 +43,7 @@ class SomethingLeft(Exception):
 
 @dataclass(frozen=True)
 class Erased:
-    """What an erasure removed.
+    """The outcome of an erasure.
 
     Args:
         erasure_id: names it in the event log, and leads back to nobody.
@@ -58,7 +57,7 @@ class Erased:
 
 
 def holdings(user: UserProfile) -> Counter[str]:
-    """How many rows there are of a person, by what they are: one query, however many tables there are."""
+    """Return how many rows there are of a person, by what they are: one query, however many tables there are."""
     first, *others = (_number(column, user) for column in _columns())
     rows: Counter[str] = Counter()
     for what, number in first.union(*others, all=True):  # a table may have several columns
@@ -67,7 +66,7 @@ def holdings(user: UserProfile) -> Counter[str]:
 
 
 def erase_user(user_id: str, *, actor: str) -> Erased:
-    """Erases a person.
+    """Erase a person.
 
     Args:
         user_id: as the application names them.
@@ -89,7 +88,7 @@ def erase_user(user_id: str, *, actor: str) -> Erased:
 
 
 def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter[str]]:
-    """Tries again when it waited for somebody who waited for it: some lock the rows of many, in an order of theirs."""
+    """Try again after a deadlock: some lock the rows of many, in an order of theirs."""
     for _ in range(TRIES - 1):
         try:
             return erase()
@@ -106,8 +105,9 @@ def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, C
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(f"{held} sessions of this person have a legal hold. Nothing was erased.")
     rows: Counter[str] = Counter()
-    for _receiver, removed in user_erasing.send(sender=UserProfile, user=user):
-        rows.update(removed)
+    for provenance in declared():
+        if provenance.erase:
+            rows.update(provenance.erase(user))
     actor = _scrub_events(user, actor)
     _scrub_operators_log(UserProfile._meta.pk, user)
     for column in _columns():
@@ -123,7 +123,7 @@ def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, C
 
 
 def _columns() -> "list[ForeignKey[Any, Any]]":
-    """Those that say whose a row is: its rows go with a profile."""
+    """Return the columns that say whose a row is: its rows go with a profile."""
     return [
         column
         for model in apps.get_models()
@@ -149,7 +149,7 @@ def _name(column: "Field[Any, Any]") -> str:
 
 
 def _delete_all(user: UserProfile, rows: Counter[str]) -> None:
-    """Deletes, counting into `rows`; has the database check every reference, and counts what no constraint is about.
+    """Delete, counting into `rows`; have the database check every reference, and count what no constraint is about.
 
     Raises:
         SomethingLeft: names the table.
@@ -171,7 +171,7 @@ def _delete_all(user: UserProfile, rows: Counter[str]) -> None:
 
 
 def _scrub_events(user: UserProfile, actor: str) -> str:
-    """Blanks whom and what the person's events were about, and their own keys.
+    """Blank whom and what the person's events were about, and their own keys.
 
     Returns:
         The actor as the log may name it from now on.
@@ -184,7 +184,7 @@ def _scrub_events(user: UserProfile, actor: str) -> str:
 
 
 def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    """Blanks names and texts in what Django keeps of operators' acts on rows of one table.
+    """Blank names and texts in what Django keeps of operators' acts on rows of one table.
 
     Those of others keep theirs. A row that was deleted before is nobody's any more: nobody can say whose it was.
     """
@@ -200,5 +200,5 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
 
 
 def remove_archives(user_pk: int) -> None:
-    """Removes whatever lies in a person's folder of the storage named `archive`."""
+    """Remove whatever lies in a person's folder of the storage named `archive`."""
     archive_files.remove(str(user_pk))

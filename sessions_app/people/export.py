@@ -7,30 +7,19 @@ A few rows are in memory at a time, whatever the length of the history. Archived
 import heapq
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from typing import IO, Any, cast
+from typing import IO
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from django.utils import timezone
 
-from sessions_app.models import Archive, Event, Message, Session, UserProfile
-from sessions_app.people.export_format import (
-    FORMAT,
-    VERSION,
-    EventRow,
-    MessageRow,
-    Part,
-    ProfileRow,
-    ProfileVersionRow,
-    SessionRow,
-    plain,
-    rows_of,
-)
+from sessions_app.models import Archive, Message, Session, UserProfile
+from sessions_app.people.export_format import FORMAT, VERSION, Column, Exporting, File, Line, plain
+from sessions_app.people.provenance import Provenance, declared
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
-from sessions_app.signals import user_exporting
 
 README = """What is kept about one person.
 
@@ -49,7 +38,7 @@ class CannotExport(Exception):
 
 
 def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:
-    """Writes a person's export.
+    """Write a person's export.
 
     Args:
         user_id: as the application names them.
@@ -65,58 +54,55 @@ def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:
     with acting_for(user_id, snapshot=True) as user, ZipFile(file, "w", ZIP_DEFLATED) as export:
         if user is None:
             raise UserProfile.DoesNotExist(f"There is no user {user_id!r}.")
-        parts = list(PARTS)
-        for _receiver, added in user_exporting.send(sender=UserProfile):
-            parts += cast(Iterable[Part], added)
-        export.writestr("README.txt", README.format(files="\n".join(f"{part.file}: {part.about}" for part in parts)))
+        exporting = Exporting(user)
+        files = [(one, provenance) for provenance in declared() for one in provenance.files]
+        export.writestr("README.txt", README.format(files="\n".join(f"{one.path}: {one.about}" for one, _ in files)))
         manifest = {"format": FORMAT, "version": VERSION, "exported_at": timezone.now()}
         export.writestr("manifest.json", json.dumps(manifest, default=plain))
-        return Counter({part.name: _write(export, part, user) for part in parts})
+        return Counter({one.name: _write(export, one, _lines(one, whose, exporting)) for one, whose in files})
 
 
-def _write(export: ZipFile, part: Part, user: UserProfile) -> int:
+def _lines(file: File, provenance: Provenance, exporting: Exporting) -> Iterator[Line]:
+    if file.lines:
+        return file.lines(file, exporting)
+    rows = file.rows(exporting.user) if file.rows else provenance.rows(exporting.user)
+    return file.lines_of(rows.order_by(*file.order), exporting)
+
+
+def _write(export: ZipFile, file: File, lines: Iterator[Line]) -> int:
     count = 0
-    with export.open(part.file, "w", force_zip64=True) as file:
-        for row in part.rows(user):
-            file.write(json.dumps(row, ensure_ascii=False, default=plain).encode() + b"\n")
+    with export.open(file.path, "w", force_zip64=True) as written:
+        for line in lines:
+            written.write(json.dumps(line, ensure_ascii=False, default=plain).encode() + b"\n")
             count += 1
     return count
 
 
-def _profile(user: UserProfile) -> Iterator[dict[str, Any]]:
-    return rows_of(UserProfile.objects.filter(pk=user.pk), ProfileRow)
+# --- the transcript, with what is archived of it ---
 
 
-def _profile_versions(user: UserProfile) -> Iterator[dict[str, Any]]:
-    for row in rows_of(user.versions.order_by("id"), ProfileVersionRow):
-        yield row | {"actor": row["actor"].partition(":")[0]}  # not who of the operators
+class KindOfActor(Column):
+    """The kind of who did something: a key, an operator or a job; not which of them."""
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            line[self.name] = line[self.name].partition(":")[0]
 
 
-def _sessions(user: UserProfile) -> Iterator[dict[str, Any]]:
-    return rows_of(Session.objects.for_user(user).order_by("id"), SessionRow)
+def messages(file: File, exporting: Exporting) -> Iterator[Line]:
+    """Yield the messages of all sessions, archived turns in their places."""
+    for session in Session.objects.for_user(exporting.user).order_by("id").iterator():
+        kept = session.messages.for_user(exporting.user).exclude(kind=Message.Kind.ARCHIVED).in_order()
+        archives = [_archived(archive, session, file) for archive in session.archives.all()]
+        yield from heapq.merge(*archives, file.lines_of(kept, exporting), key=_place)
 
 
-def _events(user: UserProfile) -> Iterator[dict[str, Any]]:
-    return rows_of(Event.objects.filter(user_pk=user.pk).order_by("id"), EventRow)
+def _place(line: Line) -> tuple[int, bool]:
+    return line["sequence"], line["kind"] == "partition"
 
 
-# --- the transcript ---
-
-
-def _messages(user: UserProfile) -> Iterator[dict[str, Any]]:
-    for session in Session.objects.for_user(user).order_by("id").iterator():
-        kept = session.messages.for_user(user).exclude(kind=Message.Kind.ARCHIVED).in_order()
-        lookups = {"session_id": "session__session_id", "moment_key": "moment__key"}
-        archives = [_archived(archive, session) for archive in session.archives.all()]
-        yield from heapq.merge(*archives, rows_of(kept, MessageRow, **lookups), key=_place)
-
-
-def _place(row: dict[str, Any]) -> tuple[int, bool]:
-    return row["sequence"], row["kind"] == "partition"
-
-
-def _archived(archive: Archive, session: Session) -> Iterator[dict[str, Any]]:
-    """The turns of an archive.
+def _archived(archive: Archive, session: Session, file: File) -> Iterator[Line]:
+    """Yield the turns of an archive.
 
     Raises:
         CannotExport: it is missing, or not what was written.
@@ -124,22 +110,10 @@ def _archived(archive: Archive, session: Session) -> Iterator[dict[str, Any]]:
     keys = dict(session.moments.values_list("pk", "key"))
     try:
         for line in archive_files.read(archive):
-            yield _unarchived(json.loads(line), session.session_id, keys)
+            turn = json.loads(line)
+            for name in ("created_at", "retracted_at"):
+                turn[name] = turn[name] and datetime.fromisoformat(turn[name])
+            turn |= {"session_id": session.session_id, "moment_key": keys.get(turn["moment_id"])}
+            yield {name: turn[name] for name in file.fields.split()}
     except ArchiveError as error:
         raise CannotExport(str(error)) from error
-
-
-def _unarchived(turn: dict[str, Any], session_id: str, keys: dict[int, str]) -> dict[str, Any]:
-    for name in ("created_at", "retracted_at"):
-        turn[name] = turn[name] and datetime.fromisoformat(turn[name])
-    turn |= {"session_id": session_id, "moment_key": keys.get(turn["moment_id"])}
-    return {name: turn[name] for name in MessageRow.names()}
-
-
-PARTS = [
-    Part("profile", "who it is, and what is known of them in general", _profile),
-    Part("profile_versions", "how the profile was before each change, oldest first", _profile_versions),
-    Part("sessions", "conversations", _sessions),
-    Part("messages", "every turn of them, archived ones too; `retracted_at`: no longer believed", _messages),
-    Part("events", "what happened", _events),
-]

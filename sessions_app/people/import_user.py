@@ -5,34 +5,26 @@ alone with all that belongs to it. What is made of the rest, vectors and counts 
 """
 
 import zlib
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from zipfile import BadZipFile, ZipFile
 
 from django.db import DatabaseError, transaction
-from django.db.models import Min
+from django.db.models import Min, QuerySet
 from pydantic import ValidationError
 
 from sessions_app.insert import insert_as_they_are, insert_unless_there
-from sessions_app.models import Message, ProfileVersion, Session, UserProfile
-from sessions_app.people.export_format import (
-    AT_ONCE,
-    Manifest,
-    MessageRow,
-    ProfileRow,
-    ProfileVersionRow,
-    Row,
-    SessionRow,
-    batched,
-)
-from sessions_app.signals import user_importing
+from sessions_app.models import Session, UserProfile
+from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, NameOf, Restored, Shape, batched
+from sessions_app.people.provenance import declared
 
 LINE_MAX = 64 * 2**20  # bytes
 
-R = TypeVar("R", bound=Row)
+S = TypeVar("S", bound=Shape)
 
 
 class NotAnExport(Exception):
@@ -51,36 +43,30 @@ class ExportFile:
         self._path, self._archive = path, archive
         self.at = str(path)
 
-    def has(self, name: str) -> bool:
-        """Whether there is such a file: older exports have fewer."""
-        return f"{name}.jsonl" in self._archive.namelist()
-
-    def rows(self, name: str, shape: type[R]) -> Iterator[R]:
-        """The lines of a file.
-
-        Args:
-            name: of the file, without its ending.
-            shape: that each line must have.
+    def rows(self, file: File) -> Iterator[Restored]:
+        """Yield the lines of a file.
 
         Raises:
-            NotAnExport: there is no such file, or a line is not so.
+            NotAnExport: there is no such file, or a line has not its shape.
         """
+        if file.is_newer and file.path not in self._archive.namelist():
+            return
         try:
-            file = self._archive.open(f"{name}.jsonl")
+            opened = self._archive.open(file.path)
         except KeyError:
-            raise NotAnExport(f"{self._path} has no {name}.jsonl.") from None
-        with file:
+            raise NotAnExport(f"{self._path} has no {file.path}.") from None
+        with opened:
             number = 0
-            while line := file.readline(LINE_MAX + 1):
+            while line := opened.readline(LINE_MAX + 1):
                 number += 1
-                self.at = f"{self._path}, {name}.jsonl line {number}"
+                self.at = f"{self._path}, {file.path} line {number}"
                 if len(line) > LINE_MAX:
                     raise NotAnExport(f"{self.at} is longer than {LINE_MAX} bytes.")
-                yield self._checked(line, shape)
+                yield file.restored(self._checked(line, file.shape))
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
-        """What the file says that it is.
+        """Return what the file says that it is.
 
         Raises:
             NotAnExport: it is something else.
@@ -92,7 +78,7 @@ class ExportFile:
             raise NotAnExport(f"{self._path} is no export of a person: it has no manifest.json.") from None
         return self._checked(content, Manifest)
 
-    def _checked(self, line: bytes, shape: type[R]) -> R:
+    def _checked(self, line: bytes, shape: type[S]) -> S:
         try:
             return shape.model_validate_json(line)
         except ValidationError as error:
@@ -103,7 +89,7 @@ class ExportFile:
 
 @contextmanager
 def opened(path: Path) -> Iterator[ExportFile]:
-    """Opens an export.
+    """Open an export.
 
     Raises:
         NotAnExport: what is wrong with the file, whenever it is found out.
@@ -125,8 +111,64 @@ def opened(path: Path) -> Iterator[ExportFile]:
         raise NotAnExport(f"{path}: {error.strerror}") from error
 
 
+@dataclass
+class Importing:
+    """An import under way.
+
+    Args:
+        export: the file.
+        user: whom it becomes.
+        counts: how many rows were added, by file.
+        added: primary keys of the rows that were added, by table and by what names them in the export.
+        there: names of rows that were there already, by table.
+        later: what is to be written of rows when others are there, by table and primary key.
+    """
+
+    export: ExportFile
+    user: UserProfile
+    counts: Counter[str]
+    added: dict[Model, dict[tuple[Any, ...], int]] = field(default_factory=lambda: defaultdict(dict))
+    there: dict[Model, set[str]] = field(default_factory=lambda: defaultdict(set))
+    later: dict[Model, dict[int, Any]] = field(default_factory=lambda: defaultdict(dict))
+
+    def taken(self, model: Model, column: str, names: Collection[str]) -> set[str]:
+        """Return those of the names that rows of the person had before this import."""
+        named = model._base_manager.filter(**{"user": self.user, f"{column}__in": names})
+        found = {name for name in named.values_list(column, flat=True) if (name,) not in self.added[model]}
+        self.there[model] |= found
+        return found
+
+    def sessions(self) -> QuerySet[Session]:
+        """Return the sessions that were added."""
+        return Session.objects.for_user(self.user).filter(pk__in=self.added[Session].values())
+
+    def restore(self, file: File) -> int:
+        """Restore the rows of a file; returns how many were added."""
+        count = 0
+        for rows in batched(self.export.rows(file)):
+            for column in file.columns:
+                rows = column.read(rows, self)
+            rows = self._insert(file, rows)
+            if file.key:
+                self.added[file.model] |= {tuple(row.line[name] for name in file.key): row.row.pk for row in rows}
+            if file.after:
+                file.after(rows, self)
+            count += len(rows)
+        if file.at_end:
+            file.at_end(self)
+        return count
+
+    def _insert(self, file: File, rows: list[Restored]) -> list[Restored]:
+        for row in rows:
+            row.row = file.model(user=self.user, **row.columns)
+        if file.may_be_there:
+            return [row for row in rows if insert_unless_there(row.row)]
+        insert_as_they_are([row.row for row in rows])
+        return rows
+
+
 def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
-    """Restores a person from an export.
+    """Restore a person from an export.
 
     Args:
         path: of the zip.
@@ -139,73 +181,52 @@ def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
         NotAnExport: nothing was imported.
     """
     with opened(path) as export, transaction.atomic(durable=True):
-        user, added = _profile(export, user_id)
-        sessions, there = _sessions(export, user)
-        added["sessions"] = len(sessions)
-        added["messages"] = _messages(export, sessions, there)
-        for _receiver, restored in user_importing.send(sender=UserProfile, export=export, user=user, sessions=sessions):
-            added.update(restored)
-    return added
+        files = {file.name: file for provenance in declared() for file in provenance.files}
+        importing = _begin(export, files, user_id)
+        for name, file in files.items():
+            if file.is_restored:
+                importing.counts[name] = importing.restore(file)
+        for provenance in declared():
+            if provenance.imported:
+                provenance.imported(importing)
+    return importing.counts
 
 
-def _profile(export: ExportFile, user_id: str | None) -> tuple[UserProfile, Counter[str]]:
-    """The person, and what was added; one who is there already stays as they are."""
-    rows = list(export.rows("profile", ProfileRow))
+def _begin(export: ExportFile, files: dict[str, File], user_id: str | None) -> Importing:
+    """Restore the profile, with its versions; one that is there already stays as it is."""
+    rows = list(export.rows(files["profile"]))
     if len(rows) != 1:
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines in place of one.")
-    fields = rows[0].model_dump() | ({"user_id": user_id} if user_id else {})
+    fields = rows[0].columns | ({"user_id": user_id} if user_id else {})
     profile = UserProfile(**fields)
     if not insert_unless_there(profile):
         user = UserProfile.objects.get(user_id=profile.user_id)
         UserProfile.objects.hold([user.pk])
-        return user, Counter()
+        return Importing(export, user, Counter())
     # Inserting has set the times to now.
     UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])
-    versions = [
-        ProfileVersion(user=profile, **row.model_dump()) for row in export.rows("profile_versions", ProfileVersionRow)
-    ]
-    insert_as_they_are(versions)
-    return profile, Counter(profiles=1)
+    importing = Importing(export, profile, Counter(profiles=1))
+    importing.restore(files["profile_versions"])
+    return importing
 
 
-def _sessions(export: ExportFile, user: UserProfile) -> tuple[dict[str, Session], set[str]]:
-    """The sessions that were added, by their ids; and the ids of those that were there already."""
-    added: dict[str, Session] = {}
-    there: set[str] = set()
-    for rows in batched(export.rows("sessions", SessionRow)):
-        known = Session.objects.for_user(user).filter(session_id__in=[row.session_id for row in rows])
-        there |= set(known.values_list("session_id", flat=True)) - added.keys()
-        new = [Session(user=user, **row.model_dump()) for row in rows if row.session_id not in there]
-        insert_as_they_are(new)
-        added |= {session.session_id: session for session in new}
-    return added, there
+# --- the transcript ---
 
 
-def _messages(export: ExportFile, sessions: dict[str, Session], there: set[str]) -> int:
-    """Messages of the new sessions; those that are `there` are left alone."""
-    count = 0
-    for rows in batched(_placed(export, {*sessions, *there})):
-        new = [_message(row, sessions[row.session_id]) for row in rows if row.session_id in sessions]
-        insert_as_they_are(new)
-        count += len(new)
-    for session in sessions.values():
-        _keep_from_first_turn(session)
-    return count
+class SessionOfMessage(NameOf):
+    """The session of a message, which the export has as well."""
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        for row in rows:
+            name = row.line[self.name]
+            if (name,) not in importing.added[Session] and name not in importing.there[Session]:
+                raise NotAnExport(f"{importing.export.at}: sessions.jsonl has no session of this message.")
+        return super().read(rows, importing)
 
 
-def _placed(export: ExportFile, session_ids: set[str]) -> Iterator[MessageRow]:
-    for row in export.rows("messages", MessageRow):
-        if row.session_id not in session_ids:
-            raise NotAnExport(f"{export.at}: sessions.jsonl has no session of this message.")
-        yield row
-
-
-def _message(row: MessageRow, session: Session) -> Message:
-    return Message(session=session, user_id=session.user_id, **row.model_dump(exclude={"session_id", "moment_key"}))
-
-
-def _keep_from_first_turn(session: Session) -> None:
-    """Turns that were deleted before the export are gone; those that were archived are in the transcript again."""
-    first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
-    session.kept_from_sequence = session.last_sequence + 1 if first is None else first
-    session.save(update_fields=["kept_from_sequence"])
+def keep_from_first_turn(importing: Importing) -> None:
+    """Note where transcripts begin: turns deleted before the export are gone, archived ones are there again."""
+    for session in importing.sessions():
+        first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
+        session.kept_from_sequence = session.last_sequence + 1 if first is None else first
+        session.save(update_fields=["kept_from_sequence"])

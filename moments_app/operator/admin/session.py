@@ -26,7 +26,7 @@ from moments_app.moments.rebuild import RebuildMoments
 from moments_app.operator.admin import session_tabs
 from moments_app.operator.admin.context_preview import previewed
 from moments_app.operator.admin.retraction import form_of, previewed_retraction
-from moments_app.provenance.derived import calls_for
+from moments_app.provenance.remake import calls_for
 from moments_app.provenance.retract import retract
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle

@@ -26,6 +26,7 @@ from moments_app.provenance.retract import CannotRetract, preview, retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.people.provenance import declared
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages
 from tests.support import openai_server as behave
@@ -236,6 +237,19 @@ class TestRetract:
         assert retraction.result["withdrawn"] == found.withdrawn
         if engine == "model":
             assert abs(EngineCall.objects.count() - calls - found.engine_calls) <= 2
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("engine", ["model"], indirect=True)
+    def test_rows_leave_and_are_rewritten_as_their_tables_declare(self, session: Session) -> None:
+        retraction = retract(session, PLANTED, reason="planted", requested_by="test")
+        items = set(retraction.items.values_list("model", "is_rewritten"))
+        tables = [(provenance.model._meta.label_lower, provenance) for provenance in declared()]
+        assert {model for model, is_rewritten in items if not is_rewritten} == {
+            label for label, provenance in tables if provenance.is_withdrawn
+        }
+        assert {model for model, is_rewritten in items if is_rewritten} == {
+            label for label, provenance in tables if provenance.is_rewritten
+        }
 
     @pytest.mark.slow
     def test_what_people_changed_stays(self, session: Session, shared: MemoryStream, service: Api) -> None:

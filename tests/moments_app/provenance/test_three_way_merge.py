@@ -2,11 +2,11 @@
 
 import pytest
 
-from moments_app.provenance.three_way_merge import redone, redone_text
+from moments_app.provenance.three_way_merge import merged, merged_text
 
 
 def test_what_was_put_in_and_taken_out_is_done_again() -> None:
-    assert redone(["a", "b"], before=["a", "b", "x"], after=["b", "x", "c"]) == ["b", "c"]
+    assert merged(["a", "b"], before=["a", "b", "x"], after=["b", "x", "c"]) == ["b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_what_was_put_in_and_taken_out_is_done_again() -> None:
 def test_a_text_goes_back_but_for_the_sentences_that_were_changed(
     base: str, before: str, after: str, expected: str
 ) -> None:
-    assert redone_text(base, before, after) == expected
+    assert merged_text(base, before, after) == expected

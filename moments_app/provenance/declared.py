@@ -1,0 +1,271 @@
+"""What memory keeps of a person, declared: whose it is, what it was made of, how it leaves and comes back."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt
+
+from moments_app.models import (
+    ContextReceipt,
+    EngineCall,
+    Entity,
+    EntityLink,
+    FactEmbedding,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    MomentEmbedding,
+    OwnText,
+    RetractedItem,
+    Retraction,
+    ServedLine,
+    StreamVersion,
+    Summary,
+    TurnEmbedding,
+    Vocabulary,
+    Word,
+)
+from moments_app.moments.build import BuildMoments
+from moments_app.moments.rebuild import RebuildMoments
+from moments_app.provenance import erase
+from moments_app.provenance.export_format import (
+    AtomText,
+    CarriedAtoms,
+    MomentKey,
+    Number,
+    NumberOf,
+    SourceSequences,
+    count_again,
+    embed_memories,
+    embed_turns,
+    link_bases,
+    note_lines,
+    put_in_chain,
+    session_of,
+    stream,
+    write_lines,
+)
+from moments_app.recall.count_words import CountWords
+from moments_app.recall.embed import Embed
+from moments_app.sessions.digest import DigestSession
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.form import FormMemories
+from moments_app.summaries.roll import RollSummary
+from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
+from sessions_app.people.provenance import Provenance, declare
+
+MADE_OF_OTHERS = "it is made of others, and made again"
+NO_TEXT = "it has addresses, sizes or hashes, and no text"
+OF_RETRACTION = "it is what is known of retractions"
+SAID = "somebody said it outright, and no engine made it of turns"
+
+declare(
+    Provenance(
+        Moment,
+        File(
+            "moments",
+            about="remembered episodes; `previous_moment_keys` are those before, nearest first",
+            fields="key name category summary detail topic_tags emotion_tags present_persons starts_at ends_at "
+            "session_id first_sequence last_sequence previous_moment_keys journey engine created_at updated_at",
+            columns=(MomentKey("key"), session_of("source_session", is_optional=True)),
+            missing={"journey": ""},
+            after=put_in_chain,
+        ),
+        made_of=("source_session", "first_sequence", "last_sequence", "job"),
+        made_by=(BuildMoments.name, RebuildMoments.name),
+        is_withdrawn=True,
+        is_rewritten=True,
+    ),
+    Provenance(
+        Summary,
+        File(
+            "summaries",
+            about="the versions of each session's rolling summary",
+            fields="session_id number base status start_sequence end_sequence source_sequences text facts engine "
+            "generation_time_ms error created_at completed_at",
+            columns=(
+                session_of("session"),
+                Number("session_id"),
+                NumberOf("base", "session_id", Summary),
+                SourceSequences(),
+            ),
+            order=("session_id", "id"),
+            key=("session_id", "number"),
+            after=link_bases,
+        ),
+        made_of=("source_message_ids", "base"),
+        made_by=(RollSummary.name,),
+        is_withdrawn=True,
+    ),
+    Provenance(
+        MemoryStream,
+        File(
+            "streams",
+            about="memory streams, each with its text",
+            fields="stream_id stream_type agent_id session_id is_active extraction_prompt extracts_observations "
+            "extracts_facts observation_min observation_max observation_max_words fact_min fact_max fact_max_words "
+            "consolidation_prompt consolidation_trigger consolidated_max_words fact_buffer_max consolidation_model "
+            "pinned_content consolidated_content last_updated_at",
+            columns=(PublicId("stream_id"), session_of("session")),
+            types={"stream_type": Literal["session", "user"]},
+            key=("stream_id",),
+            may_be_there=True,
+        ),
+        made_of=("versions",),
+        made_by=(Consolidate.name,),
+        is_rewritten=True,
+    ),
+    Provenance(
+        StreamVersion,
+        File(
+            "stream_versions",
+            about="how the texts of streams were consolidated",
+            fields="stream_id number content_before content_after lines engine created_at undone_at",
+            columns=(stream(), Number("stream_id"), CarriedAtoms("lines")),
+            missing={"lines": None},
+            order=("stream_id", "id"),
+            key=("stream_id", "number"),
+            after=note_lines,
+        ),
+        made_of=("content_before", "shown", "absorbed"),
+        made_by=(Consolidate.name,),
+        is_withdrawn=True,
+    ),
+    Provenance(
+        MemoryAtom,
+        File(
+            "atoms",
+            about="facts and observations in the streams",
+            fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
+            "access_count last_accessed_at session_id source_sequences engine",
+            columns=(
+                stream(),
+                PublicId("atom_id"),
+                AtomText("content"),
+                NumberOf("absorbed_in", "stream_id", StreamVersion),
+                NumberOf("shown_in", "stream_id", StreamVersion),
+                session_of("source_session", is_optional=True),
+                SourceSequences(),
+            ),
+            missing={"shown_in": None},
+            order=("stream_id", "id"),
+            key=("atom_id",),
+            at_end=write_lines,
+        ),
+        File(
+            "shard_atoms",
+            about="what agents learned from this person, in shards that all their users share",
+            fields="shard agent_id atom_type content state formed_at",
+            columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
+            rows=MemoryAtom.objects.in_shards_from,
+            is_restored=False,
+        ),
+        made_of=("source_session", "source_message_ids", "job"),
+        made_by=(FormMemories.name, DigestSession.name),
+        is_withdrawn=True,
+        is_rewritten=True,
+        erase=erase.forget_in_shards,
+    ),
+    Provenance(
+        OwnText,
+        File(
+            "own_texts",
+            about="which lines of turns were contexts sent back: no memory is made of them",
+            fields="session_id sequence places",
+            columns=(session_of("session"),),
+            types={"sequence": NonNegativeInt, "places": list[Annotated[int, Field(ge=0, le=2**31 - 1)]] | None},
+            order=("session_id", "sequence"),
+            is_newer=True,
+        ),
+        made_of=("session", "sequence"),
+        left_alone="it has places in turns, which stay in the transcript",
+    ),
+    Provenance(
+        Entity,
+        File(
+            "entities",
+            about="tasks, goals and problems",
+            fields="entity_id kind title body status due_at session_id created_at updated_at",
+            columns=(PublicId("entity_id"), session_of("source_session", is_optional=True)),
+            key=("entity_id",),
+        ),
+        left_alone=SAID,
+    ),
+    Provenance(
+        EntityLink,
+        File(
+            "entity_links",
+            about="how they hang together",
+            fields="from_entity to_entity relation",
+            columns=tuple(NameOf(end, end, Entity, "entity_id") for end in ("from_entity", "to_entity")),
+            may_be_there=True,
+        ),
+        left_alone=SAID,
+    ),
+    Provenance(
+        ContextReceipt,
+        File(
+            "context_receipts",
+            about="what went into each context that was served: addresses, sizes, hashes",
+            fields="context_id session_id query_hash refs tokens trimmed text_hash created_at",
+            columns=(session_of("session"),),
+            is_restored=False,
+        ),
+        made_of=("session", "refs"),
+        left_alone=NO_TEXT,
+        erase=erase.forget_contexts,
+    ),
+    Provenance(
+        Job,
+        File(
+            "jobs",
+            about="the work that was done",
+            fields="job_id process session_id status attempts queued_at finished_at result error",
+            columns=(session_of("session"),),
+            is_restored=False,
+        ),
+        is_rewritten=True,
+        erase=erase.forget_in_queue,
+    ),
+    Provenance(
+        Retraction,
+        File(
+            "retractions",
+            about="what was taken out of memory again, and why; its turns have `retracted_at`",
+            fields="retraction_id session_id sequences reason result created_at undone_at",
+            columns=(session_of("session"),),
+            is_restored=False,
+        ),
+        left_alone=OF_RETRACTION,
+    ),
+    Provenance(RetractedItem, not_exported="what it holds is no longer believed", left_alone=OF_RETRACTION),
+    Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, left_alone=NO_TEXT, erase=erase.unlink_calls),
+    Provenance(ServedLine, not_exported=NO_TEXT, left_alone=NO_TEXT),
+    Provenance(
+        Vocabulary,
+        made_by=(CountWords.name,),
+        not_exported=MADE_OF_OTHERS,
+        left_alone=MADE_OF_OTHERS,
+        imported=count_again,
+    ),
+    Provenance(
+        Word,
+        person="vocabulary__user",
+        made_of=("vocabulary",),
+        made_by=(CountWords.name,),
+        not_exported=MADE_OF_OTHERS,
+        left_alone=MADE_OF_OTHERS,
+        erase=erase.forget_words,
+    ),
+    *(
+        Provenance(
+            model,
+            made_of=("source",),
+            made_by=(Embed.name,),
+            not_exported=MADE_OF_OTHERS,
+            left_alone="it goes with its text",
+            imported=ask,
+        )
+        for model, ask in ((FactEmbedding, embed_memories), (MomentEmbedding, None), (TurnEmbedding, embed_turns))
+    ),
+)

@@ -1,0 +1,88 @@
+"""What the transcript keeps of a person, declared."""
+
+from typing import Annotated, Literal
+
+from pydantic import NonNegativeInt, StringConstraints
+
+from sessions_app.models import ApiKey, Archive, Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.people.export import KindOfActor, messages
+from sessions_app.people.export_format import File, Name, NotRestored
+from sessions_app.people.import_user import SessionOfMessage, keep_from_first_turn
+from sessions_app.people.provenance import Provenance, declare
+
+declare(
+    Provenance(
+        UserProfile,
+        File(
+            "profile",
+            about="who it is, and what is known of them in general",
+            fields="user_id summary interests preferred_topics timezone metadata created_at updated_at",
+            types={"user_id": Annotated[str, StringConstraints(min_length=1)]},
+            is_restored=False,  # but before all others, for they are of the person
+        ),
+        person="pk",
+        made_of=("versions",),
+        is_rewritten=True,
+    ),
+    Provenance(
+        ProfileVersion,
+        File(
+            "profile_versions",
+            about="how the profile was before each change, oldest first",
+            fields="summary interests preferred_topics actor created_at",
+            columns=(KindOfActor("actor"),),
+            is_restored=False,  # but with the profile
+        ),
+        made_of=("actor",),
+        is_withdrawn=True,
+    ),
+    Provenance(
+        Session,
+        File(
+            "sessions",
+            about="conversations",
+            fields="session_id agent_id source title status message_count total_tokens last_sequence last_activity_at "
+            "last_moment_message_idx built_message_count built_total_tokens weighted_tokens last_formation_sequence "
+            "formed_message_count formed_weighted_tokens summarised_sequence live_from_sequence live_tokens legal_hold "
+            "compact_on_request metadata created_at",
+            columns=(Name("session_id"),),
+            key=("session_id",),
+        ),
+        is_rewritten=True,
+    ),
+    Provenance(
+        Message,
+        File(
+            "messages",
+            about="every turn of them, archived ones too; `retracted_at`: no longer believed",
+            fields="session_id sequence kind role tool_name content payload tokens external_id moment_key retracted_at "
+            "created_at metadata",
+            columns=(
+                SessionOfMessage("session_id", "session", Session, "session_id"),
+                NotRestored("moment_key", "moment__key"),
+            ),
+            types={"sequence": NonNegativeInt, "kind": Literal["turn", "partition"]},
+            lines=messages,
+            at_end=keep_from_first_turn,
+        ),
+        is_withdrawn=True,
+        is_rewritten=True,
+    ),
+    Provenance(
+        Event,
+        File("events", about="what happened", fields="type payload created_at", is_restored=False),
+        person="user_pk",
+        is_rewritten=True,
+    ),
+    Provenance(
+        Archive,
+        made_of=("session", "first_sequence", "last_sequence"),
+        not_exported="its turns are",
+        left_alone="archived turns are restored before they are retracted",
+    ),
+    Provenance(
+        ApiKey,
+        not_exported="it opens this installation, and nothing of it can be shown again",
+        left_alone="it is not made of turns",
+    ),
+)

@@ -1,0 +1,78 @@
+"""Each table that belongs to a person is declared: whose, made of what, exported or not."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import models
+from django.test.utils import isolate_apps
+
+from moments_app.jobs.process import processes
+from moments_app.models import Job, Moment
+from sessions_app.models import Session, UserProfile
+from sessions_app.people.provenance import Provenance, declared
+
+Model = type[models.Model]
+OURS = [model for app in ("sessions_app", "moments_app") for model in apps.get_app_config(app).get_models()]
+
+
+def personal(tables: Iterable[Model]) -> set[Model]:
+    """Those that refer to a person, by themselves or through others."""
+    found: set[Model] = {UserProfile}
+    while more := {table for table in tables if table not in found and refers_to(table, found)}:
+        found |= more
+    return found
+
+
+def refers_to(table: Model, others: set[Model]) -> bool:
+    columns = table._meta.concrete_fields
+    return any(column.related_model in others or column.column in ("user_pk", "user_id") for column in columns)
+
+
+def undeclared(tables: Iterable[Model]) -> set[Model]:
+    return personal(tables) - {provenance.model for provenance in declared()}
+
+
+def test_every_table_that_belongs_to_a_person_is_declared() -> None:
+    assert undeclared(OURS) == set()
+
+
+@isolate_apps("moments_app")
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda: models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+"),
+        lambda: models.ForeignKey(Session, null=True, on_delete=models.SET_NULL, related_name="+"),
+        lambda: models.OneToOneField(Moment, on_delete=models.CASCADE, related_name="+"),
+        lambda: models.ForeignKey(Job, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"),
+        lambda: models.BigIntegerField(db_column="user_pk"),
+    ],
+)
+def test_a_table_that_declares_nothing_is_found(column: type[models.Field]) -> None:  # type: ignore[type-arg]
+    attributes = {"__module__": __name__, "Meta": type("Meta", (), {"app_label": "moments_app"}), "about": column()}
+    diary: Model = type("Diary", (models.Model,), attributes)
+    assert undeclared([*OURS, diary]) == {diary}
+
+
+@pytest.mark.parametrize("provenance", declared(), ids=lambda provenance: provenance.model.__name__)
+class TestDeclarations:
+    """What they say is so."""
+
+    def test_it_leads_to_a_person(self, provenance: Provenance) -> None:
+        condition: Any = provenance.rows(UserProfile(pk=1)).query.where.children[0]
+        target = condition.lhs.target
+        assert target.column == "user_pk" or UserProfile in (target.related_model, target.model)
+
+    def test_it_names_columns_of_the_table(self, provenance: Provenance) -> None:
+        names = {field.name for field in provenance.model._meta.get_fields()}
+        assert names.issuperset(provenance.made_of)
+
+    def test_it_names_processes_that_there_are(self, provenance: Provenance) -> None:
+        assert {process.name for process in processes()} >= set(provenance.made_by)
+
+    def test_it_is_exported_or_says_why_not(self, provenance: Provenance) -> None:
+        assert bool(provenance.files) != bool(provenance.not_exported)
+
+    def test_it_is_retracted_or_says_why_not(self, provenance: Provenance) -> None:
+        assert (provenance.is_withdrawn or provenance.is_rewritten) != bool(provenance.left_alone)
