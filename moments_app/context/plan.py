@@ -22,6 +22,7 @@ from itertools import zip_longest
 from moments_app.context.item import Item
 from moments_app.context.layers import ALWAYS
 from moments_app.context.render import Format, day_of
+from sessions_app.refusals import Refusal
 
 # Most that a layer of standing text may have of the budget, in the order in which they take turns.
 CEILINGS = {
@@ -44,13 +45,15 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"\w+")
 
 
-class BudgetTooSmall(Exception):
+class BudgetTooSmall(Refusal):
     """Policy and query alone need more.
 
     Args:
         needed: tokens that would do for them.
         applied: the budget.
     """
+
+    code, status = "budget_too_small", 422
 
     def __init__(self, needed: int, applied: int) -> None:
         super().__init__(f"Policy and query alone need {needed} tokens; the budget is {applied}.")

@@ -7,6 +7,7 @@ from typing import Any
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from sessions_app.models import Event, Session
+from sessions_app.refusals import Refusal
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Skipped:
     reason: str
 
 
-class CannotRun(Exception):
+class CannotRun(Refusal):
     """The job can't be done as things are set up; another try would not help. The message says what to mend."""
 
 

@@ -27,6 +27,7 @@ from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Message, Session
+from sessions_app.refusals import Refusal
 
 Purpose = PromptResource.Purpose
 # What a process did last waits again, in the transaction that is taken back; whether there was anything.
@@ -37,7 +38,7 @@ AT_ONCE = 2  # trials in a process: each holds a thread that serves requests, fo
 _running = BoundedSemaphore(AT_ONCE)
 
 
-class CannotTry(Exception):
+class CannotTry(Refusal):
     """There is nothing to try it on, nobody to ask, or no room; the message says which."""
 
 
@@ -193,7 +194,7 @@ def _before_last_consolidation(job: Job) -> bool:
     assert job.stream is not None  # a consolidation is about a stream, always
     try:
         consolidate.undo(job.stream)
-    except ValueError:  # there is none, or the text was edited since
+    except consolidate.CannotUndo:  # there is none, or the text was edited since
         return False
     job.stream.refresh_from_db()
     return True

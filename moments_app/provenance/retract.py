@@ -43,11 +43,12 @@ from moments_app.streams import consolidate
 from moments_app.streams import form as form_memories
 from moments_app.summaries import roll as roll_summary
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.refusals import Refusal
 
 MOST_TURNS = 10_000  # named one by one; a whole session may have more
 
 
-class CannotRetract(ValueError):
+class CannotRetract(Refusal):
     """What was asked for can't be done as things are; the message says why."""
 
 

@@ -21,6 +21,7 @@ from moments_app.engines.embeddings import Embedder
 from moments_app.jobs.process import ClaimLost, Moved, Skipped, locked_session
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, whose_memories
+from moments_app.models.job import CannotChange
 from moments_app.turns.platform_text import as_said, is_wholly_own
 from sessions_app.models import Message, Session
 
@@ -292,6 +293,6 @@ def sweep() -> int:
         try:
             job.restart()
             again += 1
-        except ValueError:  # another job about the same is open, and does its work
+        except CannotChange:  # another job about the same is open, and does its work
             continue
     return again

@@ -20,12 +20,17 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion, Str
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.lines import Folded, Line, Piece, fold, lines_of, recorded, told_by_words
+from sessions_app.refusals import Refusal
 
 NAME = "consolidate"
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
 MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing is recorded
 RECORDED = 20  # versions of a stream that keep what their lines carry: in each it is all that the text ever took in
+
+
+class CannotUndo(Refusal):
+    """The last consolidation can't be undone; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -247,14 +252,14 @@ def undo(stream: MemoryStream) -> StreamVersion:
     """Takes the last consolidation back: the text is as before, and what it absorbed waits again.
 
     Raises:
-        ValueError: there is none, or the text was edited since.
+        CannotUndo: there is none, or the text was edited since.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     version = last_version(stream)
     if version is None:
-        raise ValueError("There is no consolidation to undo.")
+        raise CannotUndo("There is no consolidation to undo.")
     if stream.consolidated_content != version.content_after:
-        raise ValueError("The text was edited since; undoing would lose that.")
+        raise CannotUndo("The text was edited since; undoing would lose that.")
     stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     version.undone_at = timezone.now()

@@ -27,6 +27,7 @@ from sessions_app.people.export_format import (
     plain,
     rows_of,
 )
+from sessions_app.refusals import Refusal
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
@@ -44,8 +45,10 @@ Keys of the interface are not in it either.
 """
 
 
-class CannotExport(Exception):
+class CannotExport(Refusal):
     """Something of the person can't be read. The message names it."""
+
+    code, status = "archive_unreadable", 500
 
 
 def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:

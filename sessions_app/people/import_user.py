@@ -28,6 +28,7 @@ from sessions_app.people.export_format import (
     SessionRow,
     batched,
 )
+from sessions_app.refusals import Refusal
 from sessions_app.signals import user_importing
 
 LINE_MAX = 64 * 2**20  # bytes
@@ -35,7 +36,7 @@ LINE_MAX = 64 * 2**20  # bytes
 R = TypeVar("R", bound=Row)
 
 
-class NotAnExport(Exception):
+class NotAnExport(Refusal):
     """The file is none of ours, or damaged. The message names file and line, and never the text there."""
 
 

@@ -23,7 +23,6 @@ from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_
 from moments_app.interfaces.mcp.server import server
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.person import key_of, user_id_of
-from sessions_app.api.requests import parsed
 from sessions_app.models.session import DEFAULT_AGENT
 
 PATH = "/mcp"
@@ -117,6 +116,6 @@ def _connection(request: Request) -> Connection:
         for field, header in names.items()
         if header in request.headers
     }
-    asked = parsed(ConnectionHeaders, given).validated_data
+    asked = ConnectionHeaders.validated(given)
     key = key_of(request)
     return Connection(user_id_of(request, asked.get("user_id")), asked["agent_id"], key.actor, key.scope)

@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.sessions.digest import cut_lines
-from moments_app.streams.consolidate import is_due, undo
+from moments_app.streams.consolidate import CannotUndo, is_due, undo
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -113,14 +113,14 @@ def test_undoing_restores_text_and_observations_to_the_byte(stream: MemoryStream
     version = undo(stream)
     assert state(stream) == before
     assert version.undone_at is not None
-    with pytest.raises(ValueError, match="no consolidation"):
+    with pytest.raises(CannotUndo, match="no consolidation"):
         undo(stream)
 
 
 def test_undoing_never_loses_an_edit_made_since(stream: MemoryStream) -> None:
     fold(stream)
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="edited")
-    with pytest.raises(ValueError, match="edited"):
+    with pytest.raises(CannotUndo, match="edited"):
         undo(stream)
 
 
