@@ -1,8 +1,14 @@
 """Refusals: requests that are understood and not carried out.
 
-Whatever refuses raises a subclass of `Refusal`, and each face turns any of them into its own words in one place: the
-REST interface and MCP by `api.errors.api_exception`, the chat endpoint by `chat.errors.answer_refusal`, commands by
-`management.refusing.RefusingCommand`, the operator's pages by `PageAdmin.attempt`.
+Whatever refuses raises a subclass of `Refusal`. Each face answers all of them in one place:
+
+| face | place |
+| --- | --- |
+| REST | `sessions_app.api.errors.RefusalHandler` |
+| MCP | a tool's error, in `mcp/server.py` |
+| chat endpoint | `chat.errors.answer_refusal` |
+| commands | `sessions_app.management.refusing.RefusingCommand` |
+| operator's pages | `PageAdmin.attempt` |
 """
 
 

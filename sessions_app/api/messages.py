@@ -59,7 +59,7 @@ class AppendInput(PersonQuery):
 
 
 class MessagesQuery(PersonQuery):
-    """Which messages: `view=live` what is to be replayed, `view=all` a page of the whole transcript."""
+    """Filters of messages: `view=live` for those to be replayed, `view=all` for a page of the whole transcript."""
 
     view = serializers.ChoiceField(choices=["live", "all"], default="live")
     limit = serializers.IntegerField(min_value=1, max_value=1000, required=False)

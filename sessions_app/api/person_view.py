@@ -97,11 +97,11 @@ class PersonView(APIView):
         return Response(answer.of(rows, **{name: self.query[name] for name in ("limit", "offset")}))
 
     def filtered(self, rows: Q, **lookups: str) -> Q:
-        """Return the rows that what was asked for in the query leaves.
+        """Return the rows that match the parameters of the query.
 
         Args:
             rows: of the person.
-            lookups: by name of a parameter.
+            lookups: of the rows, by name of the parameter; one that is not given filters nothing.
         """
         return rows.filter(**{lookup: self.query[name] for name, lookup in lookups.items() if name in self.query})
 

@@ -17,7 +17,7 @@ from sessions_app.api.person_view import created, operation
 
 
 class AtomsQuery(PageQuery):
-    """Which atoms of a stream."""
+    """Filters of a list of atoms."""
 
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
     state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
@@ -64,7 +64,7 @@ class AtomList(PageAnswer):
 
 
 class AtomsView(StreamPersonView):
-    """What is in a stream."""
+    """The atoms of a stream."""
 
     @operation(AtomList, query=AtomsQuery, operation_id="stream_atoms_list")
     def get(self, stream_id: uuid.UUID) -> Response:

@@ -114,7 +114,7 @@ class ContextAnswer(serializers.Serializer[Any]):
 
 
 class ContextView(PersonView):
-    """What a model should have before it answers."""
+    """The memory that a model should have before it answers."""
 
     scopes = {"POST": "read"}
 

@@ -20,7 +20,7 @@ from sessions_app.insert import insert_unless_there
 
 
 class EntitiesQuery(PageQuery):
-    """Which entities."""
+    """Filters of a list of entities."""
 
     kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
     status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
@@ -147,7 +147,7 @@ class EntityView(EntityPersonView):
 
 
 class LinksView(EntityPersonView):
-    """How an entity hangs together with others."""
+    """The links of an entity."""
 
     @operation(LinkList, query=PageQuery, operation_id="entity_links_list")
     def get(self, entity_id: uuid.UUID) -> Response:

@@ -16,7 +16,7 @@ from sessions_app.models import UserProfile
 
 
 class JobsQuery(PageQuery):
-    """Which jobs."""
+    """Filters of a list of jobs."""
 
     session_id = PublicIdField(required=False)
     process = TextField(max_length=32, required=False)
@@ -94,7 +94,7 @@ class JobView(PersonView):
 
 
 class JobRetryView(PersonView):
-    """Trying again."""
+    """Another try of a job."""
 
     @operation({202: Accepted}, body=PersonQuery)
     def post(self, job_id: uuid.UUID) -> Response:

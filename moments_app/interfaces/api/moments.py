@@ -39,7 +39,7 @@ class BuildInput(PersonQuery):
 
 
 class MomentsQuery(PageQuery):
-    """Which moments."""
+    """Filters of a list of moments."""
 
     category = TextField(max_length=64, required=False)
     session_id = PublicIdField(required=False)
@@ -50,7 +50,7 @@ class MomentsQuery(PageQuery):
 
 
 class ChainQuery(PersonQuery):
-    """How far back."""
+    """The length of a chain."""
 
     depth = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=10)
 
@@ -121,7 +121,7 @@ def moment_or_404(person: UserProfile | None, key: str) -> Moment:
 
 
 class BuildView(PersonView):
-    """Building moments on demand."""
+    """A build of moments on demand."""
 
     @operation({202: Accepted}, body=BuildInput)
     def post(self) -> Response:

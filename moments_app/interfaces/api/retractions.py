@@ -91,7 +91,7 @@ class OwnerView(PersonView):
 
 
 class RetractionsView(OwnerView):
-    """What of a person's transcripts is no longer believed."""
+    """A person's retractions."""
 
     scopes = {"GET": "admin", "POST": "admin"}
 
@@ -123,7 +123,7 @@ class RetractionView(PersonView):
 
 
 class UndoView(OwnerView):
-    """Undoing."""
+    """The undoing of a retraction."""
 
     scopes = {"POST": "admin"}
 

@@ -70,7 +70,7 @@ class SearchAnswer(serializers.Serializer[Any]):
 
 
 class SearchView(PersonView):
-    """What of a person's memory answers a query."""
+    """A search of a person's memory."""
 
     scopes = {"POST": "read"}
 

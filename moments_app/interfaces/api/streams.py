@@ -46,7 +46,7 @@ STREAM_FIELDS = (
 
 
 class StreamsQuery(PageQuery):
-    """Which streams."""
+    """Filters of a list of streams."""
 
     stream_type = serializers.ChoiceField(choices=MemoryStream.Type.choices, required=False)
     agent_id = PublicIdField(required=False)
@@ -240,7 +240,7 @@ class StreamView(StreamPersonView):
 
 
 class ConsolidateView(StreamPersonView):
-    """Folding observations into the text."""
+    """A consolidation on demand."""
 
     @operation({202: Accepted}, body=PersonQuery)
     def post(self, stream_id: uuid.UUID) -> Response:
@@ -250,7 +250,7 @@ class ConsolidateView(StreamPersonView):
 
 
 class UndoView(StreamPersonView):
-    """Taking a consolidation back."""
+    """The undoing of a consolidation."""
 
     scopes = {"POST": "admin"}
 

@@ -67,7 +67,7 @@ class SummariesView(PersonView):
 
 
 class CompactView(PersonView):
-    """Digesting a session on demand."""
+    """A digest of a session on demand."""
 
     @operation({202: Accepted}, body=PersonQuery)
     def post(self, session_id: str) -> Response:

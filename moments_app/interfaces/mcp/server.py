@@ -1,7 +1,7 @@
-"""What an assistant sees: resources, tools and a prompt.
+"""The resources, the tools and the prompt that an assistant sees.
 
-Each is thin, like a view: it checks what was asked with the shapes of the REST interface, calls what REST calls, and
-answers in REST's  The SDK runs these functions in threads of its own, so that none holds up the event loop.
+Each is thin, like a view: it checks its arguments with the serializers of the REST interface, calls what REST calls,
+and answers as REST does. The SDK runs these functions in threads of its own, so that none holds up the event loop.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ server = MCPServer(
 
 
 def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Registers what is read at an address. What isn't there and what is somebody else's are answered alike."""
+    """Register what is read at an address. What isn't there and what is somebody else's are answered alike."""
 
     def register(read: Callable[P, T]) -> Callable[P, T]:
         @wraps(read)
@@ -87,7 +87,7 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
 
 
 def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Registers a tool. What REST would answer with an error is one the model can read."""
+    """Register a tool. What REST would answer with an error is one that the model can read."""
 
     def register(work: Callable[P, T]) -> Callable[P, T]:
         @wraps(work)
