@@ -32,7 +32,8 @@ class PageAnswer(serializers.Serializer[Any]):
     @classmethod
     def of(cls, rows: QuerySet[Any], *, limit: int, offset: int) -> dict[str, Any]:
         """Return a page of these rows, which are in their order and filtered by person."""
-        name = next(iter(cls().fields))
+        page = cls()
+        name = next(iter(page.fields))
         total = rows.count()
         end = offset + limit
-        return dict(cls({name: rows[offset:end], "total": total, "has_more": end < total}).data)
+        return page.to_representation({name: rows[offset:end], "total": total, "has_more": end < total})
