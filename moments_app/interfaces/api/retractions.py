@@ -82,7 +82,7 @@ def retractions_of(person: UserProfile | None) -> RetractionQuerySet:
 
 
 class OwnerView(PersonView):
-    """A call that works as the tables' owner, outside the person's transaction."""
+    """A call that makes its changes as the tables' owner, outside the person's transaction."""
 
     def find_person(self) -> UserProfile | None:
         """Return the person; None for nobody, or for somebody whom the key may not see."""
