@@ -37,7 +37,7 @@ def plans() -> list[str]:
     """Those that the site makes contexts by, its default first."""
     from rest_framework.serializers import ChoiceField
 
-    from moments_app.interfaces.api.serializers import ContextInput
+    from moments_app.interfaces.api.context import ContextInput
 
     known = ContextInput().fields.get("plan")
     return sorted(known.choices) if isinstance(known, ChoiceField) else ["query"]

@@ -167,6 +167,7 @@ REST_FRAMEWORK = {
 }
 DRF_STANDARDIZED_ERRORS = {
     "ALLOWED_ERROR_STATUS_CODES": ["400", "401", "403", "404", "413", "429", "500"],
+    "EXCEPTION_HANDLER_CLASS": "sessions_app.api.errors.RefusalHandler",
     "ERROR_SCHEMAS": {"413": "sessions_app.api.schema.TooLargeAnswer"},
 }
 SPECTACULAR_SETTINGS = {

@@ -22,6 +22,7 @@ from moments_app.context.item import Item
 from moments_app.context.layers import ALWAYS
 from moments_app.context.priced import DayHeadings, ItemGroup, PricedItem, SaidAlready, groups_of, shortened
 from moments_app.context.render import Format, day_of
+from sessions_app.refusals import Refusal
 
 # Most that a layer of standing text may have of the budget, in the order in which they take turns.
 CEILINGS = {
@@ -41,13 +42,15 @@ LEAST_LINE = 10  # tokens
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class BudgetTooSmall(Exception):
+class BudgetTooSmall(Refusal):
     """Policy and query alone need more.
 
     Args:
         needed: tokens that would do for them.
         applied: the budget.
     """
+
+    code, status = "budget_too_small", 422
 
     def __init__(self, needed: int, applied: int) -> None:
         super().__init__(f"Policy and query alone need {needed} tokens; the budget is {applied}.")

@@ -22,7 +22,7 @@ def cancel(job: Job, *, actor: str) -> None:
         actor: who cancels: operator:….
 
     Raises:
-        ValueError: when the job has ended; names its state.
+        CannotChange: when the job has ended; names its state.
     """
     if job.session_id is not None:  # locked before the job, as a commit does
         Session.objects.locked().filter(pk=job.session_id).first()

@@ -17,6 +17,7 @@ from moments_app.engines import Caller
 from moments_app.jobs.workload import Workload
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
 from sessions_app.models import Event, Message, Session
+from sessions_app.refusals import Refusal
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -31,7 +32,7 @@ class Skipped:
     reason: str
 
 
-class CannotRun(Exception):
+class CannotRun(Refusal):
     """The job can't be done as things are set up; another try would not help. The message says what to mend."""
 
 

@@ -21,12 +21,13 @@ from moments_app.jobs.process import AnyProcess, CannotRun, ProcessInput, Skippe
 from moments_app.models import EngineCall, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.engine_call import TRIAL
 from sessions_app.models import Session
+from sessions_app.refusals import Refusal
 
 AT_ONCE = 2  # trials in a process: each holds a thread that serves requests, for as long as the engine thinks
 _running = BoundedSemaphore(AT_ONCE)
 
 
-class CannotTry(Exception):
+class CannotTry(Refusal):
     """There is nothing to try it on, nobody to ask, or no room; the message says which."""
 
 

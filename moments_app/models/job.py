@@ -17,6 +17,7 @@ from django_q.tasks import async_task
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
+from sessions_app.refusals import Refusal
 
 if TYPE_CHECKING:
     from moments_app.models.stream import MemoryStream
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 RUN_TASK = "moments_app.tasks.run_job"
 CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
 LONGEST_BACKOFF = timedelta(hours=1)
+
+
+class CannotChange(Refusal):
+    """The job can't be cancelled or retried in the state that it is in; the message says why."""
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -320,30 +325,30 @@ class Job(models.Model):
             actor: who cancels: operator:….
 
         Raises:
-            ValueError: when the job has ended; names its state.
+            CannotChange: when the job has ended; names its state.
         """
         result = {"reason": f"Cancelled by {actor}.", CANCELLED: actor}
         state = {"status": Job.Status.SKIPPED, "result": result, "finished_at": timezone.now()}
         if not Job.objects.open().filter(pk=self.pk).update(**state):
             self.refresh_from_db(fields=["status"])
-            raise ValueError(f"Only a queued or running job can be cancelled; this one is {self.status}.")
+            raise CannotChange(f"Only a queued or running job can be cancelled; this one is {self.status}.")
 
     @transaction.atomic
     def restart(self) -> None:
         """Give a job that failed or was cancelled a new set of attempts, at once.
 
         Raises:
-            ValueError: when the job is neither, or another one about the same is open.
+            CannotChange: when the job is neither, or another one about the same is open.
         """
         same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
-            raise ValueError(f"Job {other.job_id} about the same is open; this one is not needed.")
+            raise CannotChange(f"Job {other.job_id} about the same is open; this one is not needed.")
         state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
-            raise ValueError(f"Only a failed or cancelled job can be retried; this one is {self.status}.")
+            raise CannotChange(f"Only a failed or cancelled job can be retried; this one is {self.status}.")
         self.enqueue()
 
     def _claim(self) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from typing import Any
 from django.db import models, transaction
 from django.utils import timezone
 
+from sessions_app.refusals import Conflict
 
-class NewerVersion(Exception):
+
+class NewerVersion(Conflict):
     """Somebody saved a version that whoever writes the next one has not seen; the message says who and when.
 
     Args:

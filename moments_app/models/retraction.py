@@ -20,12 +20,17 @@ from django.utils import timezone
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import said_fields
+from sessions_app.refusals import Refusal
 
 # Columns that tell a person which row it was, of whatever table; the first that has a text does.
 TELLING = (
     *("name", "content", "text", "content_after", "consolidated_content", "summary"),
     *("session_id", "user_id", "stream_type", "process", "type"),
 )
+
+
+class CannotPutBack(Refusal):
+    """A withdrawn row refers to one that is gone; the message says which."""
 
 
 class ExactEncoder(DjangoJSONEncoder):
@@ -175,7 +180,7 @@ def _forget_lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedIt
     """Blank what a row referred to and is gone since, where it may be blank.
 
     Raises:
-        ValueError: it may not.
+        CannotPutBack: it may not.
     """
     table: type[models.Model] = field.related_model
     wanted = {item.data[field.name] for item in items} - {None}
@@ -185,5 +190,5 @@ def _forget_lost(field: models.ForeignKey[Any, Any], items: Sequence[RetractedIt
         if item.data[field.name] in lost:
             if not field.null:
                 kind, its = table._meta.verbose_name, field.model._meta.verbose_name
-                raise ValueError(f"The {kind} of a withdrawn {its} is gone.")
+                raise CannotPutBack(f"The {kind} of a withdrawn {its} is gone.")
             item.data[field.name] = None

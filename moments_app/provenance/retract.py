@@ -30,11 +30,12 @@ from moments_app.provenance.remake import (
 )
 from moments_app.streams.texts import carry_again, wait_again
 from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.refusals import Refusal
 
 MOST_TURNS = 10_000  # named one by one; a whole session may have more
 
 
-class CannotRetract(ValueError):
+class CannotRetract(Refusal):
     """The request can't be met as things are; the message says why."""
 
 

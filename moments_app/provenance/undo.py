@@ -17,6 +17,7 @@ from django.utils.dateparse import parse_datetime
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
+from moments_app.models.retraction import CannotPutBack
 from moments_app.moments.division import profile_of
 from moments_app.provenance.derived import builds_of, moments_on, text_without, with_edits
 from moments_app.provenance.remake import (
@@ -53,7 +54,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     session = retraction.session = locked(retraction.session.pk)
     try:
         _put_back(retraction, session)
-    except ValueError as error:
+    except CannotPutBack as error:
         raise CannotRetract(str(error)) from error
     retraction.items.all().delete()
     retraction.undone_at = timezone.now()

@@ -31,6 +31,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
+from moments_app.models.job import CannotChange
 from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
@@ -147,7 +148,7 @@ class Embed(Process[EmbedInput, Vectors]):
 def _restarted(job: Job) -> bool:
     try:
         job.restart()
-    except ValueError:  # another job about the same is open, and does its work
+    except CannotChange:  # another job about the same is open, and does its work
         return False
     return True
 

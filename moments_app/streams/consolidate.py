@@ -32,7 +32,7 @@ from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
 from moments_app.streams.lines import ConsolidatedText, Line, Piece, consolidated, recorded
-from moments_app.streams.texts import absorbed_in, current_lines, release, undo
+from moments_app.streams.texts import CannotUndo, absorbed_in, current_lines, release, undo
 
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
@@ -155,7 +155,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         stream = stream_of(job)
         try:
             undo(stream)
-        except ValueError:  # there is none, or the text was edited since
+        except CannotUndo:  # there is none, or the text was edited since
             return False
         stream.refresh_from_db()
         return True

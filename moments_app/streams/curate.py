@@ -13,6 +13,12 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
 from moments_app.streams.texts import is_carried
 from sessions_app.models import UserProfile
+from sessions_app.refusals import Refusal
+
+
+class CannotCurate(Refusal):
+    """The item can't be taken out, taken in or moved; the message says why."""
+
 
 _WHY_NOT = {
     MemoryAtom.State.ACTIVE: "It is in memory already.",
@@ -27,11 +33,11 @@ def evict(atom: MemoryAtom) -> None:
     gone.
 
     Raises:
-        ValueError: it isn't in memory by itself; says why.
+        CannotCurate: it isn't in memory by itself; says why.
     """
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
     if is_carried(found):
-        raise ValueError(_WHY_NOT[MemoryAtom.State.ABSORBED])
+        raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
     MemoryAtom.objects.filter(pk=found.pk).evict()
     found.stream.touch()
 
@@ -45,7 +51,7 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
         requested_by: for the jobs that become due.
 
     Raises:
-        ValueError: it isn't evicted, or its stream has the same again.
+        CannotCurate: it isn't evicted, or its stream has the same again.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
     _set(found, state=MemoryAtom.State.ACTIVE, absorbed_in=None)
@@ -62,12 +68,13 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
         requested_by: for the jobs that become due.
 
     Raises:
-        ValueError: the stream is another person's, is where the item is, or has the same; or the item isn't in memory.
+        CannotCurate: the stream is another person's, is where the item is, or has the same; or the item is not in
+            memory.
     """
     if stream.pk == atom.stream_id:
-        raise ValueError("It is in this stream.")
+        raise CannotCurate("It is in this stream.")
     if stream.user_id != atom.user_id:
-        raise ValueError("An item stays with its person: what one said is not shown to others.")
+        raise CannotCurate("An item stays with its person: what one said is not shown to others.")
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
     _set(found, stream=stream, shown_in=None)
     found.stream.touch()
@@ -84,9 +91,9 @@ def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int)
     locked_streams = {stream.pk for stream in locked.order_by("pk")}
     found = MemoryAtom.objects.select_for_update(no_key=True).filter(pk=atom.pk).first()
     if found is None or found.stream_id not in locked_streams:
-        raise ValueError("It was moved or erased meanwhile.")
+        raise CannotCurate("It was moved or erased meanwhile.")
     if found.state not in states:
-        raise ValueError(_WHY_NOT[MemoryAtom.State(found.state)])
+        raise CannotCurate(_WHY_NOT[MemoryAtom.State(found.state)])
     return found
 
 
@@ -95,7 +102,7 @@ def _set(atom: MemoryAtom, **fields: Any) -> None:
         with transaction.atomic():
             MemoryAtom.objects.filter(pk=atom.pk).update(**fields)
     except IntegrityError as error:
-        raise ValueError("The stream has this already.") from error
+        raise CannotCurate("The stream has this already.") from error
 
 
 def _note_arrival(atom: MemoryAtom, stream: MemoryStream, requested_by: str) -> None:

@@ -8,11 +8,16 @@ from django.utils import timezone
 from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.streams.lines import Line, lines_of, told_by_words
+from sessions_app.refusals import Refusal
 
 MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing is recorded
 
 
 # --- the text as it is ---
+
+
+class CannotUndo(Refusal):
+    """The last consolidation can't be undone; the message says why."""
 
 
 def last_version(stream: MemoryStream) -> StreamVersion | None:
@@ -54,14 +59,14 @@ def undo(stream: MemoryStream) -> StreamVersion:
     """Take the last consolidation back: the text is as before, and what it absorbed waits again.
 
     Raises:
-        ValueError: there is none, or the text was edited since.
+        CannotUndo: there is none, or the text was edited since.
     """
     stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
     version = last_version(stream)
     if version is None:
-        raise ValueError("There is no consolidation to undo.")
+        raise CannotUndo("There is no consolidation to undo.")
     if stream.consolidated_content != version.content_after:
-        raise ValueError("The text was edited since; undoing would lose that.")
+        raise CannotUndo("The text was edited since; undoing would lose that.")
     stream.consolidated_content, stream.last_updated_at = version.content_before, timezone.now()
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     version.undone_at = timezone.now()

@@ -19,6 +19,8 @@ from unfold.paginator import InfinitePaginator
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from sessions_app.refusals import Refusal
+
 FOUND = 1_000
 
 
@@ -78,14 +80,14 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         Args:
             request: of the operator.
             obj: that the log is about.
-            do: the change; a `ValueError` is a refusal.
+            do: the change; it may raise a `Refusal`.
             log: what the log says of it.
             told: what the message says of it.
             about: what the refusal is about; blank where the page says that.
         """
         try:
             do()
-        except ValueError as error:
+        except Refusal as error:
             messages.error(request, f"{about}: {error}" if about else str(error))
         else:
             self.log_change(request, obj, log)

@@ -1,4 +1,4 @@
-"""Who is calling: `Authorization: Bearer <key>`."""
+"""Authentication of a request: `Authorization: Bearer <key>`."""
 
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
@@ -11,7 +11,7 @@ class ApiKeyAuthentication(BaseAuthentication):
     """Sets `request.auth` to the ApiKey. Wrong, expired and revoked keys are answered alike."""
 
     def authenticate(self, request: Request) -> tuple[ApiKey, ApiKey] | None:
-        """The key, in the places of user and credentials; None when the header is absent."""
+        """Return the key, in the places of user and credentials; None when the header is absent."""
         kind, _, text = get_authorization_header(request).partition(b" ")
         if not kind:
             return None
@@ -22,5 +22,5 @@ class ApiKeyAuthentication(BaseAuthentication):
         return key, key
 
     def authenticate_header(self, request: Request) -> str:
-        """Makes a missing key a 401, not a 403."""
+        """Name the scheme, which makes a missing key a 401, not a 403."""
         return "Bearer"

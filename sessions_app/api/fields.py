@@ -10,11 +10,24 @@ from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
 JSON_MAX_DEPTH = 32
 JSON_MAX_CHARS = 200_000
+SEQUENCE_MAX = 2**62
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
 
 class StrictSerializer(serializers.Serializer[Any]):
     """Refuses unknown fields in place of ignoring them."""
+
+    @classmethod
+    def validated(cls, data: Any) -> dict[str, Any]:
+        """Return what was sent, as these fields have it.
+
+        Raises:
+            ValidationError: naming item and field.
+        """
+        serializer = cls(data=data)
+        serializer.is_valid(raise_exception=True)
+        values: dict[str, Any] = serializer.validated_data
+        return values
 
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
@@ -123,7 +136,7 @@ class JsonObjectField(JsonField):
 
 
 def _values(data: Any) -> Iterator[tuple[Any, int]]:
-    """Every key and value in it with its depth, without recursion."""
+    """Yield every key and value with its depth, without recursion."""
     waiting = [(data, 1)]
     while waiting:
         value, depth = waiting.pop()

@@ -1,4 +1,4 @@
-"""What is checked before a request reaches a view."""
+"""The check of a request's size, before it reaches a view."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from sessions_app.api.errors import API_PREFIX, error_response
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies over `API_MAX_BODY_BYTES` before any of it is read, and bodies that don't say their length."""
+    """Refuses bodies over `API_MAX_BODY_BYTES` before a byte is read, and bodies that don't say their length."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

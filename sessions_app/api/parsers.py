@@ -1,4 +1,4 @@
-"""Reading request bodies."""
+"""The parser of request bodies."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class StrictJSONParser(BaseParser):
     media_type = "application/json"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        """The parsed body.
+        """Return the parsed body.
 
         Raises:
             ParseError: answered as 400.

@@ -1,4 +1,4 @@
-"""What a key may do."""
+"""Scopes: what a key may do."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class HasScope(BasePermission):
 
 
 def require_scope(request: Request, scope: str) -> None:
-    """For what needs more than its method does.
+    """Check the scope for what needs more than its method does.
 
     Raises:
         PermissionDenied: the key's scope is less.

@@ -1,4 +1,4 @@
-"""Whose memory a request is about."""
+"""The person that a request is about."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,21 +6,31 @@ from contextlib import contextmanager
 from django.db import IntegrityError
 from psycopg.errors import ForeignKeyViolation
 from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
-from sessions_app.models import ApiKey, UserProfile
-from sessions_app.row_security import acting_for
+from sessions_app.api.fields import PublicIdField, StrictSerializer
+from sessions_app.models import ApiKey
+
+
+class PersonQuery(StrictSerializer):
+    """Names the person; a user's key need not."""
+
+    user_id = PublicIdField(required=False)
 
 
 def key_of(request: Request) -> ApiKey:
-    """The key of an authenticated request."""
+    """Return the key of an authenticated request."""
     assert isinstance(request.auth, ApiKey)
     return request.auth
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False) -> str | None:
-    """The `user_id` a request acts for; None when its key may not see whom it names.
+    """Return the `user_id` that a request acts for; None when its key may not see the person named.
+
+    Args:
+        request: authenticated; its key decides whom it may act for.
+        named: the `user_id` in the request, None when it names nobody.
+        create: the person is to be made when they aren't there.
 
     Raises:
         ValidationError: a service key has to name somebody.
@@ -36,30 +46,8 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False) -> 
 
 
 @contextmanager
-def acting_as(request: Request, named: str | None, *, create: bool = False) -> Iterator[UserProfile | None]:
-    """Opens the transaction in which a request sees one person's rows.
-
-    Args:
-        request: authenticated; its key decides whom it may act for.
-        named: the `user_id` in the request, None when it names nobody.
-        create: make the person when they aren't there.
-
-    Yields:
-        The person; None when there is nobody of that name, or none this key may see, which look alike.
-
-    Raises:
-        ValidationError: as `user_id_of`.
-        NotFound: the same; or what was written is about something that was deleted meanwhile.
-    """
-    writes = request.method not in SAFE_METHODS
-    user_id = user_id_of(request, named, create=create)
-    with gone_is_not_found(), acting_for(user_id, create=create, holding=writes) as user:
-        yield user
-
-
-@contextmanager
 def gone_is_not_found() -> Iterator[None]:
-    """Around a transaction: what it writes may refer to a row that was there and has been deleted meanwhile.
+    """Answer 404 when what a transaction writes refers to a row that was deleted meanwhile.
 
     Raises:
         NotFound: it does.

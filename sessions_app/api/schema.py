@@ -1,4 +1,4 @@
-"""What the OpenAPI description can't find out by itself."""
+"""The parts of the OpenAPI description that can't be found out from the views."""
 
 from typing import Any
 

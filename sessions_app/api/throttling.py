@@ -1,4 +1,4 @@
-"""How often a key may call."""
+"""The rate at which a key may call."""
 
 from typing import Any
 
@@ -14,5 +14,5 @@ class KeyRateThrottle(SimpleRateThrottle):
         return f"{settings.API_RATE}/s"
 
     def get_cache_key(self, request: Request, view: Any) -> str | None:
-        """None, which is never throttled, for the few pages that need no key."""
+        """Return a name for the key's calls; None, which is never throttled, for the few pages that need no key."""
         return f"throttle:{request.auth.pk}" if request.auth else None

@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from sessions_app.api import views
+from sessions_app.api import messages, sessions, users
 
 
 class PublicIdConverter(StringConverter):
@@ -15,9 +15,9 @@ class PublicIdConverter(StringConverter):
 register_converter(PublicIdConverter, "public_id")
 
 urlpatterns = [
-    path("sessions", views.SessionsView.as_view(), name="sessions"),
-    path("sessions/<public_id:session_id>", views.SessionView.as_view(), name="session"),
-    path("sessions/<public_id:session_id>/messages", views.MessagesView.as_view(), name="messages"),
-    path("users/<public_id:user_id>", views.UserView.as_view(), name="user"),
-    path("users/<public_id:user_id>/export", views.ExportView.as_view(), name="user_export"),
+    path("sessions", sessions.SessionsView.as_view(), name="sessions"),
+    path("sessions/<public_id:session_id>", sessions.SessionView.as_view(), name="session"),
+    path("sessions/<public_id:session_id>/messages", messages.MessagesView.as_view(), name="messages"),
+    path("users/<public_id:user_id>", users.UserView.as_view(), name="user"),
+    path("users/<public_id:user_id>/export", users.ExportView.as_view(), name="user_export"),
 ]

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from sessions_app.imports import chatgpt, claude, jsonl, openai
 from sessions_app.imports.import_sessions import Record, Rejected
-from sessions_app.imports.records import Owner, public_id
+from sessions_app.imports.records import CannotImport, Owner, public_id
 from sessions_app.imports.source import Source, Unreadable
 
-__all__ = ["FORMATS", "Format", "Owner", "Source", "Unreadable", "public_id", "recognise"]
+__all__ = ["FORMATS", "CannotImport", "Format", "Owner", "Source", "Unreadable", "public_id", "recognise"]
 
 
 class Format(Protocol):

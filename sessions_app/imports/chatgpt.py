@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
+    CannotImport,
     Conversation,
     Fields,
     Owner,
@@ -106,7 +107,7 @@ def _branch(tree: Tree) -> list[Node]:
     """From the root to the current node, without places that have no message.
 
     Raises:
-        ValueError: there is no such node, or the tree is none.
+        CannotImport: there is no such node, or the tree is none.
     """
     branch: list[Node] = []
     seen: set[str] = set()
@@ -114,7 +115,7 @@ def _branch(tree: Tree) -> list[Node]:
     while name is not None:
         node = tree.mapping.get(name)
         if node is None or name in seen:
-            raise ValueError("Its messages are no tree that leads to current_node.")
+            raise CannotImport("Its messages are no tree that leads to current_node.")
         seen.add(name)
         branch.append(node)
         name = node.parent

@@ -7,9 +7,9 @@ from typing import Any
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField, TextField
-from sessions_app.api.serializers import MessageInput
+from sessions_app.api.messages import MessageInput
 from sessions_app.imports.import_sessions import Place, Record, Rejected
-from sessions_app.imports.records import Owner, reason_of
+from sessions_app.imports.records import CannotImport, Owner, reason_of
 from sessions_app.imports.source import Source
 from sessions_app.transcript.append import NewMessage
 
@@ -34,10 +34,10 @@ def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
     """The messages; one without an `external_id` is known by its position in its session.
 
     Raises:
-        ValueError: an owner is given, where each line names its own.
+        CannotImport: an owner is given, where each line names its own.
     """
     if owner != Owner():
-        raise ValueError("Each line of this format names its user and agent: leave out --user and --agent.")
+        raise CannotImport("Each line of this format names its user and agent: leave out --user and --agent.")
     return _records(source)
 
 

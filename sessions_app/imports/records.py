@@ -10,9 +10,10 @@ from pydantic import ValidationError as ShapeError
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
-from sessions_app.api.serializers import MessageInput
+from sessions_app.api.messages import MessageInput
 from sessions_app.imports.import_sessions import Place, Record, Rejected
 from sessions_app.imports.source import Found
+from sessions_app.refusals import Refusal
 from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
@@ -23,6 +24,10 @@ Fields = dict[str, Any]  # of a message, as the API takes them
 
 _message_input = MessageInput()
 _public_id = PublicIdField()
+
+
+class CannotImport(Refusal):
+    """A record, or what is said about all of them, can't be taken; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Conversation:
         session_id: the source's own id of it.
         title: whatever the source has there.
         messages: as the source has them, oldest first.
-        fields_of: makes of one of them the messages it stands for, none or some; raises ValueError with the reason.
+        fields_of: makes of one of them the messages it stands for, none or some; raises CannotImport with the reason.
     """
 
     session_id: str
@@ -54,24 +59,24 @@ def public_id(value: str) -> str:
     """An id as the API takes it.
 
     Raises:
-        ValueError: with the reason.
+        CannotImport: with the reason.
     """
     try:
         return str(_public_id.run_validation(value))
     except ValidationError as error:
-        raise ValueError(reason_of(error)) from None
+        raise CannotImport(reason_of(error)) from None
 
 
 def checked_message(fields: Mapping[str, Any]) -> NewMessage:
     """A message of these fields.
 
     Raises:
-        ValueError: with what the API would say to them.
+        CannotImport: with what the API would say to them.
     """
     try:
         return NewMessage(**_message_input.run_validation(fields))
     except ValidationError as error:
-        raise ValueError(reason_of(error)) from None
+        raise CannotImport(reason_of(error)) from None
 
 
 def conversation_records(
@@ -83,13 +88,13 @@ def conversation_records(
         format_name: prefix of session and message ids, so that no two sources' meet.
         found: the file's values, a conversation each.
         owner: whose they are.
-        opened: makes a conversation of such a value; raises ValueError with the reason.
+        opened: makes a conversation of such a value; raises CannotImport with the reason.
 
     Raises:
-        ValueError: the owner is missing.
+        CannotImport: the owner is missing.
     """
     if not owner.user_id:
-        raise ValueError(f"A file of the format {format_name} doesn't say whose it is: name the person with --user.")
+        raise CannotImport(f"A file of the format {format_name} doesn't say whose it is: name the person with --user.")
     return _all_records(format_name, found, owner, opened)
 
 
@@ -103,7 +108,7 @@ def _all_records(
         try:
             conversation = opened(item.value)
             session_id = public_id(f"{format_name}:{conversation.session_id}")
-        except (ValueError, RecursionError) as error:
+        except (CannotImport, ShapeError, RecursionError) as error:
             yield Rejected(item.where, reason_of(error))
             continue
         place = Place(
@@ -126,7 +131,7 @@ def _records(
             checked_message(fields | {"external_id": f"{format_name}:{fields['external_id']}"})
             for fields in conversation.fields_of(message)
         ]
-    except (ValueError, RecursionError) as error:
+    except (CannotImport, ShapeError, RecursionError) as error:
         yield Rejected(where, reason_of(error))
     else:
         yield from (Record(where, place, one) for one in new)
@@ -156,14 +161,14 @@ def point_in_time(seconds: float | None) -> datetime | None:
     """The time so many seconds after 1970 began.
 
     Raises:
-        ValueError: there is no such time.
+        CannotImport: there is no such time.
     """
     if seconds is None:
         return None
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        raise ValueError("Its time doesn't lie between 1970 and 2100.") from None
+        raise CannotImport("Its time doesn't lie between 1970 and 2100.") from None
 
 
 def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:

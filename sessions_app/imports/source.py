@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sessions_app.imports.import_sessions import Rejected
+from sessions_app.refusals import Refusal
 
 MIB = 2**20
 RECORD_MAX = 32 * MIB  # bytes of a line, characters of a conversation in an array
@@ -25,7 +26,7 @@ CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
-class Unreadable(ValueError):
+class Unreadable(Refusal):
     """The file can't be read as what it is said to be; the text says why."""
 
 
@@ -159,7 +160,8 @@ class _Text:
         """Those of the array that the text is.
 
         Raises:
-            ValueError, RecursionError: at what can't be read; `Unreadable` says why.
+            Unreadable: at what can't be read; says why.
+            ValueError, RecursionError: the same, as the parser has it.
         """
         if self._next() != "[":
             raise Unreadable("What is wanted is a JSON array.")

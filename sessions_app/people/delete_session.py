@@ -5,10 +5,11 @@ from functools import partial
 from django.db import transaction
 
 from sessions_app.models import Event, Session
+from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 
 
-class CannotDelete(Exception):
+class CannotDelete(Conflict):
     """The session has to stay, for now; the message says why."""
 
 

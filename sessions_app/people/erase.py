@@ -23,6 +23,7 @@ from psycopg.errors import DeadlockDetected
 
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.people.provenance import declared
+from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
@@ -33,8 +34,10 @@ ERASED = "(erased)"
 logger = structlog.get_logger(__name__)
 
 
-class OnHold(Exception):
+class OnHold(Conflict):
     """Sessions of the person have a legal hold. The message says how many."""
+
+    code = "legal_hold"
 
 
 class SomethingLeft(Exception):

@@ -17,6 +17,7 @@ from django.utils import timezone
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.people.export_format import FORMAT, VERSION, Column, Exporting, File, Line, plain
 from sessions_app.people.provenance import Provenance, declared
+from sessions_app.refusals import Refusal
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
@@ -33,8 +34,10 @@ Keys of the interface are not in it either.
 """
 
 
-class CannotExport(Exception):
+class CannotExport(Refusal):
     """Something of the person can't be read. The message names it."""
+
+    code, status = "archive_unreadable", 500
 
 
 def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:

@@ -21,13 +21,14 @@ from sessions_app.insert import insert_as_they_are, insert_unless_there
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, NameOf, Restored, Shape, batched
 from sessions_app.people.provenance import declared
+from sessions_app.refusals import Refusal
 
 LINE_MAX = 64 * 2**20  # bytes
 
 S = TypeVar("S", bound=Shape)
 
 
-class NotAnExport(Exception):
+class NotAnExport(Refusal):
     """The file is none of ours, or damaged. The message names file and line, and never the text there."""
 
 

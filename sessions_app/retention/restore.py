@@ -12,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from sessions_app.models import Archive, Event, Session
+from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 
 LINES_AT_ONCE = 1_000
@@ -34,7 +35,7 @@ WHERE message.kind = 'archived' AND (message.session_id, message.user_id) = (exc
 _IS_THERE = "{}: one of its turns, or another with its external_id, is in the session already."
 
 
-class CannotRestore(Exception):
+class CannotRestore(Conflict):
     """There is nothing to restore, or it has no place; the message says why."""
 
 

@@ -1,62 +1,198 @@
 """The context over REST."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
-from rest_framework import status
-from rest_framework.exceptions import APIException, NotFound
-from rest_framework.request import Request
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from moments_app.context.assemble import BudgetTooSmall, Envelope
+from moments_app.context.assemble import Envelope
+from moments_app.context.layers import DEFAULT, ORDER
+from moments_app.context.priced import PricedItem
+from moments_app.context.render import FORMATS
+from moments_app.context.request import PLANS, ContextRequest
 from moments_app.context.serve import serve_context
-from moments_app.interfaces.api import serializers as shapes
-from sessions_app.api.person import user_id_of
-from sessions_app.api.requests import parsed, query
+from moments_app.interfaces.api.search import QUERY_MAX_CHARS
+from moments_app.recall.query import RETRIEVAL
+from sessions_app.api.fields import PublicIdField, TextField
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, operation
 
 
-class BudgetTooSmallError(APIException):
-    """The budget holds not even policy and query."""
+class ContextInput(PersonQuery):
+    """What the context is for, and how large it may be."""
 
-    status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
-    default_code = "budget_too_small"
+    session_id = PublicIdField(required=False)
+    chat_id = PublicIdField(required=False, help_text="Another name for `session_id`.")
+    query = TextField(max_length=QUERY_MAX_CHARS, allow_blank=True, default="", help_text="The current message.")
+    max_tokens = serializers.IntegerField(
+        min_value=1, max_value=1_000_000_000, required=False, help_text="At most MEMORY_CONTEXT__MAX_TOKENS holds."
+    )
+    format = serializers.ChoiceField(choices=sorted(FORMATS), default="xml")
+    layers = serializers.ListField(
+        child=serializers.ChoiceField(choices=ORDER),
+        default=list(DEFAULT),
+        help_text="Wanted ones; in a query by comma.",
+    )
+    refresh = serializers.BooleanField(default=False, help_text="Make the kept parts anew.")
+    retrieval = serializers.ChoiceField(
+        choices=RETRIEVAL,
+        default="query",
+        help_text="`query`: memory is searched for the query; `auto`: for what an engine makes of it; `off`: it isn't.",
+    )
+    plan = serializers.ChoiceField(
+        choices=PLANS,
+        default="query",
+        help_text="`query`: what answers the query has at least half of the budget; `stable`: nothing is searched, and "
+        "the text stays the same until memory changes, for providers' prompt caches.",
+    )
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Split the layers, which are one value in a query string, at the commas."""
+        if isinstance(data, Mapping) and isinstance(data.get("layers"), str):
+            data = {**data, "layers": [name for name in data["layers"].split(",") if name]}
+        return super().to_internal_value(data)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        named = {attrs.pop(name) for name in ("session_id", "chat_id") if name in attrs}
+        if len(named) != 1:
+            reason = "Say session_id or chat_id, not two." if named else "This field is required."
+            raise serializers.ValidationError({"session_id": reason}, code="invalid" if named else "required")
+        return attrs | {"session_id": named.pop()}
 
 
-class ContextView(APIView):
-    """What a model should have before it answers."""
+class ContextItem(serializers.Serializer[Any]):
+    """A line of memory and where it comes from."""
+
+    text = serializers.CharField()
+    tokens = serializers.IntegerField()
+    ref = serializers.CharField()
+    sequence_range = serializers.ListField(child=serializers.IntegerField(), allow_null=True)
+    time = serializers.DateTimeField(allow_null=True)
+    role = serializers.CharField(required=False, help_text="Of a turn.")
+
+
+class ContextLayer(serializers.Serializer[Any]):
+    """One layer."""
+
+    name = serializers.CharField()
+    tokens = serializers.IntegerField()
+    items = ContextItem(many=True)
+
+
+class ContextBudget(serializers.Serializer[Any]):
+    """Tokens."""
+
+    requested = serializers.IntegerField(allow_null=True)
+    applied = serializers.IntegerField()
+    estimated_used = serializers.IntegerField()
+
+
+class ContextTrimmed(serializers.Serializer[Any]):
+    """What the budget had no room for."""
+
+    layer = serializers.CharField()
+    count = serializers.IntegerField()
+    tokens = serializers.IntegerField()
+    reason = serializers.CharField()
+
+
+class ContextAnswer(serializers.Serializer[Any]):
+    """A context with its accounts."""
+
+    context_id = serializers.UUIDField()
+    budget = ContextBudget()
+    sources = serializers.DictField(child=serializers.IntegerField(), help_text="Items that made it in, by layer.")
+    trimmed = ContextTrimmed(many=True)
+    layers = ContextLayer(many=True)
+    has_partition_event = serializers.BooleanField()
+    cached = serializers.BooleanField()
+    degraded = serializers.BooleanField()
+    context = serializers.JSONField(  # type: ignore[assignment]  # a field of that name hides one of the base's
+        help_text="Text; for `messages` a list of messages; blank for `json`."
+    )
+
+
+class ContextView(PersonView):
+    """The memory that a model should have before it answers."""
 
     scopes = {"POST": "read"}
 
-    @extend_schema(parameters=[shapes.ContextInput], responses=shapes.ContextAnswer, operation_id="memory_context_get")
-    def get(self, request: Request) -> Response:
+    @operation(ContextAnswer, query=ContextInput, operation_id="memory_context_get", in_transaction=False)
+    def get(self) -> Response:
         """Memory for the next call of a model: bounded, in layers, each line with its address."""
-        return self._answer(request, query(shapes.ContextInput, request).validated_data)
+        return Response(served_context(self.user_id(), self.query))
 
-    @extend_schema(request=shapes.ContextInput, responses=shapes.ContextAnswer, operation_id="memory_context_post")
-    def post(self, request: Request) -> Response:
+    @operation(ContextAnswer, body=ContextInput, operation_id="memory_context_post", in_transaction=False)
+    def post(self) -> Response:
         """The same, for queries too long for an address."""
-        return self._answer(request, parsed(shapes.ContextInput, request.data).validated_data)
-
-    def _answer(self, request: Request, asked: dict[str, Any]) -> Response:
-        return Response(shapes.context_data(served(user_id_of(request, asked.get("user_id")), asked)))
+        return Response(served_context(self.user_id(), self.body))
 
 
-def served(user_id: str | None, asked: dict[str, Any]) -> Envelope:
-    """The context that a valid request asks for, noted as served.
+def served_context(user_id: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    """Make a context, note that it was served, and return it as `ContextAnswer` describes it.
 
     Args:
-        user_id: whose memory it is; None for nobody.
-        asked: of `ContextInput`.
+        user_id: of the person; None for nobody.
+        values: validated by `ContextInput`.
 
     Raises:
         NotFound: this person has no such session.
-        BudgetTooSmallError: policy and query alone exceed the budget.
+        BudgetTooSmall: policy and query alone exceed the budget.
     """
-    try:
-        envelope = serve_context(user_id, asked["session_id"], shapes.wanted(asked), retrieval=asked["retrieval"])
-    except BudgetTooSmall as error:
-        raise BudgetTooSmallError(str(error)) from error
+    wanted = ContextRequest(
+        query=values["query"],
+        max_tokens=values.get("max_tokens"),
+        format=values["format"],
+        layers=values["layers"],
+        refresh=values["refresh"],
+        plan=values["plan"],
+    )
+    envelope = serve_context(user_id, values["session_id"], wanted, retrieval=values["retrieval"])
     if envelope is None:
         raise NotFound
-    return envelope
+    return context_data(envelope)
+
+
+def context_data(envelope: Envelope) -> dict[str, Any]:
+    """Return a context as `ContextAnswer` describes it."""
+    filled = envelope.filled
+    counts = {name: len(lines) for name, lines in filled.layers.items()}
+    return {
+        "context_id": envelope.context_id,
+        "budget": {
+            "requested": envelope.request.max_tokens,
+            "applied": envelope.request.applied,
+            "estimated_used": filled.tokens,
+        },
+        "sources": {
+            "hot_turns": counts.get("hot_turns", 0),
+            "summaries": counts.get("summary", 0),
+            "entities": counts.get("entities", 0),
+            "moments": counts.get("moments", 0),
+            "streams": sum(counts.get(name, 0) for name in ("collective", "conversation")),
+            "retrieved": counts.get("retrieved", 0),
+        },
+        "trimmed": [vars(part) for part in envelope.trimmed],
+        "layers": [
+            {"name": name, "tokens": filled.tokens_of(name), "items": [_item_data(line) for line in lines]}
+            for name, lines in filled.layers.items()
+        ],
+        "has_partition_event": envelope.has_partition_event,
+        "cached": envelope.cached,
+        "degraded": bool(envelope.request.recall and envelope.request.recall.degraded),
+        "context": envelope.context,
+    }
+
+
+def _item_data(line: PricedItem) -> dict[str, Any]:
+    item = line.item
+    return {
+        "text": item.text,
+        "tokens": line.tokens,
+        "ref": item.ref,
+        "sequence_range": item.source_sequences,
+        "time": item.time,
+        **({"role": item.role} if item.role else {}),
+    }

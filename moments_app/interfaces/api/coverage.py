@@ -1,37 +1,47 @@
-"""Where a person's turns are, over REST."""
+"""The account of a person's turns over REST."""
 
-from drf_spectacular.utils import extend_schema
-from rest_framework import status
-from rest_framework.exceptions import NotFound
-from rest_framework.request import Request
+from typing import Any
+
+from rest_framework import serializers, status
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from moments_app.interfaces.api import serializers as shapes
 from moments_app.provenance.coverage import coverage, queue_again
-from sessions_app.api.person import acting_as, key_of
-from sessions_app.api.requests import parsed, query
-from sessions_app.api.serializers import PersonQuery
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, operation
 
 
-class CoverageView(APIView):
+class CoverageAnswer(serializers.Serializer[Any]):
+    """How many turns are where."""
+
+    in_moments = serializers.IntegerField()
+    live = serializers.IntegerField()
+    digested = serializers.IntegerField(help_text="Behind a digest; in the moments of the next build.")
+    queued = serializers.IntegerField()
+    held = serializers.IntegerField(help_text="In a job that waits for a back-off or an engine.")
+    failed = serializers.IntegerField()
+    left_out = serializers.IntegerField(help_text="Of a moment that was deleted.")
+    archived = serializers.IntegerField()
+    retracted = serializers.IntegerField()
+    missing = serializers.IntegerField(help_text="Nowhere. Must be 0.")
+    miscounted = serializers.IntegerField(help_text="Sessions whose counters disagree with their rows. Must be 0.")
+    oldest_waiting = serializers.DateTimeField(allow_null=True)
+    jobs_with_nothing = serializers.IntegerField()
+
+
+class JobsAsked(serializers.Serializer[Any]):
+    job_ids = serializers.ListField(child=serializers.UUIDField())
+
+
+class CoverageView(PersonView):
     """The account of a person's turns."""
 
-    @extend_schema(parameters=[PersonQuery], responses=shapes.CoverageAnswer)
-    def get(self, request: Request) -> Response:
+    @operation(CoverageAnswer, query=PersonQuery)
+    def get(self) -> Response:
         """How many turns are in moments, live, waiting, archived, retracted; `missing` and `miscounted` must be 0."""
-        asked = query(PersonQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            if user is None:
-                raise NotFound
-            return Response(shapes.CoverageAnswer(coverage(user)).data)
+        return Response(CoverageAnswer(coverage(self.found_person)).data)
 
-    @extend_schema(request=PersonQuery, responses={202: shapes.JobsAsked})
-    def post(self, request: Request) -> Response:
+    @operation({202: JobsAsked}, body=PersonQuery)
+    def post(self) -> Response:
         """Asks again for moments of turns whose job has failed, or that are nowhere."""
-        asked = parsed(PersonQuery, request.data).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            if user is None:
-                raise NotFound
-            jobs = queue_again(user, requested_by=key_of(request).actor)
+        jobs = queue_again(self.found_person, requested_by=self.actor)
         return Response({"job_ids": [job.job_id for job in jobs]}, status=status.HTTP_202_ACCEPTED)

@@ -1,127 +1,178 @@
-"""Tasks, goals and problems over REST. A view parses, calls one thing, presents."""
+"""Tasks, goals and problems over REST, and the links between them."""
 
 import uuid
+from typing import Any
 
 from django.db.models import Q
-from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework import status
+from drf_spectacular.utils import OpenApiResponse
+from rest_framework import serializers, status
 from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Entity, EntityLink
-from sessions_app.api.person import acting_as
-from sessions_app.api.requests import paged, parsed, query, session_or_404, update
-from sessions_app.api.serializers import PageQuery, PersonQuery
+from moments_app.models.entity import EntityQuerySet
+from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
+from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
+from sessions_app.api.sessions import session_or_404
 from sessions_app.insert import insert_unless_there
-from sessions_app.models import UserProfile
 
 
-def entity_or_404(user: UserProfile | None, entity_id: uuid.UUID) -> Entity:
-    """This person's entity; one that isn't there and somebody else's are answered alike."""
-    entity = Entity.objects.for_user(user).select_related("source_session").filter(entity_id=entity_id).first()
-    if entity is None:
-        raise NotFound
-    return entity
+class EntitiesQuery(PageQuery):
+    """Filters of a list of entities."""
+
+    kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
+    status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
+    text = TextField(max_length=1000, required=False, help_text="Words of title or body.")
 
 
-class EntitiesView(APIView):
+class EntityPatch(PersonQuery):
+    """What can be changed of an entity."""
+
+    kind = serializers.ChoiceField(choices=Entity.Kind.choices, required=False)
+    title = TextField(max_length=255, required=False)
+    body = TextField(max_length=10_000, allow_blank=True, required=False)
+    status = serializers.ChoiceField(choices=Entity.Status.choices, required=False)
+    due_at = AwareDateTimeField(required=False, allow_null=True)
+
+
+class EntityInput(EntityPatch):
+    """A new entity."""
+
+    kind = serializers.ChoiceField(choices=Entity.Kind.choices)
+    title = TextField(max_length=255)
+    session_id = PublicIdField(required=False, help_text="The session it came up in.")
+
+
+class EntityAnswer(serializers.ModelSerializer[Entity]):
+    """A task, goal or problem."""
+
+    session_id = serializers.CharField(source="source_session.session_id", default=None)
+
+    class Meta:
+        model = Entity
+        fields = (
+            "entity_id",
+            "uri",
+            "kind",
+            "title",
+            "body",
+            "status",
+            "due_at",
+            "session_id",
+            "created_at",
+            "updated_at",
+        )
+
+
+class EntityList(PageAnswer):
+    """A page of entities."""
+
+    entities = EntityAnswer(many=True)
+
+
+class LinkQuery(PersonQuery):
+    """Names a link of an entity."""
+
+    to = serializers.UUIDField(help_text="The other entity.")
+    relation = serializers.ChoiceField(choices=EntityLink.Relation.choices, default=EntityLink.Relation.RELATES_TO)
+
+
+class LinkAnswer(serializers.Serializer[EntityLink]):
+    """A link, read from left to right."""
+
+    from_entity_id = serializers.UUIDField(source="from_entity.entity_id")
+    relation = serializers.CharField()
+    to_entity_id = serializers.UUIDField(source="to_entity.entity_id")
+
+
+class LinkList(PageAnswer):
+    """A page of an entity's links, in both directions."""
+
+    links = LinkAnswer(many=True)
+
+
+class EntityPersonView(PersonView):
+    """A call about a person's entities."""
+
+    def entities(self) -> EntityQuerySet:
+        """Return the person's entities."""
+        return Entity.objects.for_user(self.person).select_related("source_session")
+
+    def entity(self, entity_id: uuid.UUID) -> Entity:
+        """Return the person's entity; one that isn't there and somebody else's are answered alike."""
+        return one_or_404(self.entities(), entity_id=entity_id)
+
+
+class EntitiesView(EntityPersonView):
     """A person's entities."""
 
-    @extend_schema(parameters=[shapes.EntitiesQuery], responses=shapes.EntityList, operation_id="entities_list")
-    def get(self, request: Request) -> Response:
+    @operation(EntityList, query=EntitiesQuery, operation_id="entities_list")
+    def get(self) -> Response:
         """Tasks, goals and problems of a person, latest change first."""
-        asked = query(shapes.EntitiesQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            rows = Entity.objects.for_user(user).select_related("source_session").defer("search_vector")
-            rows = rows.filter(**{name: asked[name] for name in ("kind", "status") if name in asked})
-            rows = rows.matching(asked["text"]) if "text" in asked else rows
-            return paged(rows.latest_first(), "entities", shapes.EntityAnswer, asked)
+        rows = self.filtered(self.entities().defer("search_vector"), kind="kind", status="status")
+        rows = rows.matching(self.query["text"]) if "text" in self.query else rows
+        return self.page(EntityList, rows.latest_first())
 
-    @extend_schema(request=shapes.EntityInput, responses={201: shapes.EntityAnswer})
-    def post(self, request: Request) -> Response:
+    @operation({201: EntityAnswer}, body=EntityInput, creates_person=True)
+    def post(self) -> Response:
         """Adds one."""
-        asked = parsed(shapes.EntityInput, request.data).validated_data
-        session_id = asked.pop("session_id", None)
-        with acting_as(request, asked.pop("user_id", None), create=True) as user:
-            assert user is not None  # it was made
-            session = session_or_404(user, session_id) if session_id else None
-            entity = Entity.objects.create(user=user, source_session=session, **asked)
-        return Response(shapes.EntityAnswer(entity).data, status=status.HTTP_201_CREATED)
+        session_id = self.body.pop("session_id", None)
+        session = session_or_404(self.person, session_id) if session_id else None
+        entity = Entity.objects.create(user=self.found_person, source_session=session, **self.body)
+        return created(EntityAnswer(entity), is_new=True)
 
 
-class EntityView(APIView):
+class EntityView(EntityPersonView):
     """One entity."""
 
-    @extend_schema(parameters=[PersonQuery], responses=shapes.EntityAnswer, operation_id="entities_get")
-    def get(self, request: Request, entity_id: uuid.UUID) -> Response:
+    @operation(EntityAnswer, query=PersonQuery, operation_id="entities_get")
+    def get(self, entity_id: uuid.UUID) -> Response:
         """The whole entity."""
-        asked = query(PersonQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            return Response(shapes.EntityAnswer(entity_or_404(user, entity_id)).data)
+        return Response(EntityAnswer(self.entity(entity_id)).data)
 
-    @extend_schema(request=shapes.EntityPatch, responses=shapes.EntityAnswer)
-    def patch(self, request: Request, entity_id: uuid.UUID) -> Response:
+    @operation(EntityAnswer, body=EntityPatch)
+    def patch(self, entity_id: uuid.UUID) -> Response:
         """Changes it: `status` `done` or `dropped` takes it out of contexts."""
-        asked = parsed(shapes.EntityPatch, request.data).validated_data
-        with acting_as(request, asked.pop("user_id", None)) as user:
-            entity = entity_or_404(user, entity_id)
-            update(entity, asked)
-        return Response(shapes.EntityAnswer(entity).data)
+        entity = self.entity(entity_id)
+        update(entity, self.body)
+        return Response(EntityAnswer(entity).data)
 
-    @extend_schema(parameters=[PersonQuery], responses={204: OpenApiResponse(description="Deleted.")})
-    def delete(self, request: Request, entity_id: uuid.UUID) -> Response:
+    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery)
+    def delete(self, entity_id: uuid.UUID) -> Response:
         """Deletes it with its links."""
-        asked = query(PersonQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            entity_or_404(user, entity_id).delete()
+        self.entity(entity_id).delete()
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class LinksView(APIView):
-    """How an entity hangs together with others."""
+class LinksView(EntityPersonView):
+    """The links of an entity."""
 
-    @extend_schema(parameters=[PageQuery], responses=shapes.LinkList, operation_id="entity_links_list")
-    def get(self, request: Request, entity_id: uuid.UUID) -> Response:
+    @operation(LinkList, query=PageQuery, operation_id="entity_links_list")
+    def get(self, entity_id: uuid.UUID) -> Response:
         """Links in both directions."""
-        asked = query(PageQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            entity = entity_or_404(user, entity_id)
-            own = EntityLink.objects.filter(Q(from_entity=entity) | Q(to_entity=entity), user=user)
-            return paged(
-                own.select_related("from_entity", "to_entity").order_by("id"), "links", shapes.LinkAnswer, asked
-            )
+        entity = self.entity(entity_id)
+        links = EntityLink.objects.filter(Q(from_entity=entity) | Q(to_entity=entity), user=self.person)
+        return self.page(LinkList, links.select_related("from_entity", "to_entity").order_by("id"))
 
-    @extend_schema(request=shapes.LinkQuery, responses={201: shapes.LinkAnswer, 200: shapes.LinkAnswer})
-    def post(self, request: Request, entity_id: uuid.UUID) -> Response:
+    @operation({201: LinkAnswer, 200: LinkAnswer}, body=LinkQuery)
+    def post(self, entity_id: uuid.UUID) -> Response:
         """Links it to another of the same person; answers 200 when the link is there."""
-        asked = parsed(shapes.LinkQuery, request.data).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            link = _link(user, entity_id, asked["to"], asked["relation"])
-            created = insert_unless_there(link)
-        code = status.HTTP_201_CREATED if created else status.HTTP_200_OK
-        return Response(shapes.LinkAnswer(link).data, status=code)
+        link = EntityLink(user=self.person, **self._ends(entity_id, self.body))
+        is_new = insert_unless_there(link)
+        return created(LinkAnswer(link), is_new=is_new)
 
-    @extend_schema(parameters=[shapes.LinkQuery], responses={204: OpenApiResponse(description="Deleted.")})
-    def delete(self, request: Request, entity_id: uuid.UUID) -> Response:
+    @operation({204: OpenApiResponse(description="Deleted.")}, query=LinkQuery)
+    def delete(self, entity_id: uuid.UUID) -> Response:
         """Takes a link away."""
-        asked = query(shapes.LinkQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            link = _link(user, entity_id, asked["to"], asked["relation"])
-            same = {"from_entity": link.from_entity, "to_entity": link.to_entity, "relation": link.relation}
-            if not EntityLink.objects.filter(user=user, **same).delete()[0]:
-                raise NotFound
+        if not EntityLink.objects.filter(user=self.person, **self._ends(entity_id, self.query)).delete()[0]:
+            raise NotFound
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-
-def _link(user: UserProfile | None, from_id: uuid.UUID, to_id: uuid.UUID, relation: str) -> EntityLink:
-    if from_id == to_id:
-        raise ValidationError({"to": "An entity can't be linked to itself."})
-    return EntityLink(
-        user=user,
-        from_entity=entity_or_404(user, from_id),
-        to_entity=entity_or_404(user, to_id),
-        relation=relation,
-    )
+    def _ends(self, entity_id: uuid.UUID, named: dict[str, Any]) -> dict[str, Any]:
+        """Return the link that a valid request names, as the fields of its row."""
+        if entity_id == named["to"]:
+            raise ValidationError({"to": "An entity can't be linked to itself."})
+        ends = {"from_entity": self.entity(entity_id), "to_entity": self.entity(named["to"])}
+        return ends | {"relation": named["relation"]}

@@ -1,100 +1,134 @@
-"""Retraction over REST. A view parses, calls one thing, presents.
+"""Retraction over REST.
 
-What was made of a turn stands in tables that requests may not change; so these views, which need an admin's key, work
-as the tables' owner and filter by person themselves.
+What was made of a turn stands in tables that requests may not change; so the views that retract and undo, which need an
+admin's key, work as the tables' owner and filter by person themselves.
 """
 
 import uuid
+from typing import Any
 
-from drf_spectacular.utils import extend_schema
-from rest_framework import status
-from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.request import Request
+from rest_framework import serializers
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from moments_app.interfaces.api import serializers as shapes
 from moments_app.models import Retraction
 from moments_app.models.retraction import RetractionQuerySet
-from moments_app.provenance.retract import CannotRetract, preview, retract
+from moments_app.provenance.retract import MOST_TURNS, preview, retract
 from moments_app.provenance.undo import undo_retraction
-from sessions_app.api.person import acting_as, key_of, user_id_of
-from sessions_app.api.requests import paged, parsed, query, session_or_404
-from sessions_app.api.serializers import PageQuery, PersonQuery
+from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField, TextField
+from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, created, one_or_404, operation
+from sessions_app.api.sessions import session_or_404
 from sessions_app.models import UserProfile
 
 
-class RetractionsView(APIView):
-    """What of a person's transcripts is no longer believed."""
+class RetractionInput(PersonQuery):
+    """What is no longer to be believed."""
+
+    session_id = PublicIdField()
+    sequences = serializers.ListField(
+        child=serializers.IntegerField(min_value=0, max_value=SEQUENCE_MAX),
+        min_length=1,
+        max_length=MOST_TURNS,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Of the turns; left out: all the session has.",
+    )
+    reason = TextField(max_length=2_000, help_text="For whoever reads about it later.")
+    preview = serializers.BooleanField(default=False, help_text="Only say what would be withdrawn.")
+
+
+class RetractionAnswer(serializers.ModelSerializer[Retraction]):
+    """What was retracted, and how much was withdrawn with it."""
+
+    user_id = serializers.CharField(source="user.user_id")
+    session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
+    turns = serializers.IntegerField(source="result.turns")
+    withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
+
+    class Meta:
+        model = Retraction
+        fields = (
+            "retraction_id",
+            "user_id",
+            "session_id",
+            "sequences",
+            "reason",
+            "requested_by",
+            "turns",
+            "withdrawn",
+            "created_at",
+            "undone_at",
+        )
+
+
+class RetractionList(PageAnswer):
+    retractions = RetractionAnswer(many=True)
+
+
+class RetractionPreview(serializers.Serializer[Any]):
+    """What a retraction would withdraw, and about what it costs to make the rest anew."""
+
+    turns = serializers.IntegerField()
+    moment_keys = serializers.ListField(child=serializers.CharField())
+    withdrawn = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by kind.")
+    engine_calls = serializers.IntegerField()
+
+
+def retractions_of(person: UserProfile | None) -> RetractionQuerySet:
+    """Return the retractions of a person."""
+    return Retraction.objects.for_user(person).select_related("user", "session")
+
+
+class OwnerView(PersonView):
+    """A call that makes its changes as the tables' owner, outside the person's transaction."""
+
+    def find_person(self) -> UserProfile | None:
+        """Return the person; None for nobody, or for somebody whom the key may not see."""
+        user_id = self.user_id()
+        return UserProfile.objects.filter(user_id=user_id).first() if user_id is not None else None
+
+
+class RetractionsView(OwnerView):
+    """A person's retractions."""
 
     scopes = {"GET": "admin", "POST": "admin"}
 
-    @extend_schema(parameters=[PageQuery], responses=shapes.RetractionList, operation_id="retractions_list")
-    def get(self, request: Request) -> Response:
+    @operation(RetractionList, query=PageQuery, operation_id="retractions_list")
+    def get(self) -> Response:
         """Retractions of a person, newest first."""
-        asked = query(PageQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            return paged(_retractions(user).newest_first(), "retractions", shapes.RetractionAnswer, asked)
+        return self.page(RetractionList, retractions_of(self.person).newest_first())
 
-    @extend_schema(
-        request=shapes.RetractionInput, responses={201: shapes.RetractionAnswer, 200: shapes.RetractionPreview}
-    )
-    def post(self, request: Request) -> Response:
+    @operation({201: RetractionAnswer, 200: RetractionPreview}, body=RetractionInput, in_transaction=False)
+    def post(self) -> Response:
         """Retracts turns of a session, or all it has; with `preview` only says what that would withdraw (200)."""
-        asked = parsed(shapes.RetractionInput, request.data).validated_data
-        session = session_or_404(_person(request, asked.get("user_id")), asked["session_id"])
-        try:
-            if asked["preview"]:
-                return Response(shapes.RetractionPreview(preview(session, asked["sequences"])).data)
-            made = retract(session, asked["sequences"], reason=asked["reason"], requested_by=key_of(request).actor)
-        except CannotRetract as error:
-            raise ValidationError(str(error)) from error
-        return Response(shapes.RetractionAnswer(made).data, status=status.HTTP_201_CREATED)
+        session = session_or_404(self.find_person(), self.body["session_id"])
+        sequences = self.body["sequences"]
+        if self.body["preview"]:
+            return Response(RetractionPreview(preview(session, sequences)).data)
+        retraction = retract(session, sequences, reason=self.body["reason"], requested_by=self.actor)
+        return created(RetractionAnswer(retraction), is_new=True)
 
 
-def _person(request: Request, named: str | None) -> UserProfile | None:
-    """Whom a request is about; None: nobody, or nobody its key may see."""
-    user_id = user_id_of(request, named)
-    return UserProfile.objects.filter(user_id=user_id).first() if user_id is not None else None
-
-
-def _retractions(user: UserProfile | None) -> RetractionQuerySet:
-    return Retraction.objects.for_user(user).select_related("user", "session")
-
-
-def retraction_or_404(user: UserProfile | None, retraction_id: uuid.UUID) -> Retraction:
-    """A retraction of this person; one that isn't there and somebody else's are answered alike."""
-    retraction = _retractions(user).filter(retraction_id=retraction_id).first()
-    if retraction is None:
-        raise NotFound
-    return retraction
-
-
-class RetractionView(APIView):
+class RetractionView(PersonView):
     """One retraction."""
 
     scopes = {"GET": "admin"}
 
-    @extend_schema(parameters=[PersonQuery], responses=shapes.RetractionAnswer, operation_id="retractions_get")
-    def get(self, request: Request, retraction_id: uuid.UUID) -> Response:
+    @operation(RetractionAnswer, query=PersonQuery, operation_id="retractions_get")
+    def get(self, retraction_id: uuid.UUID) -> Response:
         """What was retracted, why, and whether it still is."""
-        asked = query(PersonQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            return Response(shapes.RetractionAnswer(retraction_or_404(user, retraction_id)).data)
+        return Response(RetractionAnswer(one_or_404(retractions_of(self.person), retraction_id=retraction_id)).data)
 
 
-class UndoView(APIView):
-    """Undoing."""
+class UndoView(OwnerView):
+    """The undoing of a retraction."""
 
     scopes = {"POST": "admin"}
 
-    @extend_schema(request=PersonQuery, responses=shapes.RetractionAnswer)
-    def post(self, request: Request, retraction_id: uuid.UUID) -> Response:
+    @operation(RetractionAnswer, body=PersonQuery, in_transaction=False)
+    def post(self, retraction_id: uuid.UUID) -> Response:
         """Believes the turns again and puts back what was withdrawn; the newest retraction goes first."""
-        asked = parsed(PersonQuery, request.data).validated_data
-        retraction = retraction_or_404(_person(request, asked.get("user_id")), retraction_id)
-        try:
-            undone = undo_retraction(retraction, requested_by=key_of(request).actor)
-        except CannotRetract as error:
-            raise ValidationError(str(error)) from error
-        return Response(shapes.RetractionAnswer(undone).data)
+        retraction = one_or_404(retractions_of(self.find_person()), retraction_id=retraction_id)
+        return Response(RetractionAnswer(undo_retraction(retraction, requested_by=self.actor)).data)

@@ -2,49 +2,99 @@
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
+from rest_framework import serializers
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from moments_app.context import served
-from moments_app.interfaces.api import serializers as shapes
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
-from moments_app.recall.request import RecallRequest
+from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.search import recall
-from sessions_app.api.person import user_id_of
-from sessions_app.api.requests import parsed
+from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, operation
 from sessions_app.row_security import acting_for
 
+MATCH_COUNT_MAX = 100
+QUERY_MAX_CHARS = 20_000
 
-class SearchView(APIView):
-    """What of a person's memory answers a query."""
+
+class SearchInput(PersonQuery):
+    """What is looked for."""
+
+    agent_id = PublicIdField(required=False, help_text="Whose shards are searched too; left out: every agent's.")
+    query = TextField(max_length=QUERY_MAX_CHARS)
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), allow_empty=False, help_text="Left out: all."
+    )
+    match_count = serializers.IntegerField(
+        min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: RECALL__MATCH_COUNT."
+    )
+    mode = serializers.ChoiceField(
+        choices=MODES, default="hybrid", help_text="By words (`text`), by meaning (`semantic`), or by both."
+    )
+    since = AwareDateTimeField(required=False, help_text="What was said at this time or later.")
+
+    def validate_query(self, query: str) -> str:
+        if not query.strip():
+            raise serializers.ValidationError("A query has at least one word.", code="blank")
+        return query
+
+
+class SearchRanks(serializers.Serializer[Any]):
+    """The place in each search, from 1; null where that search didn't find it."""
+
+    semantic = serializers.IntegerField(default=None, allow_null=True)
+    text = serializers.IntegerField(default=None, allow_null=True)
+
+
+class SearchResult(serializers.Serializer[Any]):
+    """One thing that was found."""
+
+    kind = serializers.ChoiceField(choices=KINDS)
+    ref = serializers.CharField()
+    content = serializers.CharField(help_text="Its text, or the beginning of a long one.")
+    session_id = serializers.CharField(allow_null=True)
+    sequence = serializers.IntegerField(allow_null=True, help_text="Of a turn; of a moment the first it covers.")
+    role = serializers.CharField(help_text="Whose turn it is; blank for what is no turn.")
+    time = serializers.DateTimeField()
+    score = serializers.FloatField()
+    ranks = SearchRanks()
+
+
+class SearchAnswer(serializers.Serializer[Any]):
+    """What was found, best first."""
+
+    results = SearchResult(many=True)
+    mode = serializers.ChoiceField(choices=MODES, help_text="What was searched by.")
+    degraded = serializers.BooleanField(help_text="By words alone, though meaning was asked for.")
+
+
+class SearchView(PersonView):
+    """A search of a person's memory."""
 
     scopes = {"POST": "read"}
 
-    @extend_schema(request=shapes.SearchInput, responses=shapes.SearchAnswer)
-    def post(self, request: Request) -> Response:
+    @operation(SearchAnswer, body=SearchInput, in_transaction=False)
+    def post(self) -> Response:
         """Facts, moments and turns, best first, each with its address."""
-        asked = parsed(shapes.SearchInput, request.data).validated_data
-        return Response(found(user_id_of(request, asked.get("user_id")), asked))
+        return Response(search_data(self.user_id(), self.body))
 
 
-def found(user_id: str | None, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a valid request finds, as answered.
+def search_data(user_id: str | None, values: dict[str, Any]) -> dict[str, Any]:
+    """Search a person's memory, and return what is found as `SearchAnswer` describes it.
 
     Args:
-        user_id: whose memory is searched; None for nobody.
-        asked: of `SearchInput`.
+        user_id: of the person; None for nobody.
+        values: validated by `SearchInput`.
     """
-    question = with_vector(
-        RecallRequest(asked["query"], list(dict.fromkeys(asked["kinds"])), asked.get("since"), asked["mode"])
-    )
+    kinds = list(dict.fromkeys(values["kinds"]))
+    question = with_vector(RecallRequest(values["query"], kinds, values.get("since"), values["mode"]))
     with acting_for(user_id) as user:
-        most = asked.get("match_count")
-        results = recall(user, asked.get("agent_id", ""), question, most=most) if user else []
+        most = values.get("match_count")
+        results = recall(user, values.get("agent_id", ""), question, most=most) if user else []
     if user:
         served.note_results(user, results)
     accesses.note(result.ref for result in results)
     answer = {"results": results, "mode": question.used_mode, "degraded": question.degraded}
-    return dict(shapes.SearchAnswer(answer).data)
+    return dict(SearchAnswer(answer).data)

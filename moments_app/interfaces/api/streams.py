@@ -1,91 +1,214 @@
-"""Memory streams over REST. A view parses, calls one thing, presents."""
+"""Memory streams over REST."""
 
 import uuid
 from dataclasses import asdict
+from typing import Any
 
 from django.core.exceptions import ValidationError as InvalidStream
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
-from rest_framework import status
-from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
-from rest_framework.request import Request
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from moments_app.interfaces.api import serializers as shapes
-from moments_app.models import Job, MemoryAtom, MemoryStream
-from moments_app.models.atom import content_hash
+from moments_app.interfaces.api.jobs import Accepted, accepted
+from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
-from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.texts import undo
-from sessions_app.api.errors import Conflict
-from sessions_app.api.person import acting_as, key_of
-from sessions_app.api.requests import paged, parsed, query, update
-from sessions_app.api.serializers import PersonQuery
+from moments_app.streams.texts import current_lines, undo
+from sessions_app.api.fields import PublicIdField, TextField
+from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.person import PersonQuery, key_of
+from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
 from sessions_app.insert import insert_unless_there
-from sessions_app.models import UserProfile
+from sessions_app.refusals import Conflict
+
+STREAM_FIELDS = (
+    "is_active",
+    "extraction_prompt",
+    "extracts_observations",
+    "extracts_facts",
+    "observation_min",
+    "observation_max",
+    "observation_max_words",
+    "fact_min",
+    "fact_max",
+    "fact_max_words",
+    "consolidation_prompt",
+    "consolidation_trigger",
+    "consolidated_max_words",
+    "fact_buffer_max",
+    "consolidation_model",
+    "pinned_content",
+    "consolidated_content",
+)
+
+
+class StreamsQuery(PageQuery):
+    """Filters of a list of streams."""
+
+    stream_type = serializers.ChoiceField(choices=MemoryStream.Type.choices, required=False)
+    agent_id = PublicIdField(required=False)
+    session_id = PublicIdField(required=False)
+
+
+class Count(serializers.IntegerField):
+    """A number of items or words."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=0, max_value=10_000, required=False, **kwargs)
+
+
+class StreamPatch(PersonQuery):
+    """What can be changed of a stream."""
+
+    is_active = serializers.BooleanField(required=False)
+    extraction_prompt = TextField(max_length=10_000, required=False)
+    extracts_observations = serializers.BooleanField(required=False)
+    extracts_facts = serializers.BooleanField(required=False)
+    observation_min = Count()
+    observation_max = Count()
+    observation_max_words = Count()
+    fact_min = Count()
+    fact_max = Count()
+    fact_max_words = Count()
+    consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
+    consolidation_trigger = Count()
+    consolidated_max_words = Count()
+    fact_buffer_max = Count()
+    consolidation_model = TextField(max_length=255, allow_blank=True, required=False)
+    pinned_content = TextField(max_length=50_000, allow_blank=True, required=False)
+    consolidated_content = TextField(max_length=50_000, allow_blank=True, required=False)
+
+
+class ShardInput(StreamPatch):
+    """A new shard."""
+
+    name = TextField(max_length=64)
+    agent_id = PublicIdField(required=False, help_text="Left out: every agent's.")
+    extraction_prompt = TextField(max_length=10_000)
+
+
+class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
+    """A memory stream."""
+
+    session_id = serializers.CharField(source="session.session_id", default=None)
+    user_id = serializers.CharField(source="user.user_id", default=None)
+
+    class Meta:
+        model = MemoryStream
+        fields = (
+            "stream_id",
+            "uri",
+            "stream_type",
+            "agent_id",
+            "user_id",
+            "session_id",
+            "name",
+            *STREAM_FIELDS,
+            "last_updated_at",
+        )
+
+
+class StreamLine(serializers.Serializer[Any]):
+    """A line of a stream's text, and what it rests on."""
+
+    text = serializers.CharField()
+    is_by_hand = serializers.BooleanField(help_text="Consolidations keep it word for word.")
+    observations = serializers.ListField(child=serializers.CharField(), help_text="Addresses of those it carries.")
+
+
+class StreamDetail(StreamAnswer):
+    """A memory stream, with the lines of its consolidated text."""
+
+    lines = serializers.SerializerMethodField()
+
+    class Meta:
+        model = MemoryStream
+        fields = (*StreamAnswer.Meta.fields, "lines")
+
+    @extend_schema_field(StreamLine(many=True))
+    def get_lines(self, stream: MemoryStream) -> list[dict[str, Any]]:
+        lines = current_lines(stream)
+        atoms = stream.atoms.filter(pk__in=[pk for line in lines for pk in line.carries])
+        uris = {atom.pk: atom.uri for atom in atoms.only("atom_id")}
+        return [
+            {
+                "text": line.text,
+                "is_by_hand": line.is_by_hand,
+                "observations": [uris[pk] for pk in line.carries if pk in uris],
+            }
+            for line in lines
+        ]
+
+
+class StreamList(PageAnswer):
+    """A page of streams."""
+
+    streams = StreamAnswer(many=True)
 
 
 class AlreadyThere(Conflict):
-    """What was to be made is there."""
+    """There is a shard of that name."""
 
-    default_code = "already_there"
-
-
-def seen_by(user: UserProfile | None) -> Q:
-    """A person's streams, and the shards, which are everybody's."""
-    return Q(user=user) | Q(user=None) if user else Q(user=None)
+    code = "already_there"
 
 
-def stream_or_404(user: UserProfile | None, stream_id: uuid.UUID) -> MemoryStream:
-    """This person's stream or a shard; one that isn't there and somebody else's are answered alike."""
-    seen = MemoryStream.objects.filter(seen_by(user)).select_related("user", "session")
-    stream = seen.filter(stream_id=stream_id).first()
-    if stream is None:
-        raise NotFound
-    return stream
+class StreamPersonView(PersonView):
+    """A call about the streams that a person's requests see: their own, and the shards, which are everybody's."""
+
+    def streams(self) -> QuerySet[MemoryStream]:
+        """Return these streams."""
+        seen = Q(user=self.person) | Q(user=None) if self.person else Q(user=None)
+        return MemoryStream.objects.filter(seen).select_related("user", "session")
+
+    def stream(self, stream_id: uuid.UUID) -> MemoryStream:
+        """Return one of them; one that isn't there and somebody else's are answered alike."""
+        return one_or_404(self.streams(), stream_id=stream_id)
+
+    def changeable(self, stream_id: uuid.UUID) -> MemoryStream:
+        """Return one that the key may change.
+
+        Raises:
+            PermissionDenied: it is everybody's, and the key one person's.
+        """
+        stream = self.stream(stream_id)
+        self.refuse_shards_to_users(stream)
+        return stream
+
+    def refuse_shards_to_users(self, stream: MemoryStream) -> None:
+        """Let a key of one person change nothing that is everybody's.
+
+        Raises:
+            PermissionDenied: it tries to.
+        """
+        if stream.user_id is None and key_of(self.request).user_id is not None:
+            raise PermissionDenied("A user's key can't change what all users of an agent share.")
 
 
-def refuse_shards_to_users(request: Request, stream: MemoryStream) -> None:
-    """A key of one person changes nothing that is everybody's.
-
-    Raises:
-        PermissionDenied: it tries to.
-    """
-    if stream.user_id is None and key_of(request).user_id is not None:
-        raise PermissionDenied("A user's key can't change what all users of an agent share.")
-
-
-class StreamsView(APIView):
+class StreamsView(StreamPersonView):
     """A person's streams, and the shards."""
 
     scopes = {"POST": "admin"}
 
-    @extend_schema(parameters=[shapes.StreamsQuery], responses=shapes.StreamList, operation_id="streams_list")
-    def get(self, request: Request) -> Response:
+    @operation(StreamList, query=StreamsQuery, operation_id="streams_list")
+    def get(self) -> Response:
         """Streams of a person and the shards of all agents, latest change first."""
-        asked = query(shapes.StreamsQuery, request).validated_data
-        fields = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
-        wanted = {field: asked[name] for name, field in fields.items() if name in asked}
-        with acting_as(request, asked.get("user_id")) as user:
-            seen = MemoryStream.objects.filter(seen_by(user)).select_related("user", "session")
-            rows = seen.filter(**wanted).order_by("-last_updated_at", "-id")
-            return paged(rows, "streams", shapes.StreamAnswer, asked)
+        rows = self.streams().order_by("-last_updated_at", "-id")
+        lookups = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
+        return self.page(StreamList, self.filtered(rows, **lookups))
 
-    @extend_schema(request=shapes.ShardInput, responses={201: shapes.StreamAnswer})
-    def post(self, request: Request) -> Response:
+    @operation({201: StreamAnswer}, body=ShardInput)
+    def post(self) -> Response:
         """Makes a shard: memory that all users of an agent share. One of that name: 409."""
-        asked = parsed(shapes.ShardInput, request.data).validated_data
-        with acting_as(request, asked.pop("user_id", None)):
-            defaults = LESSONS_DEFAULTS if asked["name"] == LESSONS else SHARD_DEFAULTS
-            stream = MemoryStream(stream_type=MemoryStream.Type.AGENT, **asdict(defaults) | asked)
-            refuse_shards_to_users(request, stream)
-            _check_limits(stream)
-            if not insert_unless_there(stream):
-                raise AlreadyThere(f"There is a shard {stream.name} of this agent.")
-        return Response(shapes.StreamAnswer(stream).data, status=status.HTTP_201_CREATED)
+        defaults = LESSONS_DEFAULTS if self.body["name"] == LESSONS else SHARD_DEFAULTS
+        stream = MemoryStream(stream_type=MemoryStream.Type.AGENT, **asdict(defaults) | self.body)
+        self.refuse_shards_to_users(stream)
+        _check_limits(stream)
+        if not insert_unless_there(stream):
+            raise AlreadyThere(f"There is a shard {stream.name} of this agent.")
+        return created(StreamAnswer(stream), is_new=True)
 
 
 def _check_limits(stream: MemoryStream) -> None:
@@ -95,92 +218,44 @@ def _check_limits(stream: MemoryStream) -> None:
         raise ValidationError(error.message_dict) from error
 
 
-class StreamView(APIView):
+class StreamView(StreamPersonView):
     """One stream."""
 
     scopes = {"PATCH": "admin"}
 
-    @extend_schema(parameters=[PersonQuery], responses=shapes.StreamDetail, operation_id="streams_get")
-    def get(self, request: Request, stream_id: uuid.UUID) -> Response:
+    @operation(StreamDetail, query=PersonQuery, operation_id="streams_get")
+    def get(self, stream_id: uuid.UUID) -> Response:
         """The stream with its settings and its text, and what each line of that rests on."""
-        asked = query(PersonQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            return Response(shapes.StreamDetail(stream_or_404(user, stream_id)).data)
+        return Response(StreamDetail(self.stream(stream_id)).data)
 
-    @extend_schema(request=shapes.StreamPatch, responses=shapes.StreamAnswer)
-    def patch(self, request: Request, stream_id: uuid.UUID) -> Response:
+    @operation(StreamAnswer, body=StreamPatch)
+    def patch(self, stream_id: uuid.UUID) -> Response:
         """Changes its settings or its text."""
-        asked = parsed(shapes.StreamPatch, request.data).validated_data
-        with acting_as(request, asked.pop("user_id", None)) as user:
-            stream = stream_or_404(user, stream_id)
-            refuse_shards_to_users(request, stream)
-            for name, value in asked.items():
-                setattr(stream, name, value)
-            _check_limits(stream)
-            update(stream, asked | {"last_updated_at": timezone.now()})
-        return Response(shapes.StreamAnswer(stream).data)
+        stream = self.changeable(stream_id)
+        for name, value in self.body.items():
+            setattr(stream, name, value)
+        _check_limits(stream)
+        update(stream, self.body | {"last_updated_at": timezone.now()})
+        return Response(StreamAnswer(stream).data)
 
 
-class AtomsView(APIView):
-    """What is in a stream."""
+class ConsolidateView(StreamPersonView):
+    """A consolidation on demand."""
 
-    @extend_schema(parameters=[shapes.AtomsQuery], responses=shapes.AtomList, operation_id="stream_atoms_list")
-    def get(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Facts and observations, newest first."""
-        asked = query(shapes.AtomsQuery, request).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            atoms = stream_or_404(user, stream_id).atoms.filter(state=asked["state"])
-            if "atom_type" in asked:
-                atoms = atoms.filter(atom_type=asked["atom_type"])
-            rows = atoms.with_rag_indexed().select_related("source_session").newest_first()
-            return paged(rows, "atoms", shapes.AtomAnswer, asked)
-
-    @extend_schema(request=shapes.AtomInput, responses={201: shapes.AtomAnswer, 200: shapes.AtomAnswer})
-    def post(self, request: Request, stream_id: uuid.UUID) -> Response:
-        """Adds one directly; answers 200 with the present one when the stream has it."""
-        asked = parsed(shapes.AtomInput, request.data).validated_data
-        with acting_as(request, asked.pop("user_id", None)) as user:
-            stream = stream_or_404(user, stream_id)
-            refuse_shards_to_users(request, stream)
-            digest = content_hash(asked["content"])
-            atom = MemoryAtom(stream=stream, user_id=stream.user_id, content_hash=digest, **asked)
-            created = bool(add_atoms(stream, [atom], requested_by=key_of(request).actor))
-            if not created:
-                atom = stream.atoms.active().get(content_hash=digest)
-        code = status.HTTP_201_CREATED if created else status.HTTP_200_OK
-        return Response(shapes.AtomAnswer(atom).data, status=code)
-
-
-class ConsolidateView(APIView):
-    """Folding observations into the text."""
-
-    @extend_schema(request=PersonQuery, responses={202: shapes.Accepted})
-    def post(self, request: Request, stream_id: uuid.UUID) -> Response:
+    @operation({202: Accepted}, body=PersonQuery)
+    def post(self, stream_id: uuid.UUID) -> Response:
         """Asks for a consolidation, however few observations wait."""
-        asked = parsed(PersonQuery, request.data).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            stream = stream_or_404(user, stream_id)
-            refuse_shards_to_users(request, stream)
-            job = Job.objects.request(
-                Consolidate.name, None, stream=stream, requested_by=key_of(request).actor, force=True
-            )
-        return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
+        stream = self.changeable(stream_id)
+        return accepted(Job.objects.request(Consolidate.name, None, stream=stream, requested_by=self.actor, force=True))
 
 
-class UndoView(APIView):
-    """Taking a consolidation back."""
+class UndoView(StreamPersonView):
+    """The undoing of a consolidation."""
 
     scopes = {"POST": "admin"}
 
-    @extend_schema(request=PersonQuery, responses=shapes.StreamAnswer)
-    def post(self, request: Request, stream_id: uuid.UUID) -> Response:
+    @operation(StreamAnswer, body=PersonQuery)
+    def post(self, stream_id: uuid.UUID) -> Response:
         """The text is as before the last consolidation, and what it absorbed waits again."""
-        asked = parsed(PersonQuery, request.data).validated_data
-        with acting_as(request, asked.get("user_id")) as user:
-            stream = stream_or_404(user, stream_id)
-            refuse_shards_to_users(request, stream)
-            try:
-                undo(stream)
-            except ValueError as error:
-                raise ValidationError(str(error)) from error
-            return Response(shapes.StreamAnswer(stream_or_404(user, stream_id)).data)
+        undo(self.changeable(stream_id))
+        return Response(StreamAnswer(self.stream(stream_id)).data)

@@ -1,4 +1,4 @@
-"""The addresses of the chat endpoint: what is checked before a call goes on."""
+"""The addresses of the chat endpoint, and the checks before a call goes on."""
 
 import asyncio
 from functools import partial
@@ -12,33 +12,34 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from moments_app.interfaces.chat import upstream
-from moments_app.interfaces.chat.caller import Caller, authenticated, caller_of
-from moments_app.interfaces.chat.conversation import Conversation, read_conversation
-from moments_app.interfaces.chat.errors import ChatError, answer_error, answer_http_error
+from moments_app.interfaces.chat.errors import ChatError, answer_http_error, answer_refusal
 from moments_app.interfaces.chat.figures import FAILURES
-from moments_app.interfaces.chat.memory import Memory, remember
+from moments_app.interfaces.chat.headers import ChatSession, authenticated, chat_session_of
+from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
 from moments_app.interfaces.chat.relay import Relay
+from moments_app.interfaces.chat.request import ChatRequest, read_request
 from moments_app.interfaces.chat.threads import in_thread
+from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
 
 
 async def completions(request: Request) -> Relay:
-    """An answer of the upstream's model, which was given memory."""
+    """Answer by the upstream's model, which is given memory."""
     key = await authenticated(request.headers)
-    caller = caller_of(key, request.headers)
+    session = chat_session_of(key, request.headers)
     data = await _body(request)
-    conversation = await in_thread(partial(read_conversation, data))
-    memory = await _remembered(caller, conversation)
+    sent = await in_thread(partial(read_request, data))
+    memory = await _with_memory(session, sent)
     if memory is None:
-        return Relay(caller, conversation, data, {"X-Memory": "unavailable"})
+        return Relay(session, sent, data, {"X-Memory": "unavailable"})
     headers = {"X-Memory": "applied", "X-Memory-Context": str(memory.context_id)}
     headers["X-Memory-Replaced"] = str(memory.replaced)
-    return Relay(caller, conversation, memory.body, headers)
+    return Relay(session, sent, memory.body, headers)
 
 
 async def models(request: Request) -> Response:
-    """The upstream's models, as it lists them."""
+    """Answer with the upstream's models, as it lists them."""
     await authenticated(request.headers)
     async with upstream.opened("GET", "/models") as response:
         try:
@@ -49,7 +50,7 @@ async def models(request: Request) -> Response:
 
 
 async def _body(request: Request) -> bytes:
-    """The body, of which no more than `API_MAX_BODY_BYTES` is read."""
+    """Return the body, of which no more than `API_MAX_BODY_BYTES` is read."""
     limit = settings.API_MAX_BODY_BYTES
     data = bytearray()
     async for chunk in request.stream():
@@ -59,10 +60,10 @@ async def _body(request: Request) -> bytes:
     return bytes(data)
 
 
-async def _remembered(caller: Caller, conversation: Conversation) -> Memory | None:
-    """Memory for the call; None when it can't be had, whatever the reason."""
+async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:
+    """Return the request with memory; None when that can't be had, whatever the reason."""
     try:
-        work = in_thread(partial(remember, caller, conversation))
+        work = in_thread(partial(with_memory, session, request))
         return await asyncio.wait_for(work, settings.CHAT.memory_timeout_seconds)
     except Exception as error:
         FAILURES.labels("load").inc()
@@ -72,5 +73,5 @@ async def _remembered(caller: Caller, conversation: Conversation) -> Memory | No
 
 application = Starlette(
     routes=[Route("/v1/chat/completions", completions, methods=["POST"]), Route("/v1/models", models)],
-    exception_handlers={ChatError: answer_error, HTTPException: answer_http_error},
+    exception_handlers={Refusal: answer_refusal, HTTPException: answer_http_error},
 )

@@ -4,9 +4,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from sessions_app.refusals import Refusal
 
-class ChatError(Exception):
-    """What the caller is told.
+
+class ChatError(Refusal):
+    """An error that has no class of its own.
 
     Args:
         status: of the answer.
@@ -17,23 +19,24 @@ class ChatError(Exception):
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.headers = status, code, message, headers
-
-    @property
-    def body(self) -> dict[str, dict[str, str]]:
-        """`{"error": {"message", "type", "code"}}`."""
-        kind = "api_error" if self.status >= 500 else "invalid_request_error"
-        return {"error": {"message": self.message, "type": kind, "code": self.code}}
+        self.status, self.code, self.headers = status, code, headers
 
 
-async def answer_error(request: Request, error: Exception) -> JSONResponse:
-    """The error as an answer."""
-    assert isinstance(error, ChatError)
-    return JSONResponse(error.body, error.status, error.headers)
+def error_body(refusal: Refusal) -> dict[str, dict[str, str]]:
+    """Return `{"error": {"message", "type", "code"}}`."""
+    kind = "api_error" if refusal.status >= 500 else "invalid_request_error"
+    return {"error": {"message": str(refusal), "type": kind, "code": refusal.code}}
+
+
+async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
+    """Answer a refusal."""
+    assert isinstance(error, Refusal)
+    return JSONResponse(error_body(error), error.status, error.headers if isinstance(error, ChatError) else None)
 
 
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Addresses and methods that there are not."""
+    """Answer for addresses and methods that there are not."""
     assert isinstance(error, HTTPException)
     code = error.detail.lower().replace(" ", "_")
-    return JSONResponse(ChatError(error.status_code, code, f"{error.detail}.").body, error.status_code, error.headers)
+    body = error_body(ChatError(error.status_code, code, f"{error.detail}."))
+    return JSONResponse(body, error.status_code, error.headers)

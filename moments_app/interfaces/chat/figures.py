@@ -1,4 +1,4 @@
-"""What the chat endpoint counts, in each web process."""
+"""The counters of the chat endpoint, in each web process."""
 
 from prometheus_client import Counter
 

@@ -1,4 +1,4 @@
-"""What a call gets from memory, and what memory gets from a call."""
+"""Memory for a call, and the round of a call for memory."""
 
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -7,26 +7,26 @@ from moments_app.context.assemble import Envelope
 from moments_app.context.layers import DEFAULT
 from moments_app.context.request import ContextRequest
 from moments_app.context.serve import serve_context
-from moments_app.interfaces.chat.caller import Caller
-from moments_app.interfaces.chat.conversation import Conversation
+from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.request import ChatRequest
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, locked_session
 from sessions_app.transcript.append_round import INCOMPLETE, append_round, live_from, newest_turns
 
 SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
-# For a caller who sends the conversation along: neither its turns nor a summary of them is told again.
+# For a caller who sends the conversation along: neither its turns nor a summary of them is repeated.
 WITHOUT_TURNS = tuple(name for name in DEFAULT if name not in ("hot_turns", "summary"))
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Memory for a call.
+class RequestWithMemory:
+    """A request with memory in it.
 
     Args:
         context_id: of the receipt.
-        body: the caller's with memory in it.
-        replaced: how many of the caller's messages are left out of it, being remembered.
+        body: for the upstream.
+        replaced: how many of the caller's messages are left out, being remembered.
     """
 
     context_id: UUID
@@ -34,8 +34,8 @@ class Memory:
     replaced: int
 
 
-def remember(caller: Caller, conversation: Conversation) -> Memory:
-    """Puts memory into a call. A session that is new begins here: earlier ones are remembered in it.
+def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
+    """Put memory into a request. A session that is new begins here: earlier ones are remembered in it.
 
     Where the caller sends the conversation's history, no turn of it is repeated, and what lies before the boundary
     whose checkpoint the memory has is left out; else the newest turns come from memory.
@@ -43,59 +43,59 @@ def remember(caller: Caller, conversation: Conversation) -> Memory:
     Raises:
         Exception: whatever fails in memory.
     """
-    layers = WITHOUT_TURNS if conversation.has_history else DEFAULT
-    sent = [turn.content for turn in conversation.turns]
-    wanted = ContextRequest(query=conversation.query, format="messages", layers=layers, sent=sent)
-    envelope = serve_context(caller.user_id, caller.session_id, wanted, retrieval="query")
+    layers = WITHOUT_TURNS if request.has_history else DEFAULT
+    sent = [turn.content for turn in request.turns]
+    wanted = ContextRequest(query=request.query, format="messages", layers=layers, sent=sent)
+    envelope = serve_context(session.user_id, session.session_id, wanted, retrieval="query")
     while envelope is None:
-        _begin(caller)
-        envelope = serve_context(caller.user_id, caller.session_id, wanted, retrieval="query")
-    return _with_memory(envelope, conversation)
+        _begin(session)
+        envelope = serve_context(session.user_id, session.session_id, wanted, retrieval="query")
+    return _put_into(request, envelope)
 
 
-def _begin(caller: Caller) -> None:
-    with acting_for(caller.user_id, create=True, holding=True) as user:
+def _begin(session: ChatSession) -> None:
+    with acting_for(session.user_id, create=True, holding=True) as user:
         assert user is not None  # it was made
-        locked_session(user, caller.session_id, agent_id=caller.agent_id, source=SOURCE)
+        locked_session(user, session.session_id, agent_id=session.agent_id, source=SOURCE)
 
 
-def _with_memory(envelope: Envelope, conversation: Conversation) -> Memory:
+def _put_into(request: ChatRequest, envelope: Envelope) -> RequestWithMemory:
     context = envelope.context
     assert isinstance(context, list)  # its format
     memory, *earlier = context
-    if conversation.query:
+    if request.query:
         earlier.pop()  # the caller's own message stands there already
     recalled = [earlier.pop()] if earlier and earlier[-1]["role"] == Message.Role.SYSTEM else []
-    said = {turn.content for turn in conversation.turns}
+    said = {turn.content for turn in request.turns}
     while earlier and earlier[-1]["role"] == Message.Role.USER and earlier[-1]["content"] in said:
         earlier.pop()  # sent before, and not answered
-    replaced = _remembered(envelope, conversation)
-    body = conversation.with_memory(memory, earlier, recalled, without=replaced)
-    return Memory(envelope.context_id, body, replaced)
+    replaced = _replaced_turns(request, envelope)
+    body = request.with_memory(memory, earlier, recalled, without=replaced)
+    return RequestWithMemory(envelope.context_id, body, replaced)
 
 
-def _remembered(envelope: Envelope, conversation: Conversation) -> int:
-    """How many of the caller's turns stand before the boundary whose checkpoint is in the context."""
+def _replaced_turns(request: ChatRequest, envelope: Envelope) -> int:
+    """Count the caller's turns before the boundary whose checkpoint is in the context."""
     boundary, source = envelope.checkpoint, envelope.input
-    if boundary is None or not conversation.has_history:
+    if boundary is None or not request.has_history:
         return 0
     with acting_for(source.user.user_id):
-        known = newest_turns(source.session, conversation.turns)
-    return live_from(known, conversation.turns, boundary)
+        known = newest_turns(source.session, request.turns)
+    return live_from(known, request.turns, boundary)
 
 
-def store(caller: Caller, conversation: Conversation, answer: NewMessage | None, *, unanswered: str) -> None:
-    """Stores a round; what it makes due is asked for with it.
+def store(session: ChatSession, request: ChatRequest, answer: NewMessage | None, *, unanswered: str) -> None:
+    """Store a round, and ask for the jobs that become due with it.
 
     Args:
-        caller: whose it is.
-        conversation: as it was sent.
+        session: the round is part of.
+        request: as it was sent.
         answer: None when there is none.
-        unanswered: why; blank when there is one.
+        unanswered: why there is no answer; blank when there is one.
     """
-    sent = [replace(turn, metadata=turn.metadata | {"source": SOURCE}) for turn in conversation.turns]
+    sent = [replace(turn, metadata=turn.metadata | {"source": SOURCE}) for turn in request.turns]
     if unanswered and sent:
         sent[-1].metadata[INCOMPLETE] = unanswered
-    with acting_for(caller.user_id, create=True, holding=True) as user:
+    with acting_for(session.user_id, create=True, holding=True) as user:
         assert user is not None  # it was made
-        append_round(user, caller.session_id, sent, answer, agent_id=caller.agent_id, source=SOURCE)
+        append_round(user, session.session_id, sent, answer, agent_id=session.agent_id, source=SOURCE)

@@ -13,17 +13,17 @@ from starlette.types import Message, Receive, Scope, Send
 
 from moments_app.interfaces.chat import upstream
 from moments_app.interfaces.chat.answer import read_answer
-from moments_app.interfaces.chat.caller import Caller
-from moments_app.interfaces.chat.conversation import Conversation
-from moments_app.interfaces.chat.errors import ChatError
+from moments_app.interfaces.chat.errors import ChatError, error_body
 from moments_app.interfaces.chat.figures import FAILURES
+from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.memory import SOURCE, store
+from moments_app.interfaces.chat.request import ChatRequest
 from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.imports.records import filled
 from sessions_app.transcript.append_round import INCOMPLETE
 
-KEPT_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
-STORE_AGAIN = (0.5, 2.0, 10.0)  # seconds to wait before each further try
+READ_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
+RETRY_SECONDS = (0.5, 2.0, 10.0)  # to wait before each further try of storing a round
 
 logger = structlog.get_logger(__name__)
 
@@ -33,17 +33,17 @@ class Relay:
     """An ASGI application that answers one call.
 
     Args:
-        caller: whose round it is.
-        conversation: as it was sent.
-        body: what the upstream gets.
+        session: that the round is part of.
+        request: as it was sent.
+        body: for the upstream.
         headers: of the answer, about memory.
     """
 
-    caller: Caller
-    conversation: Conversation
+    session: ChatSession
+    request: ChatRequest
     body: bytes
     headers: dict[str, str]
-    _kept: bytearray = field(default_factory=bytearray)
+    _answer: bytearray = field(default_factory=bytearray)
     _status: int = 0
     _is_stream: bool = False
     _incomplete: str = ""
@@ -66,7 +66,7 @@ class Relay:
                 await self._continue(response, send)
         except ChatError as error:
             self._incomplete = error.code
-            await JSONResponse(error.body, error.status, self.headers)(scope, receive, send)
+            await JSONResponse(error_body(error), error.status, self.headers)(scope, receive, send)
 
     async def _begin(self, response: httpx2.Response, send: Send) -> None:
         self._status = response.status_code
@@ -79,7 +79,7 @@ class Relay:
         try:
             async for chunk in response.aiter_raw():
                 await send(_body(chunk, more=True))
-                self._kept += chunk[: KEPT_BYTES - len(self._kept)]
+                self._answer += chunk[: READ_BYTES - len(self._answer)]
         except upstream.BROKEN as error:
             await self._break_off(upstream.broken(error), send)
         else:
@@ -87,17 +87,17 @@ class Relay:
             await send(_body(b"", more=False))
 
     async def _break_off(self, error: ChatError, send: Send) -> None:
-        """A stream ends with an event that says so; any other answer without its end, which closes the connection."""
+        """End a stream with an event that says so; any other answer without its end, which closes the connection."""
         self._incomplete = error.code
         if self._is_stream:
-            await send(_body(b"\n\ndata: " + json.dumps(error.body).encode() + b"\n\n", more=False))
+            await send(_body(b"\n\ndata: " + json.dumps(error_body(error)).encode() + b"\n\n", more=False))
 
     async def _store(self) -> None:
         if 400 <= self._status < 500:
             return None  # refused: there was no round
-        for wait in (*STORE_AGAIN, None):
+        for wait in (*RETRY_SECONDS, None):
             try:
-                return await in_thread(self._stored)
+                return await in_thread(self._store_round)
             except DatabaseError as error:
                 failure: Exception = error
             except Exception as error:
@@ -108,16 +108,16 @@ class Relay:
         FAILURES.labels("store").inc()
         logger.error("a round was not stored", error=type(failure).__name__, status=self._status)
 
-    def _stored(self) -> None:
-        answer = read_answer(bytes(self._kept), is_stream=self._is_stream)
+    def _store_round(self) -> None:
+        answer = read_answer(bytes(self._answer), is_stream=self._is_stream)
         # Some callers hang up as soon as they have read the end, before it is passed on that there is no more.
         why = "" if answer.finish_reason else self._incomplete or "unfinished"
         turn = answer.turn(filled({"source": SOURCE, INCOMPLETE: why}), is_whole=not why)
-        store(self.caller, self.conversation, turn, unanswered="" if turn else why)
+        store(self.session, self.request, turn, unanswered="" if turn else why)
 
 
 async def _end_with_caller(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Ends the call when its caller hangs up."""
+    """End the call when its caller hangs up."""
     while True:
         message: Message = await receive()
         if message["type"] == "http.disconnect":

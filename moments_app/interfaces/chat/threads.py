@@ -14,11 +14,11 @@ _threads = ThreadPoolExecutor(settings.DATABASE_POOL_SIZE, thread_name_prefix="c
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Does the work; the thread holds no connection before or after it."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, _worked, work)
+    """Do the work in a thread, which holds no connection before or after."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, _done_and_closed, work)
 
 
-def _worked(work: Callable[[], T]) -> T:
+def _done_and_closed(work: Callable[[], T]) -> T:
     try:
         return work()
     finally:

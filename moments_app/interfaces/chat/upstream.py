@@ -1,4 +1,4 @@
-"""The upstream: the model that calls are passed on to. Where it is and with which key is a matter of settings alone."""
+"""The upstream: the model that calls are passed on to. Its address and its key come from the settings alone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = Wea
 
 @asynccontextmanager
 async def opened(method: str, path: str, body: bytes | None = None) -> AsyncIterator[httpx2.Response]:
-    """Calls the upstream; its answer has begun, and is closed at the end.
+    """Call the upstream; its answer has begun, and is closed at the end.
 
     Raises:
         ChatError: there is no upstream, it can't be reached, or leads elsewhere.
@@ -54,19 +54,19 @@ async def opened(method: str, path: str, body: bytes | None = None) -> AsyncIter
 
 
 def broken(error: Exception) -> ChatError:
-    """What a caller is told when the upstream can't be heard: the kind of error, never its text."""
+    """Return the error of an upstream that can't be reached: its kind, never its text."""
     if isinstance(error, httpx2.TimeoutException):
         return ChatError(504, "upstream_timeout", "The upstream did not answer in time.")
     return ChatError(502, "upstream_unavailable", f"The upstream can't be reached ({type(error).__name__}).")
 
 
 def passed_on(response: httpx2.Response) -> dict[str, str]:
-    """The headers of an answer that the caller gets."""
+    """Return the headers of an answer that the caller gets."""
     return {name: value for name, value in response.headers.items() if name in PASSED_ON or name.startswith(LIMITS)}
 
 
 def _client() -> httpx2.AsyncClient:
-    """Connections are kept, and belong to the event loop; nothing of the environment leads them elsewhere."""
+    """Return the event loop's client, which keeps connections; nothing in the environment leads them elsewhere."""
     loop = asyncio.get_running_loop()
     if loop not in _clients:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)

@@ -1,6 +1,6 @@
-"""Whose memory a client reads. It comes from the connection: a key over HTTP, the command's arguments over stdio.
+"""The connection of a client, which says whose memory it reads: by a key over HTTP, by arguments over stdio.
 
-An address or an argument never says it, so there is none that leads to somebody else.
+No address and no argument of a tool names the person, so none leads to somebody else.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ class Connection:
     """A client.
 
     Args:
-        user_id: the person; None: nobody whom its key may see.
+        user_id: of the person; None for nobody, or for somebody whom the key may not see.
         agent_id: the assistant, whose streams are written and whose shards are searched.
-        actor: how the event log and jobs name it.
+        actor: the name of the client in the event log and in jobs.
         scope: of its key.
     """
 
@@ -39,7 +39,7 @@ class Connection:
 
     @contextmanager
     def reading(self) -> Iterator[UserProfile]:
-        """One transaction that sees this person's rows.
+        """Open a transaction that sees this person's rows.
 
         Raises:
             NotFound: there is no such person.
@@ -49,11 +49,11 @@ class Connection:
 
     @contextmanager
     def writing(self) -> Iterator[UserProfile]:
-        """The same, to write; the person is made when they aren't there.
+        """Open such a transaction to write; the person is made when they aren't there.
 
         Raises:
             PermissionDenied: the key's scope is less.
-            NotFound: nobody whom its key may see; or what was written is about something deleted meanwhile.
+            NotFound: the key may not see the person; or what was written is about something that was deleted meanwhile.
         """
         if not ApiKey(scope=self.scope).allows(ApiKey.Scope.WRITE):
             raise PermissionDenied("This needs a key of scope write.")
@@ -72,7 +72,7 @@ CURRENT: ContextVar[Connection] = ContextVar("mcp_connection")
 
 
 def database_work(work: Callable[P, T]) -> Callable[P, T]:
-    """For what the SDK runs in its threads: the thread's database connection goes back, as after a request."""
+    """Give back the thread's database connection after work that the SDK runs in its threads, as after a request."""
 
     @wraps(work)
     def done(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,7 +1,7 @@
-"""The door of `/mcp`: who may enter, under the same conditions as for REST.
+"""The door of `/mcp`: clients enter under the same conditions as for REST.
 
-Key, rate and scope are checked by the classes that check them there, and refusals have the same shape. The person is
-the user key's, or whom a service key names in `X-User-Id`.
+Key, rate and scope are checked by the classes that check them there, and refusals have the same shape. A user's key
+stands for its person; a service key names the person in `X-User-Id`.
 """
 
 from io import BytesIO
@@ -23,21 +23,20 @@ from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_
 from moments_app.interfaces.mcp.server import server
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.person import key_of, user_id_of
-from sessions_app.api.requests import parsed
 from sessions_app.models.session import DEFAULT_AGENT
 
 PATH = "/mcp"
 
 
 class ConnectionHeaders(StrictSerializer):
-    """Whom a service key acts for, and which assistant is calling."""
+    """The person that a service key acts for, and the assistant that is calling."""
 
     user_id = PublicIdField(required=False, help_text="X-User-Id")
     agent_id = PublicIdField(default=DEFAULT_AGENT, help_text="X-Agent-Id")
 
 
 class _Entrance(APIView):
-    """What the REST interface checks before each call. What a tool writes needs more, and says so itself."""
+    """The checks of the REST interface before each call. Tools that write need more, and say so themselves."""
 
     scopes = {"POST": "read", "DELETE": "read"}
 
@@ -55,7 +54,7 @@ class Endpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves a request, or says why not; the SDK's own start and end pass through."""
+        """Serve a request, or say why not; the SDK's own start and end pass through."""
         # As many as serve the API, so that both together fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads
         app = self._inside
@@ -70,7 +69,7 @@ class Endpoint:
 
 @database_work
 def _admitted(http: ASGIRequest) -> Connection | JSONResponse:
-    """The client's connection, or the answer that refuses it."""
+    """Return the client's connection, or the answer that refuses it."""
     view = _Entrance()
     view.setup(http)
     view.request = request = view.initialize_request(http)
@@ -87,7 +86,7 @@ def _admitted(http: ASGIRequest) -> Connection | JSONResponse:
 
 
 def _refuse_strangers(http: ASGIRequest) -> None:
-    """Hosts that aren't ours, pages of other sites, and keys sent in the clear where HTTPS is used.
+    """Refuse hosts that aren't ours, pages of other sites, and keys sent in the clear where HTTPS is used.
 
     Raises:
         ParseError, PermissionDenied: saying which.
@@ -105,7 +104,7 @@ def _refuse_strangers(http: ASGIRequest) -> None:
 
 
 def _connection(request: Request) -> Connection:
-    """Whose memory it is about.
+    """Return the client's connection.
 
     Raises:
         ValidationError: a service key has to name somebody, and ids have their limits.
@@ -117,6 +116,6 @@ def _connection(request: Request) -> Connection:
         for field, header in names.items()
         if header in request.headers
     }
-    asked = parsed(ConnectionHeaders, given).validated_data
+    values = ConnectionHeaders.validated(given)
     key = key_of(request)
-    return Connection(user_id_of(request, asked.get("user_id")), asked["agent_id"], key.actor, key.scope)
+    return Connection(user_id_of(request, values.get("user_id")), values["agent_id"], key.actor, key.scope)

@@ -1,7 +1,7 @@
-"""What an assistant sees: resources, tools and a prompt.
+"""The resources, the tools and the prompt that an assistant sees.
 
-Each is thin, like a view: it checks what was asked with the shapes of the REST interface, calls what REST calls, and
-answers in REST's shapes. The SDK runs these functions in threads of its own, so that none holds up the event loop.
+Each is thin, like a view: it checks its arguments with the serializers of the REST interface, calls what REST calls,
+and answers as REST does. The SDK runs these functions in threads of its own, so that none holds up the event loop.
 """
 
 import asyncio
@@ -19,17 +19,22 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import ToolAnnotations
 from rest_framework.exceptions import APIException, NotFound
 
-from moments_app.interfaces.api import serializers as shapes
-from moments_app.interfaces.api.context import served
-from moments_app.interfaces.api.search import found
-from moments_app.interfaces.api.views import job_or_404, moment_or_404
+from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
+from moments_app.interfaces.api.context import ContextInput, served_context
+from moments_app.interfaces.api.jobs import JobAnswer, jobs_of
+from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, moment_or_404
+from moments_app.interfaces.api.search import SearchInput, search_data
+from moments_app.interfaces.api.summaries import SummaryRow
 from moments_app.interfaces.mcp.connection import CURRENT, database_work
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
-from moments_app.models.atom import content_hash
+from moments_app.models import Job, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
-from moments_app.streams.add_atoms import add_atoms
-from sessions_app.api.requests import parsed, session_or_404
-from sessions_app.api.serializers import SEQUENCE_MAX, ProfileAnswer, message_data
+from sessions_app.api.errors import api_exception
+from sessions_app.api.fields import SEQUENCE_MAX
+from sessions_app.api.messages import message_data
+from sessions_app.api.person_view import one_or_404
+from sessions_app.api.sessions import session_or_404
+from sessions_app.api.users import ProfileAnswer
+from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
 PAGE_SIZE = 25
@@ -65,7 +70,7 @@ server = MCPServer(
 
 
 def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Registers what is read at an address. What isn't there and what is somebody else's are answered alike."""
+    """Register what is read at an address. What isn't there and what is somebody else's are answered alike."""
 
     def register(read: Callable[P, T]) -> Callable[P, T]:
         @wraps(read)
@@ -82,12 +87,12 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
 
 
 def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Registers a tool. What REST would answer with an error is one the model can read."""
+    """Register a tool. What REST would answer with an error is one that the model can read."""
 
     def register(work: Callable[P, T]) -> Callable[P, T]:
         @wraps(work)
         def answer(*args: P.args, **kwargs: P.kwargs) -> T:
-            return _told(work, *args, **kwargs)
+            return _with_tool_errors(work, *args, **kwargs)
 
         return server.tool(annotations=ToolAnnotations(read_only_hint=only_reads, destructive_hint=False))(answer)
 
@@ -95,13 +100,18 @@ def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 @database_work
-def _told(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Does it; an error of the REST interface becomes a tool's."""
+def _with_tool_errors(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do the work; an error of the REST interface becomes a tool's, and so does a refusal."""
     try:
         return work(*args, **kwargs)
-    except APIException as error:
-        told = [f"{item.attr}: {item.detail}" if item.attr else item.detail for item in flatten_errors(error.detail)]
-        raise ToolError("; ".join(told)) from None
+    except (APIException, Refusal) as error:
+        raise ToolError(_reasons(api_exception(error) if isinstance(error, Refusal) else error)) from None
+
+
+def _reasons(error: APIException) -> str:
+    """Return what is wrong, field by field."""
+    errors = flatten_errors(error.detail)
+    return "; ".join(f"{item.attr}: {item.detail}" if item.attr else item.detail for item in errors)
 
 
 # --- resources ---
@@ -141,7 +151,7 @@ def _moment_row(moment: Moment) -> dict[str, Any]:
 @resource("rem://moments/key/{key}", "One moment, whole.")
 def moment(key: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        return dict(shapes.MomentAnswer(moment_or_404(user, key)).data)
+        return dict(MomentAnswer(moment_or_404(user, key)).data)
 
 
 @resource("rem://users/{user_id}", "What is known of this person; nobody else's profile is there.")
@@ -159,7 +169,7 @@ def session_summary(session_id: str) -> dict[str, Any]:
         latest = versions.select_related("base").with_source_sequences().first()
         if latest is None:
             raise NotFound
-        return dict(shapes.SummaryRow(latest).data)
+        return dict(SummaryRow(latest).data)
 
 
 @resource("rem://sessions/{session_id}/messages/{sequence}", "One turn of a session, whole.")
@@ -205,8 +215,8 @@ def search_long_term_memory(
     """
     connection = CURRENT.get()
     given = {"kinds": memory_types, "match_count": match_count}
-    asked = {"query": query, "agent_id": connection.agent_id} | _without_none(given)
-    return dict(found(connection.user_id, parsed(shapes.SearchInput, asked).validated_data))
+    arguments = {"query": query, "agent_id": connection.agent_id} | _without_none(given)
+    return search_data(connection.user_id, SearchInput.validated(arguments))
 
 
 @tool(only_reads=True)
@@ -218,8 +228,9 @@ def get_context(session_id: str, query: str = "", max_tokens: int | None = None)
         query: the current message.
         max_tokens: most tokens of the text.
     """
-    asked = {"session_id": session_id, "query": query, "format": "markdown"} | _without_none({"max_tokens": max_tokens})
-    data = shapes.context_data(served(CURRENT.get().user_id, parsed(shapes.ContextInput, asked).validated_data))
+    arguments = {"session_id": session_id, "query": query, "format": "markdown"}
+    values = ContextInput.validated(arguments | _without_none({"max_tokens": max_tokens}))
+    data = served_context(CURRENT.get().user_id, values)
     return {name: data[name] for name in ("context_id", "context", "budget", "trimmed", "degraded")}
 
 
@@ -232,14 +243,11 @@ def append_memory(content: str, memory_type: Literal["observation", "fact"] = "o
         memory_type: `observation` is worked into what is known of the person, `fact` is kept to be found as it is.
     """
     connection = CURRENT.get()
-    asked = parsed(shapes.AtomInput, {"content": content, "atom_type": memory_type}).validated_data
+    values = AtomInput.validated({"content": content, "atom_type": memory_type})
     with connection.writing() as user:
         stream = MemoryStream.objects.ensure_of_person(user, connection.agent_id)
-        atom = MemoryAtom(stream=stream, user=user, content_hash=content_hash(asked["content"]), **asked)
-        created = bool(add_atoms(stream, [atom], requested_by=connection.actor))
-        if not created:
-            atom = stream.atoms.active().get(content_hash=atom.content_hash)
-        return dict(shapes.AtomAnswer(atom).data) | {"created": created}
+        atom, is_new = add_directly(stream, values, requested_by=connection.actor)
+        return dict(AtomAnswer(atom).data) | {"created": is_new}
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True))
@@ -250,27 +258,27 @@ async def build_moments(session_id: str, context: Context, force: bool = False) 
         session_id: of the conversation.
         force: whatever the thresholds say.
     """
-    job = await to_thread.run_sync(_told, _requested_build, session_id, force)
+    job = await to_thread.run_sync(_with_tool_errors, _requested_build, session_id, force)
     deadline = asyncio.get_running_loop().time() + BUILD_SECONDS
     while job["status"] in Job.OPEN and asyncio.get_running_loop().time() < deadline:
         await context.report_progress(job["progress"]["done"], job["progress"]["total"] or None, job["status"])
         await asyncio.sleep(BUILD_POLL_SECONDS)
-        job = await to_thread.run_sync(_told, _job, job["job_id"])
+        job = await to_thread.run_sync(_with_tool_errors, _job, job["job_id"])
     return job
 
 
 def _requested_build(session_id: str, force: bool) -> dict[str, Any]:
-    asked = parsed(shapes.BuildInput, {"session_id": session_id, "force": force}).validated_data
+    values = BuildInput.validated({"session_id": session_id, "force": force})
     connection = CURRENT.get()
     with connection.writing() as user:
-        session = session_or_404(user, asked["session_id"])
-        job = Job.objects.request(BuildMoments.name, session, requested_by=connection.actor, force=asked["force"])
-        return dict(shapes.JobAnswer(job).data)
+        session = session_or_404(user, values["session_id"])
+        job = Job.objects.request(BuildMoments.name, session, requested_by=connection.actor, force=values["force"])
+        return dict(JobAnswer(job).data)
 
 
 def _job(job_id: Any) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        return dict(shapes.JobAnswer(job_or_404(user, job_id)).data)
+        return dict(JobAnswer(one_or_404(jobs_of(user), job_id=job_id)).data)
 
 
 def _without_none(given: dict[str, Any]) -> dict[str, Any]:

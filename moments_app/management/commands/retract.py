@@ -1,15 +1,16 @@
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from moments_app.models import Retraction
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
 from moments_app.provenance.undo import undo_retraction
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import Session
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = (
         "Takes turns of a session, or all it has, and everything made of them out of memory. Nothing is destroyed: "
         "--undo takes it back."
@@ -24,10 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--undo", metavar="ID", help="Of a retraction: put back what it withdrew.")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        try:
-            return _undone(options["undo"]) if options["undo"] else _retracted(options)
-        except CannotRetract as error:
-            raise CommandError(str(error)) from error
+        return _undone(options["undo"]) if options["undo"] else _retracted(options)
 
 
 def _retracted(options: dict[str, Any]) -> str:

@@ -15,7 +15,8 @@ from moments_app.context.plan import Trimmed
 from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from moments_app.context.request import PLANS, ContextRequest
-from moments_app.interfaces.api.serializers import QUERY_MAX_CHARS, context_data
+from moments_app.interfaces.api.context import context_data
+from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.operator.admin.addresses import Pages
 from moments_app.operator.admin.session_tabs import number
 from moments_app.recall.query import recall_request_for

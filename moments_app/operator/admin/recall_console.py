@@ -11,7 +11,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.http import require_safe
 
-from moments_app.interfaces.api.serializers import MATCH_COUNT_MAX, QUERY_MAX_CHARS
+from moments_app.interfaces.api.search import MATCH_COUNT_MAX, QUERY_MAX_CHARS
 from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result

@@ -1,12 +1,13 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
-from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
+from sessions_app.people.erase import SomethingLeft, erase_user, holdings
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = "Erases everything that is kept of a person. Shows first how much that is, and asks. It can't be undone."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -27,7 +28,7 @@ class Command(BaseCommand):
             raise CommandError("That is not the same. Nothing was erased.")
         try:
             erased = erase_user(user_id, actor="operator:command")
-        except (UserProfile.DoesNotExist, OnHold, SomethingLeft) as error:
+        except (UserProfile.DoesNotExist, SomethingLeft) as error:
             raise CommandError(str(error)) from error
         if erased.has_files_left:
             raise CommandError(

@@ -2,13 +2,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
-from sessions_app.people.export import CannotExport, export_user
+from sessions_app.people.export import export_user
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = "Writes everything that is kept about a person into a zip of JSON lines. `import_user` takes it back."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -22,7 +23,7 @@ class Command(BaseCommand):
             with unfinished.open("xb") as file:
                 counts = export_user(options["user_id"], file)
             unfinished.replace(path)
-        except (UserProfile.DoesNotExist, CannotExport) as error:
+        except UserProfile.DoesNotExist as error:
             raise CommandError(str(error)) from error
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from error

@@ -4,16 +4,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from sessions_app.imports import FORMATS, Owner, Source, public_id, recognise
+from sessions_app.imports import FORMATS, CannotImport, Owner, Source, public_id, recognise
 from sessions_app.imports.import_sessions import Imported, Rejected, import_sessions
+from sessions_app.management.refusing import RefusingCommand
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # two reports of progress, on a terminal and elsewhere
 MIB = 2**20
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = (
         "Imports conversations: our own JSON lines, OpenAI chat messages as JSON lines, or the data export of ChatGPT "
         "or Claude (conversations.json, or the zip file it comes in). It can be repeated: what is there already is not "
@@ -30,12 +31,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> str:
         self.progress_wanted = options["verbosity"] > 0
         self.reported_at = time.monotonic()
-        try:
-            self.source = Source(options["file"])
-            chosen = recognise(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
-            found = chosen.read(self.source, _owner(options["user"], options["agent"]))
-        except ValueError as error:
-            raise CommandError(str(error)) from error
+        self.source = Source(options["file"])
+        chosen = recognise(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
+        found = chosen.read(self.source, _owner(options["user"], options["agent"]))
         imported = import_sessions(
             found, dry_run=options["dry_run"], on_rejected=self._reject, on_batch=self._report_progress
         )
@@ -60,8 +58,8 @@ def _owner(user_id: str, agent_id: str) -> Owner:
     for name, value in (("--user", user_id), ("--agent", agent_id)):
         try:
             value and public_id(value)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
+        except CannotImport as error:
+            raise CannotImport(f"{name}: {error}") from None
     return Owner(user_id, agent_id)
 
 

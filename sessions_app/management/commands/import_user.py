@@ -1,14 +1,16 @@
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
-from sessions_app.people.import_user import NotAnExport, import_user
+from sessions_app.management.refusing import RefusingCommand
+from sessions_app.people.import_user import import_user
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
+    unchanged = "Nothing was imported."
     help = (
         "Restores a person from a zip that `export_user` wrote. All of it or nothing; it can be repeated: what is "
         "there already stays as it is."
@@ -26,8 +28,6 @@ class Command(BaseCommand):
             added = import_user(options["file"], user_id=user_id)
         except ValidationError as error:
             raise CommandError(f"--as: {' '.join(map(str, error.detail))} Nothing was imported.") from error
-        except NotAnExport as error:
-            raise CommandError(f"{error} Nothing was imported.") from error
         for name, count in added.items():
             self.stdout.write(f"{name}: {count:,}")
         return f"{added.total():,} rows added."

@@ -1,14 +1,16 @@
 from datetime import UTC, date, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import Session
 from sessions_app.retention.archive_files import ArchiveError
-from sessions_app.retention.restore import CannotRestore, restore_archive
+from sessions_app.retention.restore import restore_archive
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
+    unchanged = "Nothing was changed."
     help = "Puts archived turns of a session back into the transcript, and removes their files."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -23,8 +25,8 @@ class Command(BaseCommand):
             raise CommandError(f"{options['user_id']} has no session {options['session_id']}.")
         try:
             restored = restore_archive(session, actor="command:restore_archive", month=month)
-        except (CannotRestore, ArchiveError) as error:
-            raise CommandError(f"{error} Nothing was changed.") from error
+        except ArchiveError as error:
+            raise CommandError(f"{error} {self.unchanged}") from error
         return f"{restored.turns} turns restored from {restored.files} files"
 
 

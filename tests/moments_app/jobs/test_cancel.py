@@ -10,6 +10,7 @@ from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import FactEmbedding, Job, MemoryStream, Summary
 from moments_app.models.embedding import whose_memories
+from moments_app.models.job import CannotChange
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import (
     assert_each_compacted_turn_is_in_exactly_one_moment,
@@ -121,7 +122,7 @@ def test_a_cancelled_job_can_be_retried(ada: UserProfile) -> None:
 def test_what_has_ended_is_not_cancelled(ada: UserProfile, status: str) -> None:
     job = asked("build_moments", talk(ada, 50))
     Job.objects.update(status=status)
-    with pytest.raises(ValueError, match=status):
+    with pytest.raises(CannotChange, match=status):
         cancel(job, actor=BY)
     assert Job.objects.get().status == status
 

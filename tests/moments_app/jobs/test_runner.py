@@ -15,6 +15,7 @@ from pytest_django.fixtures import Settings
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job
+from moments_app.models.job import CannotChange
 from sessions_app.models import Message, Session, UserProfile
 from tests.moments_app.engines.test_model import BAD_ANSWERS
 from tests.support import openai_server as behave
@@ -112,7 +113,7 @@ def test_after_the_last_attempt_a_job_is_failed_for_good_and_can_be_retried(
     job.refresh_from_db()
     job.restart()
     assert ran(job).status == "completed"
-    with pytest.raises(ValueError, match="completed"):
+    with pytest.raises(CannotChange, match="completed"):
         Job.objects.get(pk=job.pk).restart()
 
 
@@ -122,7 +123,7 @@ def test_a_failed_job_is_not_retried_beside_an_open_one(ada: UserProfile, model_
     Job.objects.update(status="failed")
     asked(session)
     job.refresh_from_db()
-    with pytest.raises(ValueError, match="open"):
+    with pytest.raises(CannotChange, match="open"):
         job.restart()
 
 

@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.streams.add_atoms import is_due
-from moments_app.streams.texts import undo
+from moments_app.streams.texts import CannotUndo, undo
 from moments_app.streams.word_limit import cut_lines
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
@@ -114,14 +114,14 @@ def test_undoing_restores_text_and_observations_to_the_byte(stream: MemoryStream
     version = undo(stream)
     assert state(stream) == before
     assert version.undone_at is not None
-    with pytest.raises(ValueError, match="no consolidation"):
+    with pytest.raises(CannotUndo, match="no consolidation"):
         undo(stream)
 
 
 def test_undoing_never_loses_an_edit_made_since(stream: MemoryStream) -> None:
     fold(stream)
     MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="edited")
-    with pytest.raises(ValueError, match="edited"):
+    with pytest.raises(CannotUndo, match="edited"):
         undo(stream)
 
 

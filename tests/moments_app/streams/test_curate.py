@@ -12,7 +12,7 @@ from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, M
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
-from moments_app.streams.curate import evict, move, restore
+from moments_app.streams.curate import CannotCurate, evict, move, restore
 from moments_app.streams.lines import ConsolidatedText, Line
 from sessions_app.models import Session, UserProfile
 from tests.support.streams import fold, note, shard
@@ -73,7 +73,7 @@ class TestEvict:
     def test_what_is_part_of_the_text_can_not_be_evicted(self, own: MemoryStream) -> None:
         atom = note(own, "Wants short answers.")
         assert fold(own).status == Job.Status.COMPLETED
-        with pytest.raises(ValueError, match="part of its stream's text"):
+        with pytest.raises(CannotCurate, match="part of its stream's text"):
             evict(atom)
         atom.refresh_from_db()
         assert atom.state == "absorbed"
@@ -95,13 +95,13 @@ class TestEvict:
     def test_it_is_evicted_once(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         evict(atom)
-        with pytest.raises(ValueError, match="It is evicted"):
+        with pytest.raises(CannotCurate, match="It is evicted"):
             evict(atom)
 
     def test_what_is_gone_is_said_to_be_gone(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         MemoryAtom.objects.all().delete()
-        with pytest.raises(ValueError, match="meanwhile"):
+        with pytest.raises(CannotCurate, match="meanwhile"):
             evict(atom)
 
 
@@ -117,7 +117,7 @@ class TestRestore:
     def test_what_was_said_again_since_stays_and_the_old_one_is_refused(self, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact", state="evicted")
         note(own, "felt WEARS out", "fact")
-        with pytest.raises(ValueError, match="has this already"):
+        with pytest.raises(CannotCurate, match="has this already"):
             restore(atom, requested_by="test")
         atom.refresh_from_db()
         assert atom.state == "evicted"
@@ -167,7 +167,7 @@ class TestMove:
     ) -> None:
         note(own, "Felt wears out.", "fact")
         atom = note(of_session, "felt wears OUT", "fact")
-        with pytest.raises(ValueError, match="has this already"):
+        with pytest.raises(CannotCurate, match="has this already"):
             move(atom, own, requested_by="test")
         atom.refresh_from_db()
         assert atom.stream == of_session
@@ -175,9 +175,9 @@ class TestMove:
     def test_it_never_leaves_its_person(self, bo: UserProfile, own: MemoryStream) -> None:
         atom = note(own, "Felt wears out.", "fact")
         for stream in (MemoryStream.objects.ensure_of_person(bo, "default"), shard("repairs")):
-            with pytest.raises(ValueError, match="stays with its person"):
+            with pytest.raises(CannotCurate, match="stays with its person"):
                 move(atom, stream, requested_by="test")
-        with pytest.raises(ValueError, match="is in this stream"):
+        with pytest.raises(CannotCurate, match="is in this stream"):
             move(atom, own, requested_by="test")
 
     def test_a_shards_item_moves_to_another_shard_and_is_found_by_its_agent(self, ada: UserProfile) -> None:

@@ -296,7 +296,7 @@ class TestByHand:
         self.write(known, "\n".join(known.consolidated_content.split("\n")[1:]))
         curate.evict(known.atoms.get(content="Owns one anvil."))
         assert found(service, "anvil") == []
-        with pytest.raises(ValueError, match="part of its stream's text"):
+        with pytest.raises(curate.CannotCurate, match="part of its stream's text"):
             curate.evict(known.atoms.get(content="Owns one bellows."))
 
     def test_a_line_whose_marks_were_mended_carries_what_it_carried(self, known: MemoryStream) -> None:

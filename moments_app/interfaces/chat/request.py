@@ -1,4 +1,4 @@
-"""The body of a call: the conversation in it, as the transcript takes it, and memory put before it."""
+"""The body of a call: its messages as the transcript takes them, and memory put before them."""
 
 import io
 import json
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pydantic import ValidationError as NoMessage
+from pydantic import ValidationError as InvalidMessage
 from rest_framework.exceptions import ParseError, ValidationError
 
 from moments_app.interfaces.chat.errors import ChatError
+from sessions_app.api.messages import MessageInput
 from sessions_app.api.parsers import StrictJSONParser
-from sessions_app.api.serializers import MessageInput
 from sessions_app.imports.openai import turn_fields
 from sessions_app.models import Message
 from sessions_app.transcript.append import NewMessage
@@ -23,11 +23,11 @@ _message_input = MessageInput()
 
 
 @dataclass(frozen=True)
-class Conversation:
-    """What a caller sent.
+class ChatRequest:
+    """The body that a caller sent.
 
     Args:
-        body: all of it, as JSON.
+        body: as JSON.
         turns: its messages but the system's, which tell the model what to do and are nobody's words.
     """
 
@@ -36,19 +36,19 @@ class Conversation:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """As they were sent."""
+        """The messages as they were sent."""
         messages: list[dict[str, Any]] = self.body["messages"]
         return messages
 
     @property
     def query(self) -> str:
-        """What the person said last."""
+        """The person's last message."""
         said = [turn.content for turn in self.turns if turn.role == Message.Role.USER]
         return said[-1][:QUERY_CHARS] if said else ""
 
     @property
     def has_history(self) -> bool:
-        """The caller keeps the conversation itself: earlier turns are in the call."""
+        """True where the caller keeps the conversation itself: earlier turns are in the call."""
         return any(turn.role != Message.Role.USER for turn in self.turns)
 
     def with_memory(
@@ -59,31 +59,31 @@ class Conversation:
         *,
         without: int,
     ) -> bytes:
-        """The body with memory in it: what lasts first, what was looked up for the person's message right before that.
+        """Return the body with memory in it: what lasts first, what was recalled right before the person's message.
 
-        So a provider's prompt cache knows all that stands before it from the round before.
+        So a provider's prompt cache has all that stands before it from the last round.
 
         Args:
             memory: a system message.
             earlier: turns that the caller did not send; they come behind the caller's instructions.
             recalled: system messages for the newest message of the person.
-            without: so many of the caller's turns, the oldest, are left out; instructions never.
+            without: how many of the caller's oldest turns are left out; instructions never are.
         """
-        said = [number for number, message in enumerate(self.messages) if message["role"] not in INSTRUCTIONS]
-        place = said[0] if said else len(self.messages)
-        asked = [number for number in said if self.messages[number]["role"] == Message.Role.USER]
-        newest = asked[-1] if asked else len(self.messages)
-        kept = [number for number in range(len(self.messages)) if number not in said[:without]]
+        turns = [number for number, message in enumerate(self.messages) if message["role"] not in INSTRUCTIONS]
+        first = turns[0] if turns else len(self.messages)
+        users = [number for number in turns if self.messages[number]["role"] == Message.Role.USER]
+        newest = users[-1] if users else len(self.messages)
+        kept = [number for number in range(len(self.messages)) if number not in turns[:without]]
         instructions, before, after = (
             [self.messages[number] for number in kept if number in part]
-            for part in (range(place), range(place, newest), range(newest, len(self.messages)))
+            for part in (range(first), range(first, newest), range(newest, len(self.messages)))
         )
         messages = [memory, *instructions, *earlier, *before, *recalled, *after]
         return json.dumps(self.body | {"messages": messages}, ensure_ascii=False).encode()
 
 
-def read_conversation(data: bytes) -> Conversation:
-    """The conversation in a body.
+def read_request(data: bytes) -> ChatRequest:
+    """Return the request in a body.
 
     Raises:
         ChatError: naming what is wrong.
@@ -97,23 +97,27 @@ def read_conversation(data: bytes) -> Conversation:
         raise ChatError(400, "invalid_messages", "messages is missing, or not a list of messages.")
     tools: dict[str, str] = {}
     turns = [_turn(number, message, tools) for number, message in enumerate(messages)]
-    return Conversation(body, [turn for turn in turns if turn.role != Message.Role.SYSTEM])
+    return ChatRequest(body, [turn for turn in turns if turn.role != Message.Role.SYSTEM])
 
 
 def _turn(number: int, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
-        return stored(message, tools)
-    except NoMessage as error:
+        return new_message(message, tools)
+    except InvalidMessage as error:
         field = ".".join(map(str, error.errors()[0]["loc"])) or "it"
-        told = f"{field} is not as a chat message has it."
+        reason = f"{field} is not as a chat message has it."
     except ValidationError as error:
-        field, [reason, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
-        told = f"{field}: {reason}"
-    raise ChatError(400, "invalid_message", f"messages[{number}]: {told}")
+        field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
+        reason = f"{field}: {detail}"
+    raise ChatError(400, "invalid_message", f"messages[{number}]: {reason}")
 
 
-def stored(message: Any, tools: dict[str, str]) -> NewMessage:
-    """A chat message as the transcript takes it; `tools` has the names of tools by the ids of calls before it.
+def new_message(message: Any, tools: dict[str, str]) -> NewMessage:
+    """Return a chat message as the transcript takes it.
+
+    Args:
+        message: as it was sent.
+        tools: the names of tools by the ids of calls before it; those of its own are added.
 
     Raises:
         pydantic.ValidationError: it is no chat message.

@@ -1,11 +1,15 @@
-"""The shapes of the transcript's requests and answers."""
+"""Messages of a session over REST: appending, and reading the transcript."""
 
+from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from rest_framework import serializers
+from drf_spectacular.utils import PolymorphicProxySerializer
+from rest_framework import serializers, status
+from rest_framework.response import Response
 
 from sessions_app.api.fields import (
+    SEQUENCE_MAX,
     AwareDateTimeField,
     JsonField,
     JsonObjectField,
@@ -13,26 +17,15 @@ from sessions_app.api.fields import (
     StrictSerializer,
     TextField,
 )
-from sessions_app.models import Message, Session, UserProfile
-from sessions_app.models.user_profile import validate_timezone
+from sessions_app.api.pages import PAGE_MAX
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, operation
+from sessions_app.api.sessions import session_or_404
+from sessions_app.models import Message, Session
 from sessions_app.shorten import shorten_middle
-from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage
-
-PAGE_MAX = 200
-SEQUENCE_MAX = 2**62
-
-
-class PersonQuery(StrictSerializer):
-    """Names the person; a user's key need not."""
-
-    user_id = PublicIdField(required=False)
-
-
-class PageQuery(PersonQuery):
-    """A page of a list."""
-
-    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
-    offset = serializers.IntegerField(min_value=0, max_value=1_000_000, default=0)
+from sessions_app.signals import digest_wanted
+from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
+from sessions_app.transcript.load import load_session_messages, page_of_messages
 
 
 class MessageInput(StrictSerializer):
@@ -64,39 +57,9 @@ class AppendInput(PersonQuery):
         child=MessageInput(), min_length=1, max_length=BATCH_MAX
     )
 
-    def batch(self) -> list[NewMessage]:
-        """What was validated, as `append` takes it."""
-        return [NewMessage(**message) for message in self.validated_data["messages"]]
-
-
-class SessionInput(PersonQuery):
-    """A new session."""
-
-    session_id = PublicIdField()
-    agent_id = PublicIdField(default="default")
-    source = TextField(max_length=64, default="api")  # type: ignore[assignment]
-    title = TextField(allow_blank=True, max_length=255, default="")
-    metadata = JsonObjectField(default=dict)
-    compact_on_request = serializers.BooleanField(
-        default=None, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
-    )
-
-
-class SessionPatch(PersonQuery):
-    """What can be changed of a session."""
-
-    title = TextField(allow_blank=True, max_length=255, required=False)
-    legal_hold = serializers.BooleanField(
-        required=False, help_text="Nothing of it is archived or deleted. Needs scope admin."
-    )
-    metadata = JsonObjectField(required=False)
-    compact_on_request = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
-    )
-
 
 class MessagesQuery(PersonQuery):
-    """Which messages: `view=live` what is to be replayed, `view=all` a page of the whole transcript."""
+    """Filters of messages: `view=live` for those to be replayed, `view=all` for a page of the whole transcript."""
 
     view = serializers.ChoiceField(choices=["live", "all"], default="live")
     limit = serializers.IntegerField(min_value=1, max_value=1000, required=False)
@@ -114,54 +77,6 @@ class MessagesQuery(PersonQuery):
             raise serializers.ValidationError({"limit": f"A page has at most {PAGE_MAX} turns."})
         attrs.setdefault("limit", settings.MOMENT_BUILDER.reload_limit)
         return attrs
-
-
-class ProfilePatch(StrictSerializer):
-    """What can be changed of a profile."""
-
-    summary = TextField(allow_blank=True, max_length=20_000, required=False)
-    interests = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
-    preferred_topics = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
-    timezone = TextField(max_length=64, required=False, validators=[validate_timezone])
-    metadata = JsonObjectField(required=False)
-
-
-# --- answers ---
-
-
-class SessionAnswer(serializers.ModelSerializer[Session]):
-    """A session with its counters."""
-
-    user_id = serializers.CharField(source="user.user_id")
-    last_activity = serializers.DateTimeField(source="last_activity_at")
-
-    class Meta:
-        model = Session
-        fields = (
-            "session_id",
-            "user_id",
-            "agent_id",
-            "source",
-            "title",
-            "status",
-            "message_count",
-            "total_tokens",
-            "last_activity",
-            "last_moment_message_idx",
-            "live_from_sequence",
-            "live_tokens",
-            "compact_on_request",
-            "kept_from_sequence",
-            "legal_hold",
-            "metadata",
-            "created_at",
-        )
-
-
-class SessionList(serializers.Serializer[Any]):
-    sessions = SessionAnswer(many=True)
-    total = serializers.IntegerField()
-    has_more = serializers.BooleanField()
 
 
 class MessageAnswer(serializers.Serializer[Any]):
@@ -225,38 +140,61 @@ class AppendAnswer(serializers.Serializer[Any]):
     jobs = DueJobAnswer(many=True)
 
 
-class ProfileAnswer(serializers.ModelSerializer[UserProfile]):
-    """What is known of a person."""
+class MessagesView(PersonView):
+    """The transcript of one session."""
 
-    class Meta:
-        model = UserProfile
-        fields = (
-            "user_id",
-            "uri",
-            "summary",
-            "interests",
-            "preferred_topics",
-            "timezone",
-            "metadata",
-            "created_at",
-            "updated_at",
-        )
+    @operation({201: AppendAnswer, 200: AppendAnswer}, body=AppendInput, creates_person=True)
+    def post(self, session_id: str) -> Response:
+        """Appends up to 500 messages, all or none; makes the session if it isn't there.
 
-    uri = serializers.CharField()
+        A message whose `external_id` is in the session already is returned with `created: false`, not added again.
+        """
+        messages = [NewMessage(**message) for message in self.body.pop("messages")]
+        appended = append(self.found_person, session_id, messages, **self.body)
+        is_new = any(is_new for _, is_new in appended.messages)
+        code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
+        return Response(append_data(appended, self.found_person.user_id), status=code)
 
-
-class ErasedAnswer(serializers.Serializer[Any]):
-    """What an erasure removed."""
-
-    erasure_id = serializers.UUIDField(help_text="Of the entry in the event log.")
-    rows = serializers.DictField(child=serializers.IntegerField(), help_text="How many, by what they were.")
-    has_files_left = serializers.BooleanField(
-        help_text="The storage of archives failed just now; files are removed when it is back."
+    @operation(
+        PolymorphicProxySerializer("Messages", [LiveMessages, MessagePage], resource_type_field_name=None),
+        query=MessagesQuery,
+        in_transaction=False,
     )
+    def get(self, session_id: str) -> Response:
+        """`view=live`: the latest partition event and the newest turns after it. `view=all`: pages by sequence."""
+        with self.transaction():
+            session = session_or_404(self.person, session_id)
+            if self.query["view"] == "all":
+                return Response(self._page(session))
+            if not session.wants_digest:
+                return Response(self._live(session))
+        digest_wanted.send(sender=Session, session=session)
+        with self.transaction():
+            return Response(self._live(session_or_404(self.person, session_id)))
+
+    def _live(self, session: Session) -> dict[str, Any]:
+        loaded = load_session_messages(session, self.query["limit"])
+        return {
+            "messages": self._presented(session, loaded.messages),
+            "has_partition_event": loaded.has_partition_event,
+            "omitted": asdict(loaded.omitted) if loaded.omitted else None,
+            "live_from_sequence": session.live_from_sequence,
+            "message_count": session.message_count,
+        }
+
+    def _page(self, session: Session) -> dict[str, Any]:
+        after, before = self.query.get("after"), self.query.get("before")
+        page = page_of_messages(session, self.query["limit"], after=after, before=before)
+        return {"messages": self._presented(session, page.messages), "has_more": page.has_more}
+
+    def _presented(self, session: Session, messages: list[Message]) -> list[dict[str, Any]]:
+        for message in messages:
+            message.session = session
+        return [message_data(message, compress=self.query["compress"]) for message in messages]
 
 
 def message_data(message: Message, *, compress: bool = False) -> dict[str, Any]:
-    """A message as `MessageAnswer` describes it; built by hand, for a page has hundreds.
+    """Return a message as `MessageAnswer` describes it; built by hand, for a page has hundreds.
 
     Args:
         message: the row, as the loader gives it, with the key of its moment.
@@ -284,7 +222,7 @@ def message_data(message: Message, *, compress: bool = False) -> dict[str, Any]:
 
 
 def append_data(appended: Appended, user_id: str) -> dict[str, Any]:
-    """What `append` did, as `AppendAnswer` describes it."""
+    """Return the outcome of `append` as `AppendAnswer` describes it."""
     return {
         "session_id": appended.session.session_id,
         "user_id": user_id,

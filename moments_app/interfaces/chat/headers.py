@@ -1,4 +1,4 @@
-"""Who calls, for whom, in which conversation: read from the headers of a call."""
+"""The headers of a call: its key, and the person and session that it is about."""
 
 import asyncio
 import hashlib
@@ -21,14 +21,14 @@ from sessions_app.api.fields import PublicIdField
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import ApiKey
 
-KNOWN_SECONDS = 300  # for which a key that was valid is taken as valid while the database is away
+CACHE_SECONDS = 300  # for which a key that was valid is taken as valid while the database is away
 
 _public_id = PublicIdField()
 
 
 @dataclass(frozen=True)
-class Caller:
-    """A conversation of a person; a blank `agent_id` is the session's own."""
+class ChatSession:
+    """The session that a call is about; a blank `agent_id` is the session's own."""
 
     user_id: str
     session_id: str
@@ -36,7 +36,7 @@ class Caller:
 
 
 async def authenticated(headers: Headers) -> ApiKey:
-    """The key of a call, which may write.
+    """Return the key of a call, which may write.
 
     Raises:
         ChatError: there is none, it is not valid, may only read, or called too often.
@@ -55,16 +55,16 @@ async def authenticated(headers: Headers) -> ApiKey:
 
 
 async def _verified(text: str) -> ApiKey | None:
-    """The valid key with this text; while the database is away, one that was valid lately."""
+    """Return the valid key with this text; while the database is away, one that was valid lately."""
     place = f"chat_key:{hashlib.sha256(text.encode()).hexdigest()}"
     try:
         key = await asyncio.wait_for(in_thread(partial(_found, text)), settings.CHAT.memory_timeout_seconds)
     except (DatabaseError, TimeoutError):
-        kept: ApiKey | None = cache.get(place)
-        if kept is None or not kept.is_valid():
+        cached: ApiKey | None = cache.get(place)
+        if cached is None or not cached.is_valid():
             raise ChatError(503, "unavailable", "The key can't be checked: the database is away.") from None
-        return kept
-    cache.set(place, key, KNOWN_SECONDS)
+        return cached
+    cache.set(place, key, CACHE_SECONDS)
     return key
 
 
@@ -76,8 +76,8 @@ def _found(text: str) -> ApiKey | None:
     return key
 
 
-def caller_of(key: ApiKey, headers: Headers) -> Caller:
-    """Whose conversation a call belongs to.
+def chat_session_of(key: ApiKey, headers: Headers) -> ChatSession:
+    """Return the session that a call is about.
 
     Raises:
         ChatError: a header is missing or is no id; or the key may not act for the person, who is then as unknown.
@@ -91,11 +91,11 @@ def caller_of(key: ApiKey, headers: Headers) -> Caller:
     session_id = _id(headers, "X-Session-Id")
     if not session_id:
         raise ChatError(400, "missing_session_id", "X-Session-Id is missing: it names the conversation.")
-    return Caller(user_id, session_id, _id(headers, "X-Agent-Id"))
+    return ChatSession(user_id, session_id, _id(headers, "X-Agent-Id"))
 
 
 def _id(headers: Headers, name: str) -> str:
-    """The id in a header, in UTF-8; blank when it isn't there."""
+    """Return the id in a header, in UTF-8; blank when it isn't there."""
     value = headers.get(name)
     if value is None:
         return ""

@@ -1,0 +1,97 @@
+"""Facts and observations of a stream over REST."""
+
+import uuid
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from moments_app.interfaces.api.streams import StreamPersonView
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.atom import content_hash
+from moments_app.streams.add_atoms import add_atoms
+from sessions_app.api.fields import AwareDateTimeField, TextField
+from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import created, operation
+
+
+class AtomsQuery(PageQuery):
+    """Filters of a list of atoms."""
+
+    atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
+    state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
+
+
+class AtomInput(PersonQuery):
+    """An atom written directly."""
+
+    atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
+    content = TextField(max_length=4_000)
+    formed_at = AwareDateTimeField(required=False)
+    is_pinned = serializers.BooleanField(default=False, help_text="Neither consolidated nor evicted.")
+
+
+class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
+    """One extracted item."""
+
+    session_id = serializers.CharField(source="source_session.session_id", default=None)
+    rag_indexed = serializers.BooleanField(default=False, help_text="Found by meaning as well as by words.")
+
+    class Meta:
+        model = MemoryAtom
+        fields = (
+            "atom_id",
+            "uri",
+            "atom_type",
+            "content",
+            "state",
+            "formed_at",
+            "is_pinned",
+            "rag_indexed",
+            "access_count",
+            "last_accessed_at",
+            "session_id",
+            "engine",
+            "created_at",
+        )
+
+
+class AtomList(PageAnswer):
+    """A page of atoms."""
+
+    atoms = AtomAnswer(many=True)
+
+
+class AtomsView(StreamPersonView):
+    """The atoms of a stream."""
+
+    @operation(AtomList, query=AtomsQuery, operation_id="stream_atoms_list")
+    def get(self, stream_id: uuid.UUID) -> Response:
+        """Facts and observations, newest first."""
+        atoms = self.filtered(self.stream(stream_id).atoms.all(), state="state", atom_type="atom_type")
+        return self.page(AtomList, atoms.with_rag_indexed().select_related("source_session").newest_first())
+
+    @operation({201: AtomAnswer, 200: AtomAnswer}, body=AtomInput)
+    def post(self, stream_id: uuid.UUID) -> Response:
+        """Adds one directly; answers 200 with the present one when the stream has it."""
+        atom, is_new = add_directly(self.changeable(stream_id), self.body, requested_by=self.actor)
+        return created(AtomAnswer(atom), is_new=is_new)
+
+
+def add_directly(stream: MemoryStream, values: dict[str, Any], *, requested_by: str) -> tuple[MemoryAtom, bool]:
+    """Add an atom to a stream, unless it has the same.
+
+    Args:
+        stream: of the acting person, or a shard.
+        values: validated by `AtomInput`.
+        requested_by: for the jobs that become due.
+
+    Returns:
+        The atom, or the present one, and whether it is new.
+    """
+    digest = content_hash(values["content"])
+    atom = MemoryAtom(stream=stream, user_id=stream.user_id, content_hash=digest, **values)
+    if add_atoms(stream, [atom], requested_by=requested_by):
+        return atom, True
+    return stream.atoms.active().get(content_hash=digest), False

@@ -1,0 +1,104 @@
+"""Jobs over REST."""
+
+import uuid
+from typing import Any
+
+from rest_framework import serializers, status
+from rest_framework.response import Response
+
+from moments_app.models import Job
+from moments_app.models.job import JobQuerySet
+from sessions_app.api.fields import PublicIdField, TextField
+from sessions_app.api.pages import PageAnswer, PageQuery
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, one_or_404, operation
+from sessions_app.models import UserProfile
+
+
+class JobsQuery(PageQuery):
+    """Filters of a list of jobs."""
+
+    session_id = PublicIdField(required=False)
+    process = TextField(max_length=32, required=False)
+    status = serializers.ChoiceField(choices=Job.Status.choices, required=False)
+
+
+class Accepted(serializers.Serializer[Any]):
+    status = serializers.CharField(default="accepted")
+    job_id = serializers.UUIDField()
+
+
+class ProgressAnswer(serializers.Serializer[Any]):
+    done = serializers.IntegerField(source="progress_done")
+    total = serializers.IntegerField(source="progress_total")
+
+
+class JobAnswer(serializers.ModelSerializer[Job]):
+    """A job with its outcome so far."""
+
+    session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
+    user_id = serializers.CharField(source="user.user_id", default=None, allow_null=True)
+    progress = ProgressAnswer(source="*")
+
+    class Meta:
+        model = Job
+        fields = (
+            "job_id",
+            "process",
+            "status",
+            "session_id",
+            "user_id",
+            "attempts",
+            "progress",
+            "result",
+            "error",
+            "queued_at",
+            "started_at",
+            "finished_at",
+        )
+
+
+class JobList(PageAnswer):
+    jobs = JobAnswer(many=True)
+
+
+def accepted(job: Job) -> Response:
+    """Answer that a job is asked for."""
+    return Response({"status": "accepted", "job_id": job.job_id}, status=status.HTTP_202_ACCEPTED)
+
+
+def jobs_of(person: UserProfile | None) -> JobQuerySet:
+    """Return the jobs about a person."""
+    return Job.objects.for_user(person).select_related("session", "user")
+
+
+class JobsView(PersonView):
+    """Jobs about a person."""
+
+    @operation(JobList, query=JobsQuery, operation_id="jobs_list")
+    def get(self) -> Response:
+        """Jobs about a person, newest first."""
+        jobs = jobs_of(self.person).newest_first()
+        return self.page(
+            JobList, self.filtered(jobs, session_id="session__session_id", process="process", status="status")
+        )
+
+
+class JobView(PersonView):
+    """One job."""
+
+    @operation(JobAnswer, query=PersonQuery, operation_id="jobs_get")
+    def get(self, job_id: uuid.UUID) -> Response:
+        """How far the job is, what it made, or why it failed."""
+        return Response(JobAnswer(one_or_404(jobs_of(self.person), job_id=job_id)).data)
+
+
+class JobRetryView(PersonView):
+    """Another try of a job."""
+
+    @operation({202: Accepted}, body=PersonQuery)
+    def post(self, job_id: uuid.UUID) -> Response:
+        """Gives a failed job a new set of attempts."""
+        job = one_or_404(jobs_of(self.person), job_id=job_id)
+        job.restart()
+        return accepted(job)

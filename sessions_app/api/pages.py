@@ -1,0 +1,39 @@
+"""Pages of lists: `{<things>, total, has_more}`."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework import serializers
+
+from sessions_app.api.person import PersonQuery
+
+PAGE_MAX = 200
+
+
+class PageQuery(PersonQuery):
+    """A page of a list."""
+
+    limit = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=50)
+    offset = serializers.IntegerField(min_value=0, max_value=1_000_000, default=0)
+
+
+# Without a docstring, which the API's description would give to each list that has none of its own.
+class PageAnswer(serializers.Serializer[Any]):
+    total = serializers.IntegerField()
+    has_more = serializers.BooleanField()
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the fields, those of the list itself first."""
+        fields = super().get_fields()
+        for name in PageAnswer._declared_fields:
+            fields[name] = fields.pop(name)
+        return fields
+
+    @classmethod
+    def of(cls, rows: QuerySet[Any], *, limit: int, offset: int) -> dict[str, Any]:
+        """Return a page of these rows, which are in their order and filtered by person."""
+        page = cls()
+        name = next(iter(page.fields))
+        total = rows.count()
+        end = offset + limit
+        return page.to_representation({name: rows[offset:end], "total": total, "has_more": end < total})

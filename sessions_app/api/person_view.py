@@ -1,0 +1,170 @@
+"""The base of all views: what was sent is checked, the key's person found, and their transaction opened.
+
+A view's method is declared with `operation`, works with `self.query`, `self.body` and `self.person`, and answers.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from django.db.models import Model, QuerySet
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.exceptions import NotFound
+from rest_framework.fields import empty
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
+
+from sessions_app.api.fields import StrictSerializer
+from sessions_app.api.pages import PageAnswer
+from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
+from sessions_app.models import UserProfile
+from sessions_app.row_security import acting_for
+
+P = ParamSpec("P")
+V = TypeVar("V", bound="PersonView")
+M = TypeVar("M", bound=Model)
+Q = TypeVar("Q", bound=QuerySet[Any])
+
+
+class PersonView(APIView):
+    """A call about one person.
+
+    Attributes:
+        query: the query string as its serializer has validated it, without `user_id`.
+        body: the body, likewise.
+        person: None for nobody, or for somebody whom the key may not see, which look alike.
+    """
+
+    query: dict[str, Any]
+    body: dict[str, Any]
+    person: UserProfile | None
+    _named: str | None  # the `user_id` in the request
+
+    def check(self, query: type[StrictSerializer] | None, body: type[StrictSerializer] | None) -> None:
+        """Validate what was sent.
+
+        Raises:
+            ValidationError: answered as 400, naming item and field.
+        """
+        self.query = query.validated(self.request.query_params.dict()) if query else {}
+        self.body = body.validated(self.request.data) if body else {}
+        self._named = (self.body if body else self.query).pop("user_id", None)
+        self._named = self.kwargs.get("user_id", self._named)
+
+    @property
+    def actor(self) -> str:
+        """The caller, as the event log and jobs name it."""
+        return key_of(self.request).actor
+
+    def user_id(self, *, create: bool = False) -> str | None:
+        """Return the `user_id` of the person; see `user_id_of`."""
+        return user_id_of(self.request, self._named, create=create)
+
+    @contextmanager
+    def transaction(self, *, create: bool = False) -> Iterator[None]:
+        """Open the transaction that sees the person's rows alone.
+
+        Args:
+            create: make the person when they aren't there.
+
+        Raises:
+            NotFound: what was written is about something that was deleted meanwhile.
+        """
+        writes = self.request.method not in SAFE_METHODS
+        user_id = self.user_id(create=create)
+        with gone_is_not_found(), acting_for(user_id, create=create, holding=writes) as self.person:
+            yield
+
+    @property
+    def found_person(self) -> UserProfile:
+        """The person.
+
+        Raises:
+            NotFound: there is none.
+        """
+        if self.person is None:
+            raise NotFound
+        return self.person
+
+    def page(self, answer: type[PageAnswer], rows: QuerySet[Any]) -> Response:
+        """Answer the page of these rows that the query asks for."""
+        return Response(answer.of(rows, **{name: self.query[name] for name in ("limit", "offset")}))
+
+    def filtered(self, rows: Q, **lookups: str) -> Q:
+        """Return the rows that match the parameters of the query.
+
+        Args:
+            rows: of the person.
+            lookups: of the rows, by name of the parameter; one that is not given filters nothing.
+        """
+        return rows.filter(**{lookup: self.query[name] for name, lookup in lookups.items() if name in self.query})
+
+
+def operation(
+    answers: Any,
+    *,
+    query: type[StrictSerializer] | None = None,
+    body: type[StrictSerializer] | None = None,
+    operation_id: str | None = None,
+    creates_person: bool = False,
+    in_transaction: bool = True,
+) -> Callable[[Callable[Concatenate[V, P], HttpResponseBase]], Callable[Concatenate[V, Request, P], HttpResponseBase]]:
+    """Declare a view's method: what it takes and answers, for the API's description too.
+
+    Args:
+        answers: a serializer, or several by status.
+        query: the serializer of the query string.
+        body: the serializer of the body.
+        operation_id: where the description should not make one up.
+        creates_person: make the person when they aren't there.
+        in_transaction: run the method in the person's transaction; False where it opens its own.
+    """
+
+    def declare(
+        method: Callable[Concatenate[V, P], HttpResponseBase],
+    ) -> Callable[Concatenate[V, Request, P], HttpResponseBase]:
+        @wraps(method)
+        def handle(view: V, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+            view.check(query, body)
+            if not in_transaction:
+                return method(view, *args, **kwargs)
+            with view.transaction(create=creates_person):
+                return method(view, *args, **kwargs)
+
+        describe = extend_schema(
+            operation_id, parameters=[query] if query else None, request=body or empty, responses=answers
+        )
+        return describe(handle)
+
+    return declare
+
+
+def one_or_404(rows: QuerySet[M], **named: Any) -> M:
+    """Return the row of this name; one that isn't there and somebody else's are answered alike.
+
+    Raises:
+        NotFound: there is none.
+    """
+    row = rows.filter(**named).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def created(answer: BaseSerializer[Any], *, is_new: bool) -> Response:
+    """Answer what was to be made: 201 when it was, 200 when it was there already."""
+    return Response(answer.data, status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
+
+
+def update(row: Model, values: dict[str, Any]) -> None:
+    """Set and save the named fields, and `updated_at` where the row has it."""
+    for name, value in values.items():
+        setattr(row, name, value)
+    present = {field.name for field in row._meta.concrete_fields}
+    row.save(update_fields=[*values, *({"updated_at"} & present)])

@@ -1,0 +1,107 @@
+"""People over REST: the profile, the export, the erasure."""
+
+from tempfile import TemporaryFile
+from typing import Any
+
+from django.http import FileResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.response import Response
+
+from sessions_app.api.fields import JsonObjectField, StrictSerializer, TextField
+from sessions_app.api.person import PersonQuery
+from sessions_app.api.person_view import PersonView, operation, update
+from sessions_app.models import UserProfile
+from sessions_app.models.user_profile import validate_timezone
+from sessions_app.people.erase import erase_user
+from sessions_app.people.export import export_user
+
+
+class ProfilePatch(StrictSerializer):
+    """What can be changed of a profile."""
+
+    summary = TextField(allow_blank=True, max_length=20_000, required=False)
+    interests = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
+    preferred_topics = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
+    timezone = TextField(max_length=64, required=False, validators=[validate_timezone])
+    metadata = JsonObjectField(required=False)
+
+
+class ProfileAnswer(serializers.ModelSerializer[UserProfile]):
+    """What is known of a person."""
+
+    class Meta:
+        model = UserProfile
+        fields = (
+            "user_id",
+            "uri",
+            "summary",
+            "interests",
+            "preferred_topics",
+            "timezone",
+            "metadata",
+            "created_at",
+            "updated_at",
+        )
+
+    uri = serializers.CharField()
+
+
+class ErasedAnswer(serializers.Serializer[Any]):
+    """What an erasure removed."""
+
+    erasure_id = serializers.UUIDField(help_text="Of the entry in the event log.")
+    rows = serializers.DictField(child=serializers.IntegerField(), help_text="How many, by what they were.")
+    has_files_left = serializers.BooleanField(
+        help_text="The storage of archives failed just now; files are removed when it is back."
+    )
+
+
+class UserView(PersonView):
+    """One person's profile."""
+
+    @extend_schema(parameters=[PersonQuery])  # which nobody needs: the address names the person
+    @operation(ProfileAnswer)
+    def get(self, user_id: str) -> Response:
+        """What is known of the person."""
+        return Response(ProfileAnswer(self.found_person).data)
+
+    @operation(ProfileAnswer, body=ProfilePatch)
+    def patch(self, user_id: str) -> Response:
+        """Corrects the profile."""
+        profile = UserProfile.objects.locked().get(pk=self.found_person.pk)
+        profile.keep_version(self.actor)
+        update(profile, self.body)
+        return Response(ProfileAnswer(profile).data)
+
+    @operation(
+        {200: ErasedAnswer, 409: OpenApiResponse(description="Sessions are on hold.")},
+        in_transaction=False,
+    )
+    def delete(self, user_id: str) -> Response:
+        """Erases the person: everything that is kept of them, which can't be undone."""
+        if self.user_id() is None:
+            raise NotFound
+        try:
+            return Response(ErasedAnswer(erase_user(user_id, actor=self.actor)).data)
+        except UserProfile.DoesNotExist:
+            raise NotFound from None
+
+
+class ExportView(PersonView):
+    """Everything about one person."""
+
+    @operation({(200, "application/zip"): OpenApiTypes.BINARY}, operation_id="users_export", in_transaction=False)
+    def get(self, user_id: str) -> FileResponse:
+        """All that is kept of the person, as a zip."""
+        if self.user_id() is None:
+            raise NotFound
+        file = TemporaryFile()  # noqa: SIM115 (the response closes it)
+        try:
+            export_user(user_id, file)
+        except UserProfile.DoesNotExist:
+            raise NotFound from None
+        file.seek(0)
+        return FileResponse(file, as_attachment=True, filename="export.zip", content_type="application/zip")

@@ -1,0 +1,70 @@
+"""What refuses a request says so by its class, which each face answers in one place."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import URLPattern, get_resolver
+from django.urls.resolvers import URLResolver
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
+from rest_framework.exceptions import ValidationError
+
+from sessions_app.api.errors import api_exception
+from sessions_app.api.person_view import PersonView
+from sessions_app.management.refusing import RefusingCommand
+from sessions_app.refusals import Conflict, Refusal
+
+ROOT = Path(__file__).parents[2]
+# Not of requests: what a caller of the function did wrong, and what `json` takes to refuse a constant.
+NO_REFUSALS = {"moments_app/engines/embeddings.py", "moments_app/models/prompt.py", "sessions_app/api/parsers.py"}
+
+
+def _raises_bare(path: Path) -> bool:
+    raised = [node.exc for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Raise)]
+    names = {exc.func.id for exc in raised if isinstance(exc, ast.Call) and isinstance(exc.func, ast.Name)}
+    return bool(names & {"ValueError", "LookupError", "KeyError", "Exception"})
+
+
+def test_nothing_is_refused_by_a_bare_value_error() -> None:
+    modules = [path for app in ("moments_app", "sessions_app") for path in (ROOT / app).rglob("*.py")]
+    assert {str(path.relative_to(ROOT)) for path in modules if _raises_bare(path)} == NO_REFUSALS
+
+
+def _views(patterns: list[URLPattern | URLResolver], prefix: str = "") -> dict[str, type]:
+    views: dict[str, type] = {}
+    for pattern in patterns:
+        address = f"{prefix}{pattern.pattern}"
+        if isinstance(pattern, URLResolver):
+            views |= _views(pattern.url_patterns, address)
+        elif address.startswith("api/v1/"):
+            views[address] = vars(pattern.callback)["view_class"]
+    return views
+
+
+def test_every_call_of_the_api_is_about_a_person() -> None:
+    views = _views(get_resolver().url_patterns)
+    assert len(views) > 25
+    open_to_all = {SpectacularJSONAPIView, SpectacularSwaggerSplitView}
+    assert {view for view in views.values() if not issubclass(view, PersonView)} == open_to_all
+
+
+def test_a_refusal_keeps_its_words_code_and_status_over_rest() -> None:
+    conflict = api_exception(Conflict("It is held."))
+    assert (conflict.status_code, conflict.get_codes(), str(conflict.detail)) == (409, "conflict", "It is held.")
+    invalid = api_exception(Refusal("There is none."))
+    assert isinstance(invalid, ValidationError)
+    assert (invalid.get_codes(), invalid.detail) == (["invalid"], ["There is none."])
+
+
+class HeldCommand(RefusingCommand):
+    unchanged = "Nothing was changed."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        raise Conflict("It is held.")
+
+
+def test_a_command_ends_with_the_words_of_a_refusal() -> None:
+    with pytest.raises(CommandError, match=r"^It is held\. Nothing was changed\.$"):
+        call_command(HeldCommand())
