@@ -66,7 +66,7 @@ class Chart:
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """What `templates/admin/index.html` shows beside what every page does; unfold calls it."""
+    """What `templates/overrides/admin/index.html` shows beside what every page does; unfold calls it."""
     sees_jobs = request.user.has_perm("moments_app.view_job")
     sees_sessions = request.user.has_perm("sessions_app.view_session")
     shown: dict[str, Any] = {"title": "Dashboard", "sees_jobs": sees_jobs, "sees_sessions": sees_sessions}

@@ -56,7 +56,7 @@ class ApiKeyAdmin(PageAdmin):
     raw_id_fields = ("user",)
     radio_fields = {"scope": admin.VERTICAL}
     actions = ("revoke",)
-    change_form_outer_before_template = "admin/api_key.html"
+    change_form_outer_before_template = "operator/keys/key.html"
     when_empty = "Without a key no application gets in: add one."
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
@@ -108,7 +108,7 @@ class ApiKeyAdmin(PageAdmin):
     def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
         """The page with the key. No redirect: a message would keep the text in a cookie."""
         shown = {"title": f"Key {obj.name}", "key": obj, "text": request.issued_text}  # type: ignore[attr-defined]
-        return render(request, "admin/api_key_made.html", self.admin_site.each_context(request) | shown)
+        return render(request, "operator/keys/made.html", self.admin_site.each_context(request) | shown)
 
     @method_decorator(require_POST)
     def revoke_one(self, request: HttpRequest, pk: str) -> HttpResponse:

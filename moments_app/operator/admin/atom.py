@@ -59,9 +59,9 @@ class MemoryAtomAdmin(RecallConsole):
     search_fields = ("content",)
     search_help_text = f"Words in the newest {SEARCHED:,}, or the beginning of a user_id"
     when_empty = "Facts and observations appear as conversations are formed into streams."
-    list_before_template = "admin/atoms_of_stream.html"
-    change_form_outer_before_template = "admin/atom.html"
-    change_form_outer_after_template = "admin/atom_source.html"
+    list_before_template = "operator/facts/of_stream.html"
+    change_form_outer_before_template = "operator/facts/fact.html"
+    change_form_outer_after_template = "operator/facts/source.html"
     ordering = ("-id",)
     raw_id_fields = ("stream",)
     fields = ("content", ("is_pinned", "formed_at"))

@@ -66,7 +66,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     search_fields = ("context_id",)
     search_help_text = "The beginning of a session_id or user_id"
     ordering = ("-created_at", "-id")
-    change_form_outer_before_template = "admin/context_receipt.html"
+    change_form_outer_before_template = "operator/receipts/receipt.html"
 
     def get_fieldsets(self, request: HttpRequest, obj: ContextReceipt | None = None) -> list[Any]:
         return []  # the page shows the row in its own way

@@ -21,8 +21,8 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     sortable_by = ()
     ordering = ("-id",)
     when_empty = "The first model appears when a text is embedded."
-    list_before_template = "admin/embeddings.html"
-    change_form_outer_before_template = "admin/embedding_model.html"
+    list_before_template = "operator/embeddings/list.html"
+    change_form_outer_before_template = "operator/embeddings/model.html"
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Says whether texts are embedded at all, and what the one in use still has to do."""

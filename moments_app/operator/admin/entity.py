@@ -57,7 +57,7 @@ class EntityAdmin(PageAdmin):
     )
     readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "updated_at")
     inlines = (LinkInline,)
-    change_form_outer_after_template = "admin/entity_links.html"
+    change_form_outer_after_template = "operator/entities/links.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Entity]:
         queryset: QuerySet[Entity] = super().get_queryset(request)

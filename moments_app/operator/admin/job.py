@@ -82,7 +82,7 @@ class JobAdmin(LogAdmin):
     search_help_text = "A whole job_id, or the beginning of a user_id or session_id"
     ordering = ("-id",)
     actions = ("retry", "cancel")
-    change_form_outer_before_template = "admin/job.html"
+    change_form_outer_before_template = "operator/jobs/job.html"
     when_empty = "Work appears here when an append, a schedule or somebody asks for it."
     fieldsets = (("As it is stored", {"classes": ("collapse",), "fields": ("job_id", "status", "params", "result")}),)
 

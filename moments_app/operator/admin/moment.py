@@ -60,9 +60,9 @@ class MomentAdmin(PageAdmin):
     search_help_text = "Words of name, summary or detail, or the beginning of a key or user_id"
     ordering = ("-starts_at", "-id")
     date_hierarchy = None
-    change_form_outer_before_template = "admin/moment_chain.html"
-    change_form_outer_after_template = "admin/moment_source.html"
-    delete_confirmation_template = "admin/delete_moment.html"
+    change_form_outer_before_template = "operator/moments/neighbors.html"
+    change_form_outer_after_template = "operator/moments/source.html"
+    delete_confirmation_template = "operator/moments/delete.html"
     fields = ("name", "summary", "detail", "topic_tags", "emotion_tags", "present_persons", "category")
 
     class Media:
@@ -134,14 +134,14 @@ class MomentAdmin(PageAdmin):
         if stretch and stretch.opened:
             shown |= read(stretch.opened)
         context = self.admin_site.each_context(request) | shown
-        return render(request, "admin/chain.html", context)
+        return render(request, "operator/moments/chain.html", context)
 
     def reading(self, request: HttpRequest, pk: int) -> HttpResponse:
         """A moment beside its source turns, to be opened in its place in the timeline."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         moment = get_object_or_404(self.get_queryset(request), pk=pk)
-        return render(request, "admin/moment_reading.html", read(moment))
+        return render(request, "operator/moments/reading.html", read(moment))
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None

@@ -153,7 +153,7 @@ class PromptResourceAdmin(PageAdmin):
         old, new = (get_object_or_404(resource.versions, number=form.cleaned_data[name]) for name in ("old", "new"))
         shown = {"old": old, "new": new, "compared": (old, new), "hunks": line_diff(old.content, new.content)}
         context = self._about(request, resource) | _versions(resource) | shown
-        return render(request, "admin/prompt_compare.html", context)
+        return render(request, "operator/prompts/compare.html", context)
 
     @method_decorator(require_POST)
     def try_out(self, request: HttpRequest, pk: str) -> HttpResponse:
@@ -161,7 +161,7 @@ class PromptResourceAdmin(PageAdmin):
         resource = self._triable(request, pk)
         shown = {} if request.POST.get("step") == "find" else self._tried(resource, TrialForm(request.POST))
         if request.headers.get("HX-Request"):
-            return render(request, "admin/prompt_trial.html", {"resource": resource} | shown)
+            return render(request, "operator/prompts/trial.html", {"resource": resource} | shown)
         return self._page(request, resource, VersionForm(request.POST), **shown)
 
     @method_decorator(require_safe)
@@ -169,7 +169,7 @@ class PromptResourceAdmin(PageAdmin):
         """What the prompt can be tried on, for the list that follows what is typed."""
         resource = self._triable(request, pk)
         found = prompt_trial.subjects(resource, request.GET.get("begins", ""))
-        return render(request, "admin/prompt_subjects.html", {"subjects": found})
+        return render(request, "operator/prompts/subjects.html", {"subjects": found})
 
     def _tried(self, resource: PromptResource, form: TrialForm) -> dict[str, Any]:
         """What came of a trial, or why there was none."""
@@ -220,7 +220,7 @@ class PromptResourceAdmin(PageAdmin):
         }
         around |= _versions(resource, before=request.GET.get("before", ""))
         context = self._about(request, resource) | around | self._for_trial(request, resource) | more
-        return render(request, "admin/prompt.html", context, status=status)
+        return render(request, "operator/prompts/editor.html", context, status=status)
 
     def _about(self, request: HttpRequest, resource: PromptResource) -> dict[str, Any]:
         site: dict[str, Any] = self.admin_site.each_context(request)

@@ -71,13 +71,13 @@ class RecallConsole(PageAdmin):
             "kinds": _chosen(form),
             "match_count": settings.RECALL.match_count,
         }
-        return render(request, "admin/recall_console.html", shown | (_found(form) if form.is_valid() else {}))
+        return render(request, "operator/recall/console.html", shown | (_found(form) if form.is_valid() else {}))
 
     @method_decorator(require_safe)
     def people(self, request: HttpRequest) -> HttpResponse:
         """People whose user_id begins with what is typed."""
         _demand(request)
-        return render(request, "admin/recall_people.html", {"people": _people(request.GET.get("user_id", ""))})
+        return render(request, "operator/recall/people.html", {"people": _people(request.GET.get("user_id", ""))})
 
 
 def _demand(request: HttpRequest) -> None:

@@ -162,7 +162,7 @@ class RetractionAdmin(ReadOnlyAdmin):
     search_help_text = "The beginning of a session_id or user_id"
     ordering = ("-id",)
     actions = ("undo_selected",)
-    change_form_outer_after_template = "admin/retracted_items.html"
+    change_form_outer_after_template = "operator/retractions/items.html"
     fields = (
         ("session", "user", "sequences"),
         "reason",

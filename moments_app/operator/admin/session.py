@@ -56,7 +56,7 @@ class SessionAdmin(PageAdmin):
     search_fields = ("session_id",)
     search_help_text = "The beginning of a session_id or user_id, or words that were said or stand in a title"
     ordering = ("-last_activity_at", "-id")
-    change_form_outer_before_template = "admin/session_head.html"
+    change_form_outer_before_template = "operator/sessions/head.html"
     fieldsets = (
         (None, {"fields": (("session_id", "user", "agent_id"), ("source", "status", "title"), "legal_hold")}),
         (
@@ -168,7 +168,7 @@ class SessionAdmin(PageAdmin):
         session = self._session(request, pk)
         shown = session_tabs.transcript(request, session) | self._rights(request, session) | {"session": session}
         hidden = "earlier" if "after" in request.GET else "later"
-        return render(request, "admin/session_turns.html", shown | {hidden: False})
+        return render(request, "operator/sessions/turns.html", shown | {hidden: False})
 
     def details(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Every column of the session, and the form for the few that may be edited."""
@@ -298,7 +298,7 @@ class SessionAdmin(PageAdmin):
     ) -> HttpResponse:
         context = self.admin_site.each_context(request) | self._head(request, session, tab)
         context |= {"title": str(session), "opts": self.opts, "original": session}
-        return render(request, f"admin/session_{template}.html", context | shown)
+        return render(request, f"operator/sessions/{template}.html", context | shown)
 
     def _head(self, request: HttpRequest, session: Session, tab: str) -> dict[str, Any]:
         tabs = session_tabs.tabs_of(request, session, tab)

@@ -79,7 +79,7 @@ class MemoryStreamAdmin(PageAdmin):
     ordering = ("-id",)
     when_empty = "Streams appear with the first conversations. Shards are made here, or over the API."
     actions = ("fold", "undo")
-    change_form_outer_before_template = "admin/stream.html"
+    change_form_outer_before_template = "operator/streams/stream.html"
     fieldsets = (
         ("Edit the text", {"classes": ("collapse",), "fields": ("pinned_content", "consolidated_content")}),
         (
@@ -253,7 +253,7 @@ class MemoryStreamAdmin(PageAdmin):
             "is_last": consolidate.last_version(stream) == shown,
             "may_change": self.has_change_permission(request, stream),
         }
-        return render(request, "admin/stream_version.html", self.admin_site.each_context(request) | context)
+        return render(request, "operator/streams/version.html", self.admin_site.each_context(request) | context)
 
     @method_decorator(require_POST)
     def fold_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -273,8 +273,8 @@ class MemoryStreamAdmin(PageAdmin):
 
     def _more(self, request: HttpRequest, what: str, shown: dict[str, Any]) -> HttpResponse:
         if request.headers.get("HX-Request"):
-            return render(request, f"admin/stream_{what}.html", shown)
-        return render(request, f"admin/stream_{what}_page.html", self.admin_site.each_context(request) | shown)
+            return render(request, f"operator/streams/{what}.html", shown)
+        return render(request, f"operator/streams/{what}_page.html", self.admin_site.each_context(request) | shown)
 
     def _changed(self, request: HttpRequest, pk: int, change: Any) -> HttpResponse:
         stream = get_object_or_404(MemoryStream.objects.select_related("user", "session"), pk=pk)

@@ -53,7 +53,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     search_fields = ("session__session_id",)
     search_help_text = "The beginning of a session_id or user_id"
     ordering = ("-id",)
-    change_form_outer_before_template = "admin/summary.html"
+    change_form_outer_before_template = "operator/summaries/summary.html"
 
     class Media:
         js = ("moments_app/walk.js",)
@@ -110,7 +110,7 @@ class SummaryAdmin(ReadOnlyAdmin):
             "is_newest": older_than is None,
             "failed_job": self._failed_job(request, session),
         }
-        return render(request, "admin/summary_chain.html", context)
+        return render(request, "operator/summaries/chain.html", context)
 
     @method_decorator(require_POST)
     def retry(self, request: HttpRequest, session_pk: int) -> HttpResponse:

@@ -59,7 +59,7 @@ class UserProfileAdmin(PageAdmin):
     ordering = ("-updated_at",)
     readonly_fields = ("created_at", "updated_at")
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
-    change_form_outer_before_template = "admin/profile_memory.html"
+    change_form_outer_before_template = "operator/profiles/memory.html"
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str
@@ -115,7 +115,7 @@ class UserProfileAdmin(PageAdmin):
             "comparison": shown.compare(request.GET.get("from", ""), request.GET.get("to", "")),
             "may_change": self.has_change_permission(request, profile),
         }
-        return render(request, "admin/profile_versions.html", context)
+        return render(request, "operator/profiles/versions.html", context)
 
     @method_decorator(require_POST)
     def restore(self, request: HttpRequest, pk: int, version: int) -> HttpResponse:
@@ -166,7 +166,7 @@ class UserProfileAdmin(PageAdmin):
             "held": Session.objects.for_user(profile).filter(legal_hold=True).count(),
             "problem": problem,
         }
-        return render(request, "admin/erase_user.html", context)
+        return render(request, "operator/profiles/erase.html", context)
 
     def _erased(self, request: HttpRequest, profile: UserProfile) -> str | None:
         """Why the person was not erased; None when they were."""
