@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.operator.admin.summary_chain import PAGE, Line, drawing
+from moments_app.operator.summary_chain import PAGE, Line, drawing
 from sessions_app.models import Session, UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of

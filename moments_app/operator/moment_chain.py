@@ -1,6 +1,6 @@
-"""A person's moments as a timeline: a stretch of the chain, newest first, with its links, its gaps and its sessions.
+"""A person's moments as a timeline: a section of the chain, newest first, with its links, its gaps and its sessions.
 
-A stretch is found by a moment in it, so that a page costs its own length wherever in the chain it is.
+A section is found by a moment in it, so that a page costs its own length wherever in the chain it is.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ LATER = 8  # moments shown after the open one
 EARLIER = 16  # and before it
 PAGE = 25
 GAP = timedelta(hours=1)
-HUES = 8  # colours that tell sessions apart
+HUES = 8  # colors that tell sessions apart
 NODE = 22  # where a row's node is, in pixels from its top
 
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a vertical line within a row, as SVG takes it."""
+    """A part of a vertical line within a row, as SVG takes it."""
 
     top: str
     bottom: str
@@ -37,7 +37,7 @@ class Step:
     """A row of the timeline.
 
     Args:
-        moment: whose row it is.
+        moment: the moment that the row is of.
         is_open: it is read beside its source turns.
         begins_session: the row above is of another session.
         from_later, to_earlier: the line to the row above, and to that below: there is a link between the moments.
@@ -57,12 +57,12 @@ class Step:
 
     @property
     def hue(self) -> int:
-        """The number of its session's colour."""
+        """The number of its session's color."""
         return (self.moment.source_session_id or 0) % HUES
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ChainSection:
     """Some moments that follow each other in a person's chain, newest first.
 
     Args:
@@ -139,24 +139,24 @@ class Stretch:
         return BELOW if position == min(ends) else ABOVE if position == max(ends) else THROUGH
 
 
-def around(moment: Moment) -> Stretch:
-    """A moment, open, with those after and before it."""
+def around(moment: Moment) -> ChainSection:
+    """Read a moment, open, with those after and before it."""
     later = list(_shown().later_than(moment)[: LATER + 1])
     earlier = list(_shown().earlier_than(moment)[: EARLIER + 1])
     chain = [*reversed(later), moment, *earlier]
-    return Stretch(chain, max(len(later) - LATER, 0), len(chain) - max(len(earlier) - EARLIER, 0), moment)
+    return ChainSection(chain, max(len(later) - LATER, 0), len(chain) - max(len(earlier) - EARLIER, 0), moment)
 
 
-def earlier_than(moment: Moment) -> Stretch:
-    """A page of those before a moment."""
+def earlier_than(moment: Moment) -> ChainSection:
+    """Read a page of the moments before a moment."""
     chain = [moment, *_shown().earlier_than(moment)[: PAGE + 1]]
-    return Stretch(chain, 1, min(len(chain), PAGE + 1))
+    return ChainSection(chain, 1, min(len(chain), PAGE + 1))
 
 
-def later_than(moment: Moment) -> Stretch:
-    """A page of those after a moment."""
+def later_than(moment: Moment) -> ChainSection:
+    """Read a page of the moments after a moment."""
     later = list(_shown().later_than(moment)[: PAGE + 1])
-    return Stretch([*reversed(later), moment], max(len(later) - PAGE, 0), len(later))
+    return ChainSection([*reversed(later), moment], max(len(later) - PAGE, 0), len(later))
 
 
 def _shown() -> MomentQuerySet:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from moments_app.models import Summary
+from moments_app.operator.pager import first_of
 from sessions_app.models import Session
 
 PAGE = 50
@@ -17,7 +18,7 @@ THINNEST = 0.6  # per cent of the width: a window of one turn is still seen
 
 @dataclass(frozen=True)
 class Line:
-    """A stretch of a line within a row, in per cent of it."""
+    """A part of a line within a row, in per cent of its height."""
 
     x: float
     top: int
@@ -29,7 +30,7 @@ class Window:
     """A row of the drawing.
 
     Args:
-        summary: whose window it is.
+        summary: the version that the window is of.
         is_stuck: nobody is working on it.
         start, end: of the bar.
         new_from: where what the base had ends and the new turns begin; None without a base.
@@ -61,25 +62,24 @@ class Drawing:
 
 
 def drawing(session: Session, *, older_than: Summary | None = None) -> Drawing | None:
-    """A page of a session's versions; None when there are none."""
+    """Draw a page of a session's versions; None when there are none."""
     versions = Summary.objects.for_session(session).newest_first().select_related("base")
     versions = versions.defer("text", "facts", "source_message_ids", "base__text", "base__facts")
     if older_than:
         end, pk = older_than.end_sequence, older_than.pk
         versions = versions.filter(Q(end_sequence__lt=end) | Q(end_sequence=end, pk__lt=pk))
-    rows = list(versions[: PAGE + 1])
-    shown = rows[:PAGE]
+    shown, last = first_of(versions, PAGE)
     if not shown:
         return None
     stuck = set(Summary.objects.for_session(session).stuck().values_list("pk", flat=True))
     scale = _Scale(shown)
     lines = _lines(shown, scale)
     windows = [scale.window(summary, summary.pk in stuck, lines[row]) for row, summary in enumerate(shown)]
-    return Drawing(windows, scale.first, scale.last, shown[-1].pk if len(rows) > PAGE else None)
+    return Drawing(windows, scale.first, scale.last, last.pk if last else None)
 
 
 class _Scale:
-    """Turns to per cent of the width."""
+    """Converts turns to per cent of the width."""
 
     def __init__(self, shown: Sequence[Summary]) -> None:
         self.first = min(summary.start_sequence for summary in shown)
@@ -96,7 +96,7 @@ class _Scale:
 
 
 def _lines(shown: Sequence[Summary], scale: _Scale) -> list[list[Line]]:
-    """For each row what passes through it of the lines to bases: down from a version to the row of its base."""
+    """Collect for each row its parts of the lines to bases, which go from a version down to the row of its base."""
     rows = {summary.pk: row for row, summary in enumerate(shown)}
     lines: list[list[Line]] = [[] for _ in shown]
     for row, summary in enumerate(shown):

@@ -7,15 +7,14 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
-from django.http import HttpRequest
 
 from moments_app.context.assemble import PLANS, BudgetTooSmall, Envelope, Wanted, preview
 from moments_app.context.layers import ALWAYS
 from moments_app.context.plan import Line, Trimmed
 from moments_app.context.render import FORMATS
 from moments_app.interfaces.api.serializers import QUERY_MAX_CHARS, context_data
-from moments_app.operator.admin.addresses import Pages
-from moments_app.operator.admin.session_tabs import number
+from moments_app.operator.addresses import Pages
+from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import question_for
 from sessions_app.models import Message, Session
 
@@ -23,7 +22,7 @@ BAR = 1000  # width of the bar, in its own units
 
 
 class PreviewForm(forms.Form):
-    """What an application would ask."""
+    """The question of an application."""
 
     query = forms.CharField(max_length=QUERY_MAX_CHARS, required=False, widget=forms.Textarea(attrs={"rows": 2}))
     max_tokens = forms.IntegerField(min_value=1, required=False)
@@ -41,12 +40,12 @@ class ShownLine:
 
 @dataclass(frozen=True)
 class ShownLayer:
-    """A layer, and the stretch of the bar that it takes.
+    """A layer, and the part of the bar that it takes.
 
     Args:
         share: of the budget, in per cent.
         start, width: in units of the bar.
-        number: of its colour.
+        number: of its color.
         is_pinned: it is never trimmed.
         trimmed: what it had to give.
     """
@@ -62,14 +61,33 @@ class ShownLayer:
     trimmed: list[Trimmed]
 
 
-def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
-    """What the page shows for this request."""
-    turn = _asking_turn(session, number(request, "turn"))
-    form = PreviewForm(_asked(request, turn))
-    shown: dict[str, Any] = {"form": form, "turn": turn}
-    if not form.is_valid():
-        return shown
-    asked = form.cleaned_data
+class ContextPreview(SessionTab):
+    """What an application would get for this session, layer by layer."""
+
+    route, name, tab = "<int:pk>/context/", "context", "Context preview"
+    template_name = "operator/sessions/context.html"
+
+    def context(self) -> dict[str, Any]:
+        turn = self._question()
+        form = PreviewForm(self._data(turn))
+        shown = super().context() | {"form": form, "turn": turn}
+        return shown | (_preview(self.row, form.cleaned_data) if form.is_valid() else {})
+
+    def _question(self) -> Message | None:
+        """Return the user's turn that the turn of the address answers, or is."""
+        sequence = self.number("turn")
+        if sequence is None:
+            return None
+        turns = self.row.messages.turns().filter(user_id=self.row.user_id, role=Message.Role.USER)
+        return turns.filter(sequence__lte=sequence).order_by("-sequence").first()
+
+    def _data(self, turn: Message | None) -> dict[str, Any]:
+        data = {"max_tokens": settings.MEMORY_CONTEXT.max_tokens, "format": "xml"} | self.request.GET.dict()
+        return {"query": turn.content[:QUERY_MAX_CHARS]} | data if turn else data
+
+
+def _preview(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
+    """Assemble the context, and collect what the page shows of it."""
     plan = asked["plan"] or "query"
     retrieval = "query" if plan == "query" else "off"
     wanted = Wanted(
@@ -82,10 +100,10 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     try:
         envelope = preview(session.user, session.session_id, wanted)
     except BudgetTooSmall as error:
-        return shown | {"problem": str(error)}
+        return {"problem": str(error)}
     assert envelope is not None  # the session is there
     free = envelope.wanted.applied - envelope.fitted.tokens
-    return shown | {
+    return {
         "envelope": envelope,
         "layers": _layers(envelope),
         "following": envelope.fitted.next,
@@ -97,21 +115,8 @@ def previewed(request: HttpRequest, session: Session) -> dict[str, Any]:
     }
 
 
-def _asking_turn(session: Session, sequence: int | None) -> Message | None:
-    """The user's turn that a turn answers, or is."""
-    if sequence is None:
-        return None
-    asked = session.messages.turns().filter(user_id=session.user_id, sequence__lte=sequence, role=Message.Role.USER)
-    return asked.order_by("-sequence").first()
-
-
-def _asked(request: HttpRequest, turn: Message | None) -> dict[str, Any]:
-    asked = {"max_tokens": settings.MEMORY_CONTEXT.max_tokens, "format": "xml"} | request.GET.dict()
-    return {"query": turn.content[:QUERY_MAX_CHARS]} | asked if turn else asked
-
-
 def _text(envelope: Envelope) -> str:
-    """The context as an application gets it; of a format without text the whole answer."""
+    """Write the context as an application gets it; of a format without text the whole answer."""
     context = envelope.context or context_data(envelope)
     if isinstance(context, str):
         return context

@@ -52,7 +52,7 @@ class PromptHelp:
 
 
 def help_for(purpose: str) -> PromptHelp:
-    """What is known of prompts of this purpose."""
+    """Return what is known of prompts of this purpose."""
     use, given, answer = _KNOWN[purpose]
     largest = f"{settings.MOMENT_BUILDER.max_input_tokens:,}"
     told = [line.format(tokens=largest) for line in given]

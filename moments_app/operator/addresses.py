@@ -4,10 +4,9 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from django.urls import reverse
 
-from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource
-from moments_app.operator.admin.links import change_url
+from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
+from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.models import Session, UserProfile
 
 SESSIONS = "rem://sessions/"
@@ -17,7 +16,7 @@ class Pages:
     """Finds the page behind an address; one query a kind of thing, however many addresses.
 
     Args:
-        user: whose things are meant, beside those of shards.
+        user: the person that the addresses were made for; those of shards are nobody's.
         refs: the addresses.
     """
 
@@ -40,18 +39,16 @@ class Pages:
             self._urls[f"{prefix}{getattr(row, field)}"] = change_url(row)
 
     def of(self, ref: str) -> str:
-        """The page; blank where there is none, or none any more."""
+        """Return the page behind an address; blank where there is none, or none any more."""
         pk = self._sessions.get(_session_id(ref)) if ref.startswith(SESSIONS) else None
         if pk is None:
             return self._urls.get(ref, "")
         if ref.endswith("/summary"):
-            return reverse("admin:moments_app_summary_chain", args=[pk])
-        sequence = int(ref.rsplit("/", 1)[1])
-        session = reverse("admin:sessions_app_session_change", args=[pk])
-        return f"{session}?at={sequence}#turn-{sequence}"
+            return page_url(Summary, "chain", pk)
+        return turn_url(pk, int(ref.rsplit("/", 1)[1]))
 
 
 def _session_id(ref: str) -> str:
-    """Of the address of a turn, or of a session's summary; a session's id may have slashes itself."""
+    """Read the id from the address of a turn, or of a session's summary; it may have slashes itself."""
     path = ref.removeprefix(SESSIONS)
     return path.removesuffix("/summary") if path.endswith("/summary") else path.rsplit("/messages/", 1)[0]

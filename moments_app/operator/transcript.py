@@ -11,7 +11,7 @@ from moments_app.moments.partition import CLEARED, DIGEST
 from sessions_app.models import Message
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
-COLOURS = 8  # of moments; neighbours in a chain have different ones
+COLORS = 8  # of moments; neighbours in a chain have different ones
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Entry:
     moments: tuple[Moment, ...] = ()
 
     @property
-    def colour(self) -> int | None:
-        """Number of the moment's colour."""
-        return self.moment.pk % COLOURS if self.moment else None
+    def color(self) -> int | None:
+        """The number of the moment's color."""
+        return self.moment.pk % COLORS if self.moment else None
 
     @property
     def payload(self) -> str:
@@ -68,7 +68,7 @@ class Entry:
 
     @property
     def boundary(self) -> str:
-        """What left a partition event."""
+        """The process that left a partition event."""
         kind = str(_payload(self.message).get("partition_type", ""))
         return BOUNDARIES.get(kind, kind)
 
@@ -80,7 +80,7 @@ class Entry:
 
 
 def entries(messages: Iterable[Message], marks: Marks = Marks()) -> list[Entry]:
-    """The messages with the moments they belong to or name, and what retracted them: two queries, however many.
+    """Join messages with the moments they belong to or name, and with what retracted them: a query a kind at most.
 
     Args:
         messages: of one session, in conversation order.
@@ -120,7 +120,7 @@ def _turn(
 
 
 def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, Moment]]:
-    """The moments that hold the turns, and those that partition events name."""
+    """Read the moments that hold the turns, and those that partition events name."""
     held = {message.moment_id for message in messages if message.moment_id}
     named = {key for message in messages for key in _payload(message).get("moment_keys", []) if message.kind != "turn"}
     own = Moment.objects.filter(user_id__in={message.user_id for message in messages}).defer("search_vector")
@@ -131,7 +131,7 @@ def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, 
 
 
 def _retractions(messages: Sequence[Message]) -> dict[datetime, Retraction]:
-    """By the time that its turns say."""
+    """Read retractions by the time that their turns say."""
     times = {message.retracted_at for message in messages if message.retracted_at}
     sessions = {message.session_id for message in messages}
     found = Retraction.objects.filter(session_id__in=sessions, created_at__in=times) if times else ()

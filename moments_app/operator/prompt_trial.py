@@ -1,4 +1,4 @@
-"""Trying a prompt: what it can be tried on, and what came of it, as the page shows them."""
+"""What a prompt can be tried on, and what came of a trial, as the page shows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SUBJECTS = 8  # offered at once; a longer beginning finds the others
 
 @dataclass(frozen=True)
 class Subject:
-    """What a prompt can be tried on."""
+    """A session or stream that a prompt can be tried on."""
 
     pk: int
     name: str
@@ -29,8 +29,8 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A piece of what an engine made."""
+class AnswerPart:
+    """A part of what an engine made."""
 
     heading: str
     text: str
@@ -39,20 +39,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Side:
-    """What came of one text."""
+    """One side of a trial: what came of one text."""
 
     made: Made
     is_active: bool
-    parts: list[Part]
+    parts: list[AnswerPart]
 
 
 def is_about_streams(resource: PromptResource) -> bool:
-    """Consolidations are about a stream, everything else about a session."""
+    """Tell whether the prompt is about streams, as consolidations are; all others are about a session."""
     return resource.purpose == PromptResource.Purpose.STREAM_CONSOLIDATION
 
 
 def subjects(resource: PromptResource, beginning: str) -> list[Subject]:
-    """What the prompt can be tried on, the latest first.
+    """Find what the prompt can be tried on, the latest first.
 
     Args:
         resource: the prompt.
@@ -62,7 +62,7 @@ def subjects(resource: PromptResource, beginning: str) -> list[Subject]:
 
 
 def subject_with(resource: PromptResource, pk: int) -> Session | MemoryStream | None:
-    """The one that was chosen; None: it is gone."""
+    """Return the session or stream that was chosen; None where it is gone."""
     if is_about_streams(resource):
         return MemoryStream.objects.filter(pk=pk).first()
     return Session.objects.select_related("user").filter(pk=pk).first()
@@ -86,7 +86,7 @@ def _streams(beginning: str) -> list[Subject]:
 
 
 def sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
-    """Both sides of a trial."""
+    """Return both sides of a trial."""
     return [
         Side(made, bool(active and made.version.pk == active.pk), parts(made.answer) if made.answer else [])
         for made in trial.made
@@ -98,7 +98,7 @@ def sides(trial: Trial, active: PromptVersion | None) -> list[Side]:
 
 @singledispatch
 def given(work: Any) -> str:
-    """What of its subject an engine was given."""
+    """Say what of its subject an engine was given."""
     raise TypeError(type(work))
 
 
@@ -125,47 +125,48 @@ def _turns(first: int, last: int) -> str:
 
 
 @singledispatch
-def parts(answer: Any) -> list[Part]:
-    """An answer in pieces to be read."""
+def parts(answer: Any) -> list[AnswerPart]:
+    """Divide an answer into parts to be read."""
     raise TypeError(type(answer))
 
 
 @parts.register
-def _(answer: build_moments.Built) -> list[Part]:
+def _(answer: build_moments.Built) -> list[AnswerPart]:
     moments = [
-        Part(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
+        AnswerPart(segment.draft.name, _paragraphs(segment.draft.summary, segment.draft.detail), _about(segment))
         for segment in answer.segments
     ]
     tags = ", ".join([*answer.profile.interests, *answer.profile.preferred_topics])
-    return [*moments, Part("Profile", answer.profile.summary, tags), Part("Recent journey", answer.journey)]
+    return [*moments, AnswerPart("Profile", answer.profile.summary, tags), AnswerPart("Recent journey", answer.journey)]
 
 
 @parts.register
-def _(answer: roll_summary.Rolled) -> list[Part]:
-    return [Part("Summary", answer.answer.summary_text), Part("Facts", _facts(answer.answer.facts))]
+def _(answer: roll_summary.Rolled) -> list[AnswerPart]:
+    return [AnswerPart("Summary", answer.answer.summary_text), AnswerPart("Facts", _facts(answer.answer.facts))]
 
 
 @parts.register
-def _(answer: form_memories.Formed) -> list[Part]:
+def _(answer: form_memories.Formed) -> list[AnswerPart]:
     items = [
-        Part(f"{one.stream.label}, {one.atom_type}", one.text, f"turns {_numbers(one.sequences)}")
+        AnswerPart(f"{one.stream.label}, {one.atom_type}", one.text, f"turns {_numbers(one.sequences)}")
         for one in answer.candidates
     ]
     dropped = "\n".join(f"{number} × {reason}" for reason, number in (+answer.dropped).items())
-    return [*items, *([Part("Dropped", dropped)] if dropped else [])]
+    return [*items, AnswerPart("Dropped", dropped)] if dropped else items
 
 
 @parts.register
-def _(answer: consolidate.Consolidated) -> list[Part]:
+def _(answer: consolidate.Consolidated) -> list[AnswerPart]:
     text = answer.folded.text
     dropped = "\n".join(f"{number} × {reason}" for reason, number in answer.folded.dropped.items())
-    return [Part("Text", text, f"{len(text.split())} words"), *([Part("Dropped", dropped)] if dropped else [])]
+    parts = [AnswerPart("Text", text, f"{len(text.split())} words")]
+    return [*parts, AnswerPart("Dropped", dropped)] if dropped else parts
 
 
 @parts.register
-def _(answer: digest_session.Digested) -> list[Part]:
-    context = Part("Context", answer.context, f"{len(answer.context.split())} words")
-    return [context, *(Part("Lesson", lesson) for lesson in answer.lessons)]
+def _(answer: digest_session.Digested) -> list[AnswerPart]:
+    context = AnswerPart("Context", answer.context, f"{len(answer.context.split())} words")
+    return [context, *(AnswerPart("Lesson", lesson) for lesson in answer.lessons)]
 
 
 def _about(segment: build_moments.Segment) -> str:

@@ -11,8 +11,8 @@ from datetime import datetime
 from uuid import UUID
 
 from moments_app.models import Job
-from moments_app.operator.admin.diff import Part, list_diff, word_diff
-from moments_app.operator.admin.links import change_url
+from moments_app.operator.diff import DiffPart, list_diff, word_diff
+from sessions_app.admin.links import change_url
 from sessions_app.models import ProfileVersion, UserProfile
 
 PAGE = 50
@@ -49,11 +49,11 @@ class Comparison:
     after: State
 
     @property
-    def summary(self) -> list[Part]:
+    def summary(self) -> list[DiffPart]:
         return word_diff(self.before.profile.summary, self.after.profile.summary)
 
     @property
-    def lists(self) -> dict[str, list[Part]]:
+    def lists(self) -> dict[str, list[DiffPart]]:
         """Interests and topics, by their labels."""
         old, new = self.before.profile, self.after.profile
         return {
@@ -75,7 +75,7 @@ class History:
     older: int | None
 
     def compare(self, before: str, after: str) -> Comparison | None:
-        """Two states by their names; those that aren't here are the newest two. None: there is only one."""
+        """Compare two states by their names; names that aren't here mean the newest two. None: there is only one."""
         named = {state.name: state for state in self.states}
         if len(self.states) < 2:
             return None
@@ -83,10 +83,10 @@ class History:
 
 
 def history(profile: UserProfile, *, older_than: int | None = None) -> History:
-    """A page of a profile's states.
+    """Read a page of a profile's states.
 
     Args:
-        profile: whose.
+        profile: the profile now.
         older_than: key of a version; None: from now on back.
     """
     versions = profile.versions.order_by("-pk")
@@ -107,7 +107,7 @@ def history(profile: UserProfile, *, older_than: int | None = None) -> History:
 
 
 def _jobs(changes: Sequence[ProfileVersion]) -> dict[str, str]:
-    """The pages of the jobs that are actors."""
+    """Find the pages of the jobs that are actors."""
     ids = set()
     for change in changes:
         with suppress(ValueError):  # an actor of another kind

@@ -4,17 +4,16 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import URLPattern, path, reverse
-from django.utils.decorators import method_decorator
-from django.views.decorators.http import require_safe
 
 from moments_app.interfaces.api.serializers import MATCH_COUNT_MAX, QUERY_MAX_CHARS
+from moments_app.models import MemoryAtom, Moment
 from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.search import KINDS, MODES, Question, Result
-from sessions_app.admin.base import PageAdmin, prefix_search
+from sessions_app.admin.base import prefix_search
+from sessions_app.admin.links import page_url, turn_url
+from sessions_app.admin.views.base import OperatorPage, OperatorView
 from sessions_app.models import UserProfile
 
 BAR = 1000  # width of the bar, in its own units
@@ -32,7 +31,7 @@ PERMISSIONS = ("moments_app.view_memoryatom", "moments_app.view_moment", "sessio
 
 
 class RecallForm(forms.Form):
-    """What is asked, and of whom."""
+    """A query, and the person whose memory it is asked of."""
 
     user_id = forms.CharField(label="User", max_length=255)
     query = forms.CharField(label="Query", max_length=QUERY_MAX_CHARS)
@@ -43,55 +42,43 @@ class RecallForm(forms.Form):
     most = forms.IntegerField(label="Results", min_value=1, max_value=MATCH_COUNT_MAX, required=False)
 
     def question(self) -> Question:
-        """What recall is asked."""
-        asked = self.cleaned_data
-        return Question(asked["query"], asked["kinds"] or KINDS, asked["since"], asked["mode"] or "hybrid")
+        """Return what recall is asked."""
+        data = self.cleaned_data
+        return Question(data["query"], data["kinds"] or KINDS, data["since"], data["mode"] or "hybrid")
 
 
-class RecallConsole(PageAdmin):
-    """Adds the console to the pages of facts and observations."""
+class ConsoleView(OperatorView):
+    """A view of the console, which shows what several lists show and takes the rights of all of them."""
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view
-        return [
-            path("recall/", view(self.recall), name="moments_app_memoryatom_recall"),
-            path("recall/people/", view(self.people), name="moments_app_memoryatom_recall_people"),
-            *super().get_urls(),
-        ]
+    def has_permission(self) -> bool:
+        return self.request.user.has_perms(PERMISSIONS)
 
-    @method_decorator(require_safe)
-    def recall(self, request: HttpRequest) -> HttpResponse:
-        """The form, and what was found. Looking is no use of what is found: nothing counts it."""
-        _demand(request)
-        asked = request.GET.keys() & RecallForm.base_fields.keys()
-        form = RecallForm(request.GET if asked else None, initial={"kinds": KINDS, "mode": "hybrid"})
-        shown = self.admin_site.each_context(request) | {
-            "title": "Recall console",
-            "form": form,
-            "kinds": _chosen(form),
-            "match_count": settings.RECALL.match_count,
-        }
-        return render(request, "operator/recall/console.html", shown | (_found(form) if form.is_valid() else {}))
 
-    @method_decorator(require_safe)
-    def people(self, request: HttpRequest) -> HttpResponse:
-        """People whose user_id begins with what is typed."""
-        _demand(request)
+class Recall(ConsoleView, OperatorPage):
+    """The form, and what was found. Looking is no use of what is found: nothing counts it."""
+
+    route, name = "recall/", "recall"
+    template_name = "operator/recall/console.html"
+    title = "Recall console"
+
+    def context(self) -> dict[str, Any]:
+        has_query = self.request.GET.keys() & RecallForm.base_fields.keys()
+        form = RecallForm(self.request.GET if has_query else None, initial={"kinds": KINDS, "mode": "hybrid"})
+        shown = {"form": form, "kinds": _chosen(form), "match_count": settings.RECALL.match_count}
+        return shown | (_found(form) if form.is_valid() else {})
+
+
+class RecallPeople(ConsoleView):
+    """People whose user_id begins with what is typed."""
+
+    route, name = "recall/people/", "recall_people"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         return render(request, "operator/recall/people.html", {"people": _people(request.GET.get("user_id", ""))})
 
 
-def _demand(request: HttpRequest) -> None:
-    """The console shows what these pages show, so it takes their rights.
-
-    Raises:
-        PermissionDenied: one of them is missing.
-    """
-    if not request.user.has_perms(PERMISSIONS):
-        raise PermissionDenied
-
-
 def _chosen(form: RecallForm) -> list[tuple[str, str, bool]]:
-    """The kinds with their labels, and whether each is searched."""
+    """List the kinds with their labels, and whether each is searched."""
     chosen = form["kinds"].value() or KINDS
     return [(kind, f"{kind}s", kind in chosen) for kind in KINDS]
 
@@ -102,12 +89,12 @@ def _people(beginning: str) -> list[str]:
 
 
 def _found(form: RecallForm) -> dict[str, Any]:
-    """What the page shows of a valid question."""
-    asked = form.cleaned_data
-    user = UserProfile.objects.filter(user_id=asked["user_id"]).first()
+    """Ask recall, and collect what the page shows of it."""
+    data = form.cleaned_data
+    user = UserProfile.objects.filter(user_id=data["user_id"]).first()
     if user is None:
-        return {"nobody": asked["user_id"], "people": _people(asked["user_id"])}
-    seen = inspect(user, asked["agent_id"], form.question(), most=asked["most"])
+        return {"nobody": data["user_id"], "people": _people(data["user_id"])}
+    seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
     return {
         "profile": user,
         "seen": seen,
@@ -122,16 +109,15 @@ def _found(form: RecallForm) -> dict[str, Any]:
 
 
 def _page_of(result: Result) -> str:
-    """Where an operator sees the whole of it."""
-    if result.kind == "turn":
-        session = reverse("admin:sessions_app_session_change", args=[result.pk])
-        return f"{session}?at={result.sequence}#turn-{result.sequence}"
-    name = {"fact": "memoryatom", "moment": "moment"}[result.kind]
-    return reverse(f"admin:moments_app_{name}_change", args=[result.pk])
+    """Return the address of the page where an operator reads the whole of a result."""
+    if result.kind == "turn" and result.sequence is not None:
+        return turn_url(result.pk, result.sequence)
+    model = {"fact": MemoryAtom, "moment": Moment}[result.kind]
+    return page_url(model, "change", result.pk)
 
 
 def _steps(seen: Inspection) -> list[dict[str, Any]]:
-    """The steps, each with its stretch of the bar."""
+    """List the steps, each with its part of the bar."""
     total, start, shown = sum(seen.steps.values()) or 1, 0, []
     for number, (step, milliseconds) in enumerate(seen.steps.items(), start=1):
         width = round(BAR * milliseconds / total)

@@ -1,4 +1,4 @@
-"""What changed from one text or list to another, for pages to mark: word by word, item by item, line by line."""
+"""Compare texts and lists for pages that mark what changed: word by word, item by item, line by line."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,8 +7,8 @@ from difflib import SequenceMatcher
 
 
 @dataclass(frozen=True)
-class Part:
-    """A stretch of either text.
+class DiffPart:
+    """A part of one text or both.
 
     Args:
         change: `same`, `removed` or `added`.
@@ -20,28 +20,30 @@ class Part:
 
     @property
     def words(self) -> int:
-        """How many it has."""
+        """How many words it has."""
         return len(self.text.split())
 
 
-def word_diff(before: str, after: str) -> list[Part]:
-    """The stretches in order; without those added it is the text before, without those removed the text after."""
+def word_diff(before: str, after: str) -> list[DiffPart]:
+    """Compare two texts word by word; the parts without those added are the text before, without those removed the one
+    after.
+    """
     old, new = (re.findall(r"\s*\S+|\s+", text) for text in (before, after))
-    parts: list[Part] = []
+    parts: list[DiffPart] = []
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
-            parts.append(Part("same", "".join(old[i:j])))
+            parts.append(DiffPart("same", "".join(old[i:j])))
             continue
-        changed = Part("removed", "".join(old[i:j])), Part("added", "".join(new[k:m]))
+        changed = DiffPart("removed", "".join(old[i:j])), DiffPart("added", "".join(new[k:m]))
         parts += [part for part in changed if part.text]
     return parts
 
 
-def list_diff(before: Iterable[str], after: Iterable[str]) -> list[Part]:
-    """The items of both lists, a part each: those that went, then those that are there."""
+def list_diff(before: Iterable[str], after: Iterable[str]) -> list[DiffPart]:
+    """Compare two lists, a part an item: those that went, then those that are there."""
     before, after = list(before), list(after)
-    went = [Part("removed", item) for item in before if item not in after]
-    return went + [Part("same" if item in before else "added", item) for item in after]
+    went = [DiffPart("removed", item) for item in before if item not in after]
+    return went + [DiffPart("same" if item in before else "added", item) for item in after]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class DiffLine:
 
 
 def line_diff(old: str, new: str) -> list[list[DiffLine]]:
-    """The stretches where two texts differ, each with three lines around; empty where they are the same."""
+    """Find where two texts differ, each place with three lines around; empty where they are the same."""
     before, after = old.splitlines(), new.splitlines()
     groups = SequenceMatcher(None, before, after).get_grouped_opcodes()
     return [[line for code in group for line in _lines(code, before, after)] for group in groups]
