@@ -56,7 +56,7 @@ class MomentAdmin(PageAdmin):
     fields = ("name", "summary", "detail", "topic_tags", "emotion_tags", "present_persons", "category")
 
     class Media:
-        js = ("moments_app/walk.js",)
+        js = ("operator/walk.js",)
 
     def get_queryset(self, request: HttpRequest) -> MomentQuerySet:
         queryset: MomentQuerySet = super().get_queryset(request)

@@ -49,7 +49,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     views = (SummaryChain, RetrySummary)
 
     class Media:
-        js = ("moments_app/walk.js",)
+        js = ("operator/walk.js",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Summary]:
         named: QuerySet[Summary] = super().get_queryset(request)
@@ -64,7 +64,7 @@ class SummaryAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Status")
     def status_badge(self, summary: Summary) -> SafeString:
-        return format_html('<span class="rem-stage rem-stage-{}">{}</span>', summary.status, summary.status)
+        return format_html('<span class="rem-badge rem-badge-{}">{}</span>', summary.status, summary.status)
 
     @admin.display(description="Session")
     def session_link(self, summary: Summary) -> SafeString | str:

@@ -77,8 +77,8 @@ class TestList:
 
     def test_an_empty_list_says_why_and_one_of_a_search_that_nothing_matches(self, root: Client) -> None:
         shown = page(root, list_url(MemoryStream))
-        assert "Streams appear with the first conversations." in shown and "Add memory stream" in shown
-        assert re.search(r"<title>\s*Memory streams \|", shown)
+        assert "Streams appear with the first conversations." in shown and "Add stream" in shown
+        assert re.search(r"<title>\s*Streams \|", shown)
         assert "Nothing matches" in page(root, list_url(MemoryStream), q="x")
 
     def test_a_new_shard_begins_as_one_made_over_the_api(self, root: Client) -> None:

@@ -91,9 +91,9 @@ class TestWindows:
         long_ago = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes + 1)
         Summary.objects.filter(pk=stuck.pk).update(status="processing", created_at=long_ago)
         shown = page(root, chain_url(session))
-        assert "rem-stage-stuck" in shown and "rem-stage-failed" not in shown
+        assert "rem-badge-stuck" in shown and "rem-badge-failed" not in shown
         Summary.objects.filter(pk=stuck.pk).update(status="failed")
-        assert "rem-stage-failed" in page(root, chain_url(session))
+        assert "rem-badge-failed" in page(root, chain_url(session))
         assert change_url(completed) in shown
 
     def test_pages_meet_every_version_once(self, root: Client, session: Session) -> None:
