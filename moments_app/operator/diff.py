@@ -20,7 +20,7 @@ class DiffPart:
 
     @property
     def words(self) -> int:
-        """How many words it has."""
+        """The number of its words."""
         return len(self.text.split())
 
 

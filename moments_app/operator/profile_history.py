@@ -43,7 +43,7 @@ class State:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from one state to another."""
+    """Two states, and the changes between them."""
 
     before: State
     after: State

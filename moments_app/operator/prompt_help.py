@@ -1,4 +1,4 @@
-"""What is known of each purpose of a prompt: when it is read, what the engine gets with it, what it has to answer."""
+"""Help for each purpose of a prompt: when it is read, what the engine gets with it, what it has to answer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class AnswerField:
 
 @dataclass(frozen=True)
 class PromptHelp:
-    """What stands beside the editor.
+    """The text beside the editor.
 
     Args:
         use: when the prompt is read, and what comes of it.
@@ -55,8 +55,8 @@ def help_for(purpose: str) -> PromptHelp:
     """Return what is known of prompts of this purpose."""
     use, given, answer = _KNOWN[purpose]
     largest = f"{settings.MOMENT_BUILDER.max_input_tokens:,}"
-    told = [line.format(tokens=largest) for line in given]
-    return PromptHelp(use, told, list(_fields(answer)) if answer else [], RULES.strip() if answer else "")
+    lines = [line.format(tokens=largest) for line in given]
+    return PromptHelp(use, lines, list(_fields(answer)) if answer else [], RULES.strip() if answer else "")
 
 
 _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {

@@ -1,4 +1,4 @@
-"""What a prompt can be tried on, and what came of a trial, as the page shows them."""
+"""Subjects that a prompt can be tried on, and the outcome of a trial, as the page shows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

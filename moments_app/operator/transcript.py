@@ -16,7 +16,7 @@ COLORS = 8  # of moments; neighbours in a chain have different ones
 
 @dataclass(frozen=True)
 class Marks:
-    """What is pointed out in a transcript.
+    """The turns and borders that a transcript points out.
 
     Args:
         live_from: sequence of the first turn of the live window.

@@ -16,7 +16,7 @@ from sessions_app.admin.links import link_to
 
 @admin.register(ContextReceipt)
 class ContextReceiptAdmin(ReadOnlyAdmin):
-    """What went into the contexts that were served."""
+    """Receipts of contexts: their sizes, by layer."""
 
     list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
     list_filter = (UserFilter, ("created_at", DaysFilter))

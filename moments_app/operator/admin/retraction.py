@@ -11,7 +11,7 @@ from sessions_app.admin.base import ReadOnlyAdmin
 
 @admin.register(Retraction)
 class RetractionAdmin(ReadOnlyAdmin):
-    """What is no longer believed, newest first."""
+    """Retractions, newest first."""
 
     list_display = ("created_at", "session", "user", "reason", "requested_by", "undone_at")
     list_select_related = ("session", "user")

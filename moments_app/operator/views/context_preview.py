@@ -62,7 +62,7 @@ class ShownLayer:
 
 
 class ContextPreview(SessionTab):
-    """What an application would get for this session, layer by layer."""
+    """The context that an application would get for this session, layer by layer."""
 
     route, name, tab = "<int:pk>/context/", "context", "Context preview"
     template_name = "operator/sessions/context.html"

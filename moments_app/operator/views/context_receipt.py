@@ -29,7 +29,7 @@ class ServedLayer:
 
 
 class ReceiptForm(FormPage[ContextReceipt]):
-    """What a context was made of."""
+    """The page of a receipt, layer by layer."""
 
     before = "operator/receipts/receipt.html"
 

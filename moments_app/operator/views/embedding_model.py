@@ -12,7 +12,7 @@ COUNTED = 1_000  # jobs
 
 
 class EmbeddingModelForm(FormPage[EmbeddingModel]):
-    """How many texts have a vector of the model."""
+    """The page of a model: how many texts have a vector of it."""
 
     before = "operator/embeddings/model.html"
 

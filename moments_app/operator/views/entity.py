@@ -9,7 +9,7 @@ LINKS_SHOWN = 100
 
 
 class EntityForm(FormPage[Entity]):
-    """What links to an entity."""
+    """The page of an entity, with the links that lead to it."""
 
     after = "operator/entities/links.html"
 

@@ -147,7 +147,7 @@ class PromptEditor(PromptPage):
 
 
 class ChangesVersions(PromptEditor):
-    """What a button of the editor does."""
+    """A button of the editor that changes which versions there are, or which is in force."""
 
     permission = "change"
     http_method_names = ["post"]
@@ -207,7 +207,7 @@ class ActivateVersion(ChangesVersions):
 
 
 class CompareVersions(PromptPage):
-    """What differs between two versions."""
+    """The page that compares two versions."""
 
     route, name = "<path:pk>/compare/", "compare"
     template_name = "operator/prompts/compare.html"
@@ -221,7 +221,7 @@ class CompareVersions(PromptPage):
 
 
 class TriesPrompt(PromptEditor):
-    """What only those may do who may try prompts."""
+    """A view for those who may try prompts."""
 
     def has_permission(self) -> bool:
         return self.may_try()
@@ -267,7 +267,7 @@ class TryPrompt(TriesPrompt):
 
 
 class TrialSubjects(TriesPrompt):
-    """What the prompt can be tried on, for the list that follows what is typed."""
+    """The subjects to try a prompt on, for the list that follows what is typed."""
 
     route, name = "<path:pk>/subjects/", "subjects"
 

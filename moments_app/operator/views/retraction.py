@@ -71,7 +71,7 @@ class Group:
 
     @property
     def more(self) -> int:
-        """How many are not among the first."""
+        """The number of those not among the first."""
         return self.count - len(self.rows)
 
 
@@ -141,7 +141,7 @@ def _mention_row(row: Message | Job | Event) -> Row:
 
 
 class RetractionForm(FormPage[Retraction]):
-    """The rows that were withdrawn or rewritten, and undoing it."""
+    """The page of a retraction: the rows that were withdrawn or rewritten."""
 
     after = "operator/retractions/items.html"
 

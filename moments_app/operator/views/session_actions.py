@@ -1,4 +1,4 @@
-"""What an operator asks for on the page of a session: builds, digests, settling, holds."""
+"""Actions on the page of a session: builds, digests, settling, holds."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ TITLES = {MemoryAtom.Type.OBSERVATION.value: "Observations that wait", MemoryAto
 
 
 class StreamForm(FormPage[MemoryStream]):
-    """What is in a stream, when it is consolidated next, and the newest versions of its text."""
+    """The page of a stream: its items, when it is consolidated next, and the newest versions of its text."""
 
     before = "operator/streams/stream.html"
 
@@ -86,7 +86,7 @@ class StreamVersions(MorePage):
 
 
 class StreamVersionPage(RowPage[MemoryStream]):
-    """What one consolidation made of the text, and of what."""
+    """The page of one consolidation: what it changed in the text, and what it absorbed."""
 
     route, name = "<int:pk>/versions/<int:version>/", "version"
     template_name = "operator/streams/version.html"

@@ -10,7 +10,7 @@ from sessions_app.models import ApiKey
 
 
 class ApiKeyForm(FormPage[ApiKey]):
-    """Whether a key still opens anything, and ending that."""
+    """The page of a key: its state, and revoking it."""
 
     before = "operator/keys/key.html"
 

@@ -1,4 +1,4 @@
-"""What every page and every action of the operator begins with.
+"""Base of all pages and actions of the operator.
 
 A list names the views that stand beside it in `PageAdmin.views`. Each has an address below the list's, and the list's
 name with its own behind it. Whoever is logged in to the admin gets there; the view says what they need to go on.
@@ -92,7 +92,7 @@ class OperatorPage(OperatorView):
     """A whole page with a template of its own.
 
     Attributes:
-        template_name: the page's template, which extends `operator/page.html`.
+        template_name: the page's template.
         title: the page's heading.
     """
 
