@@ -10,12 +10,14 @@ class MemoryProjectConfig(AppConfig):
     name = "memoryproject"
 
     def ready(self) -> None:
+        from memoryproject.admin_menu import name_models
         from memoryproject.groups import register_groups
         from memoryproject.schedules import register_schedules
 
         # The signals of the apps whose tables they stand in: an app without models, like this one, is sent none.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
+        name_models()
         _check_archive_storage()
 
 

@@ -66,7 +66,7 @@ class Chart:
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """What `templates/admin/index.html` shows beside what every page does; unfold calls it."""
+    """Collect what `templates/overrides/admin/index.html` shows beside what every page does; unfold calls it."""
     sees_jobs = request.user.has_perm("moments_app.view_job")
     sees_sessions = request.user.has_perm("sessions_app.view_session")
     shown: dict[str, Any] = {"title": "Dashboard", "sees_jobs": sees_jobs, "sees_sessions": sees_sessions}
@@ -103,14 +103,14 @@ def _alerts(work: Backlog, today: Day) -> list[Alert]:
     if work.failed:
         found.append(Alert(_count(work.failed, "job") + " failed for good.", f"{jobs}?state=failed", "Look at them"))
     if work.stuck:
-        told = _count(work.stuck, "job") + " of a worker that fell silent."
-        found.append(Alert(told, f"{jobs}?state=stuck", "Look at them"))
+        text = _count(work.stuck, "job") + " of a worker that fell silent."
+        found.append(Alert(text, f"{jobs}?state=stuck", "Look at them"))
     if work.task_errors:
-        told = _count(work.task_errors, "task") + f" of the queue ended in an error within {overview.DAYS} days."
-        found.append(Alert(told, reverse("admin:django_q_failure_changelist"), "Read why"))
+        text = _count(work.task_errors, "task") + f" of the queue ended in an error within {overview.DAYS} days."
+        found.append(Alert(text, reverse("admin:django_q_failure_changelist"), "Read why"))
     if failures := today.failed:
-        told = f"{intcomma(failures)} of {_count(today.calls, 'engine call')} failed today."
-        found.append(Alert(told, f"{calls}?ok=0", "Read why"))
+        text = f"{intcomma(failures)} of {_count(today.calls, 'engine call')} failed today."
+        found.append(Alert(text, f"{calls}?ok=0", "Read why"))
     return found
 
 

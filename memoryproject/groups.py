@@ -19,7 +19,7 @@ GROUPS = {"viewers": VIEW, "editors": VIEW | EDIT, "administrators": Q()}
 
 
 def register_groups(**_: Any) -> None:
-    """Makes the groups equal to the table; their permissions as well, where `migrate` hasn't come to that yet."""
+    """Make the groups equal to the table; make permissions too, where `migrate` hasn't come to that yet."""
     from django.contrib.auth.models import Group, Permission
 
     for app in apps.get_app_configs():

@@ -2,17 +2,15 @@
 
 import os
 import sys
-from collections.abc import Sequence
 
 import environ
 import structlog
 from csp.constants import NONCE, NONE, SELF
 from django.conf import global_settings
-from django.http import HttpRequest
 from django.templatetags.static import static
-from django.urls import reverse_lazy
 
 from memoryproject import conf
+from memoryproject.admin_menu import NAVIGATION
 from memoryproject.conf import BASE_DIR
 
 environ.Env.read_env(BASE_DIR / ".env")
@@ -81,7 +79,7 @@ ROOT_URLCONF = "memoryproject.urls"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [BASE_DIR / "templates/overrides", BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -122,6 +120,7 @@ LANGUAGE_CODE = "en"
 FORMAT_MODULE_PATH = ["memoryproject.formats"]
 LOGIN_REDIRECT_URL = "admin:index"
 STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "moments_app/operator/static"]
 # Served from the packages themselves: there is no build step and nothing to collect.
 WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {"archive": RETENTION.storage(CONF.data_dir)}
@@ -254,65 +253,19 @@ LOGGING = {
     },
 }
 
-_SIDEBAR = {
-    "sessions_app.session": ("Sessions", "forum"),
-    "moments_app.moment": ("Moments", "bookmark"),
-    "moments_app.summary": ("Summaries", "summarize"),
-    "moments_app.memorystream": ("Streams", "water"),
-    "moments_app.memoryatom": ("Facts and observations", "grain"),
-    "sessions_app.userprofile": ("Profiles", "person"),
-    "moments_app.retraction": ("Retractions", "undo"),
-    "moments_app.entity": ("Tasks and goals", "task_alt"),
-    "moments_app.contextreceipt": ("Context receipts", "receipt_long"),
-    "moments_app.promptresource": ("Prompt resources", "edit_note"),
-    "moments_app.job": ("Jobs", "manufacturing"),
-    "moments_app.enginecall": ("Engine calls", "bolt"),
-    "moments_app.embeddingmodel": ("Embedding models", "data_array"),
-    "sessions_app.archive": ("Archives", "inventory_2"),
-    "sessions_app.event": ("Events", "history"),
-    "django_q.ormq": ("Queue", "stacks"),
-    "django_q.failure": ("Task errors", "error"),
-    "django_q.schedule": ("Schedules", "schedule"),
-    "sessions_app.apikey": ("API keys", "key"),
-    "auth.user": ("Logins", "badge"),
-    "auth.group": ("Groups", "group"),
-}
-# What needs somebody, as functions of a request.
-_BADGES = {"moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"}}
-
-
-_RECALL_CONSOLE = {
-    "title": "Recall console",
-    "icon": "manage_search",
-    "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
-    "permission": lambda request: request.user.has_perm("moments_app.view_memoryatom"),
-    "active": lambda request: _is_console(request),
-}
-
-
-def _is_console(request: HttpRequest) -> bool:
-    """Whether this is the recall console: its address begins with that of a list that has an entry of its own."""
-    return request.path.startswith(str(_RECALL_CONSOLE["link"]))
-
-
-def _section(title: str, *models: str, more: Sequence[dict[str, object]] = ()) -> dict[str, object]:
-    """A part of the sidebar; each entry is shown to those who may see its page."""
-    return {"title": title, "separator": True, "items": [*map(_entry, models), *more]}
-
-
-def _entry(model: str) -> dict[str, object]:
-    app, name = model.split(".")
-    title, icon = _SIDEBAR[model]
-    link = reverse_lazy(f"admin:{app}_{name}_changelist")
-    return {
-        "title": title,
-        "icon": icon,
-        "link": link,
-        "active": lambda request: request.path.startswith(str(link)) and not _is_console(request),
-        "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
-    } | _BADGES.get(model, {})
-
-
+# Colors first; last what makes unfold's own look legible.
+_STYLES = (
+    "tokens",
+    "parts",
+    "streams",
+    "prompts",
+    "recall",
+    "dashboard",
+    "transcript",
+    "sessions",
+    "moments",
+    "frame",
+)
 UNFOLD = {
     "SITE_TITLE": "Memory platform",
     "SITE_HEADER": "Memory platform",
@@ -321,47 +274,8 @@ UNFOLD = {
     "SITE_FAVICONS": [
         {"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("memoryproject/favicon.svg")}
     ],
-    "STYLES": [
-        lambda request: static("moments_app/admin.css"),
-        lambda request: static("moments_app/streams.css"),
-        lambda request: static("moments_app/prompts.css"),
-        lambda request: static("moments_app/recall.css"),
-        lambda request: static("moments_app/operation.css"),
-        lambda request: static("moments_app/session.css"),
-        lambda request: static("moments_app/moments.css"),
-        lambda request: static("moments_app/frame.css"),  # last: what makes all of them legible
-    ],
+    "STYLES": [lambda request, name=name: static(f"operator/{name}.css") for name in _STYLES],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
-    "SIDEBAR": {
-        "navigation": [
-            _section(
-                "Memory",
-                "sessions_app.session",
-                "moments_app.moment",
-                "moments_app.summary",
-                "sessions_app.userprofile",
-                "moments_app.memorystream",
-                "moments_app.memoryatom",
-                "moments_app.entity",
-                "moments_app.retraction",
-                more=[_RECALL_CONSOLE],
-            )
-            | {"separator": False},
-            _section("Prompts", "moments_app.promptresource"),
-            _section(
-                "Operation",
-                "moments_app.job",
-                "moments_app.enginecall",
-                "moments_app.embeddingmodel",
-                "moments_app.contextreceipt",
-                "sessions_app.archive",
-                "sessions_app.event",
-                "django_q.ormq",
-                "django_q.failure",
-                "django_q.schedule",
-            ),
-            _section("Access", "sessions_app.apikey", "auth.user", "auth.group"),
-        ],
-    },
+    "SIDEBAR": {"navigation": NAVIGATION},
 }

@@ -8,7 +8,7 @@ Whatever refuses raises a subclass of `Refusal`. Each face answers all of them i
 | MCP | a tool's error, in `mcp/server.py` |
 | chat endpoint | `chat.errors.answer_refusal` |
 | commands | `sessions_app.management.refusing.RefusingCommand` |
-| operator's pages | `PageAdmin.attempt` |
+| operator's pages | `OperatorView.attempt` |
 """
 
 

@@ -2,20 +2,16 @@
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.humanize.templatetags.humanize import naturaltime
-from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404, render
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.decorators import method_decorator
-from django.utils.html import format_html
-from django.views.decorators.http import require_POST
 from unfold.decorators import display
 
 from sessions_app.admin.base import PageAdmin, one_line
+from sessions_app.admin.links import link_to
+from sessions_app.admin.views.api_key import ApiKeyForm, MadeApiKey, RevokeApiKey
 from sessions_app.models import ApiKey
 
 SCOPES = {
@@ -26,7 +22,7 @@ SCOPES = {
 
 
 class StateFilter(admin.SimpleListFilter):
-    """Which keys still open anything."""
+    """Keys that still open anything, and those that do not."""
 
     title = "state"
     parameter_name = "state"
@@ -56,7 +52,8 @@ class ApiKeyAdmin(PageAdmin):
     raw_id_fields = ("user",)
     radio_fields = {"scope": admin.VERTICAL}
     actions = ("revoke",)
-    change_form_outer_before_template = "admin/api_key.html"
+    form_page = ApiKeyForm
+    views = (RevokeApiKey,)
     when_empty = "Without a key no application gets in: add one."
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
@@ -76,10 +73,6 @@ class ApiKeyAdmin(PageAdmin):
             kwargs["choices"] = list(SCOPES.items())
         return super().formfield_for_choice_field(db_field, request, **kwargs)
 
-    def get_urls(self) -> list[URLPattern]:
-        revoke = self.admin_site.admin_view(self.revoke_one)
-        return [path("<path:pk>/revoke/", revoke, name="sessions_app_apikey_revoke"), *super().get_urls()]
-
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -87,10 +80,6 @@ class ApiKeyAdmin(PageAdmin):
         alone = {"show_save_and_continue": False, "show_save_and_add_another": False}
         answer: HttpResponse = super().add_view(request, form_url, (extra_context or {}) | alone)
         return answer
-
-    def around(self, request: HttpRequest, obj: ApiKey) -> dict[str, Any]:
-        """Whether it still opens anything, and whether that can be ended here."""
-        return {"key": obj, "may_revoke": obj.revoked_at is None and self.has_change_permission(request)}
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # What a key may do is settled when it is made. Revoking still needs the right to change.
@@ -100,37 +89,21 @@ class ApiKeyAdmin(PageAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
-        """Issues the key; `response_add` shows its text, this once."""
+        """Issue the key; `response_add` shows its text, this once."""
         key, text = ApiKey.objects.issue(obj.name, user=obj.user, scope=obj.scope, expires_at=obj.expires_at)
         obj.pk, obj.prefix, obj.created_at = key.pk, key.prefix, key.created_at
         request.issued_text = text  # type: ignore[attr-defined]
 
     def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
-        """The page with the key. No redirect: a message would keep the text in a cookie."""
-        shown = {"title": f"Key {obj.name}", "key": obj, "text": request.issued_text}  # type: ignore[attr-defined]
-        return render(request, "admin/api_key_made.html", self.admin_site.each_context(request) | shown)
-
-    @method_decorator(require_POST)
-    def revoke_one(self, request: HttpRequest, pk: str) -> HttpResponse:
-        """The button on a key's page."""
-        key = get_object_or_404(ApiKey, pk=pk)
-        if not self.has_change_permission(request):
-            raise PermissionDenied
-        self._revoke(request, key)
-        return HttpResponseRedirect(reverse("admin:sessions_app_apikey_change", args=[key.pk]))
+        """Show the page with the key. No redirect: a message would keep the text in a cookie."""
+        page = MadeApiKey(admin=self, row=obj)
+        page.setup(request)
+        return page.page()
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Ends the keys at once."""
-        for key in queryset:
-            self._revoke(request, key)
-
-    def _revoke(self, request: HttpRequest, key: ApiKey) -> None:
-        if key.revoke():
-            self.log_change(request, key, "Revoked.")
-            messages.success(request, f"{key} is revoked; it opens nothing any more.")
-        else:
-            messages.error(request, f"{key} had been revoked before.")
+        """End the keys at once."""
+        RevokeApiKey.change_each(self, request, queryset)
 
     @display(description="State", label={"active": "success", "expired": "warning", "revoked": "danger"})  # type: ignore[untyped-decorator]
     def state(self, key: ApiKey) -> str:
@@ -142,10 +115,7 @@ class ApiKeyAdmin(PageAdmin):
 
     @admin.display(description="Acts for")
     def acts_for(self, key: ApiKey) -> str:
-        if key.user is None:
-            return "any user it names"
-        url = reverse("admin:sessions_app_userprofile_change", args=[key.user.pk])
-        return format_html('<a class="rem-link" href="{}">{}</a>', url, key.user)
+        return link_to(key.user) if key.user else "any user it names"
 
     @admin.display(description="May")
     def shown_scope(self, key: ApiKey) -> str:

@@ -1,17 +1,20 @@
-"""What the operator's pages have in common."""
+"""Lists of the operator: what all of them have in common, and their filters and searches."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import datetime, time, timedelta
 from typing import Any, ClassVar
 
-from django.contrib import admin, messages
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import URLPattern, path
 from django.utils.formats import date_format
 from django.utils.html import format_html
+from django.utils.text import capfirst
 from django.utils.timezone import make_aware
 from unfold.admin import ModelAdmin
 from unfold.contrib.filters.admin import RangeDateFilter
@@ -19,7 +22,7 @@ from unfold.paginator import InfinitePaginator
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from sessions_app.refusals import Refusal
+from sessions_app.admin.views.base import FormPage, OperatorView, RowView
 
 FOUND = 1_000
 
@@ -38,7 +41,16 @@ class LinesField(SimpleArrayField):
 
 
 class PageAdmin(ModelAdmin):  # type: ignore[misc]
-    """Lists that stay quick with a million rows: no second count, no query a row."""
+    """Lists that stay quick with a million rows: no second count, no query a row.
+
+    Attributes:
+        views: the pages and actions that stand beside the list.
+        change_page: takes the place of Django's form as a row's page.
+        form_page: what stands before and after that form.
+        when_empty: the sentence of a list that has nothing yet.
+        search_prefixes: a search finds rows of which one of these fields begins with the term.
+        open_lookups: what addresses may narrow the list down by, beside its filters.
+    """
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER  # a count a choice, each over the whole table
@@ -46,19 +58,56 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     compressed_fields = False
     formfield_overrides: ClassVar = {ArrayField: {"form_class": LinesField}}
     warn_unsaved_form = True
-    when_empty = ""  # what a list says that has nothing yet
+    when_empty = ""
+    views: ClassVar[Sequence[type[OperatorView]]] = ()
+    change_page: ClassVar[type[RowView[Any]] | None] = None
+    form_page: ClassVar[type[FormPage[Any]]] = FormPage
+    search_prefixes: ClassVar[Sequence[str]] = ()
+    open_lookups: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        self.change_form_outer_before_template = self.form_page.before
+        self.change_form_outer_after_template = self.form_page.after
+
+    def get_urls(self) -> list[URLPattern]:
+        """Put the addresses of the views before Django's, of which one takes any text for a key."""
+        return [*map(self._pattern, self.views), *super().get_urls()]
+
+    def _pattern(self, view: type[OperatorView]) -> URLPattern:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_{view.name}"
+        pattern: URLPattern = path(view.route, self.admin_site.admin_view(view.as_view(admin=self)), name=name)
+        return pattern
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Find rows by how their names begin, where the list says by which."""
+        if self.search_prefixes:
+            return prefix_search(queryset, search_term, *self.search_prefixes), False
+        found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
+        return found
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return lookup in self.open_lookups or super().lookup_allowed(lookup, value, request)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Named after what it lists; Django's own name is an order: select one to change."""
+        """Name the list after what it lists; Django's own name is an order: select one to change."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied  # Django would say that no action was chosen
-        title = {"title": str(self.opts.verbose_name_plural).capitalize()}
+        title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
         return response
 
-    def around(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
-        """What the templates before and after a row's form show; a page that has some says so."""
-        return {}
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponseBase:
+        """Show the row's own page where it has one, else Django's form."""
+        row = self.get_object(request, unquote(object_id)) if self.change_page else None
+        if self.change_page and row is not None:
+            return self.change_page.as_view(admin=self, row=row)(request)
+        response: HttpResponse = super().change_view(request, object_id, form_url, extra_context)
+        return response
 
     def changeform_view(
         self,
@@ -67,31 +116,16 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        obj = self.get_object(request, object_id) if object_id else None
-        context = (extra_context or {}) | (self.around(request, obj) if obj else {})
+        """Show the form, with what its page has around it."""
+        row = self.get_object(request, object_id) if object_id else None
+        context = (extra_context or {}) | (self._around(request, row) if row else {})
         response: HttpResponse = super().changeform_view(request, object_id, form_url, context)
         return response
 
-    def attempt(
-        self, request: HttpRequest, obj: Model, do: Callable[[], object], *, log: str, told: str, about: str = ""
-    ) -> None:
-        """Change a row and say so, in its log and in a message; or say in a message why it was refused.
-
-        Args:
-            request: of the operator.
-            obj: that the log is about.
-            do: the change; it may raise a `Refusal`.
-            log: what the log says of it.
-            told: what the message says of it.
-            about: what the refusal is about; blank where the page says that.
-        """
-        try:
-            do()
-        except Refusal as error:
-            messages.error(request, f"{about}: {error}" if about else str(error))
-        else:
-            self.log_change(request, obj, log)
-            messages.success(request, told)
+    def _around(self, request: HttpRequest, row: Model) -> dict[str, Any]:
+        page = self.form_page(admin=self, row=row)
+        page.setup(request)
+        return page.context()
 
 
 class ReadOnlyAdmin(PageAdmin):
@@ -128,18 +162,18 @@ class NewestValuesFilter(admin.AllValuesFieldListFilter):
         self.lookup_choices: Any = sorted({value for value in newest[: self.ROWS] if value})
 
     def rows(self, model: Any) -> QuerySet[Any]:
-        """Whose values are offered."""
+        """Return the rows whose values are offered."""
         rows: QuerySet[Any] = model._default_manager.all()
         return rows
 
 
 def one_line(at: datetime | None) -> str:
-    """A time for a column of a list, in one line."""
+    """Write a time for a column of a list, in one line."""
     return format_html('<span class="rem-op-time">{}</span>', date_format(at, "Y-m-d H:i:s")) if at else "–"
 
 
 class DaysFilter(RangeDateFilter):  # type: ignore[misc]
-    """From one day to another, both included: a stretch of an index."""
+    """Rows from one day to another, both included: a range of an index."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         first, last = (self._day(end) for end in ("from", "to"))
@@ -150,13 +184,13 @@ class DaysFilter(RangeDateFilter):  # type: ignore[misc]
         return queryset
 
     def _day(self, end: str) -> datetime | None:
-        """What was chosen; None where it is nothing, or no day."""
+        """Return the day that was chosen; None where it is nothing, or no day."""
         day = parse_date_str(str(self.used_parameters.get(f"{self.parameter_name}_{end}", "")))
         return datetime.combine(day, time()) if day else None
 
 
 def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[Any]:
-    """Rows one of whose fields begins with the term: what an index can serve.
+    """Find rows of which one field begins with the term, as an index serves it.
 
     Args:
         queryset: to search in.
@@ -170,7 +204,7 @@ def prefix_search(queryset: QuerySet[Any], term: str, *fields: str) -> QuerySet[
 
 
 def found_by(queryset: QuerySet[Any], *ways: QuerySet[Any]) -> QuerySet[Any]:
-    """Rows that one of several ways finds, the newest `FOUND` of each.
+    """Find rows by several ways, the newest `FOUND` by each.
 
     One condition with OR over several tables would read all rows; each way by itself has an index.
     """

@@ -19,9 +19,9 @@ FOUND_BY_NAME = 50
 
 @admin.register(Event)
 class EventAdmin(LogAdmin):
-    """What happened, newest first."""
+    """Events, newest first."""
 
-    list_display = ("happened_at", "what", "told", "person", "session", "who")
+    list_display = ("happened_at", "what", "in_short", "person", "session", "who")
     list_filter = (("type", NewestValuesFilter),)
     search_fields = ("user_pk",)
     search_help_text = "The beginning of a user_id"
@@ -30,7 +30,7 @@ class EventAdmin(LogAdmin):
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
-        """With the names of those that are still there: an event knows them by number alone."""
+        """Join the names of those that are still there: an event knows them by number alone."""
         queryset: QuerySet[Event] = super().get_queryset(request)
         return queryset.annotate(
             person_name=Subquery(UserProfile.objects.filter(pk=OuterRef("user_pk")).values("user_id")),
@@ -53,7 +53,7 @@ class EventAdmin(LogAdmin):
         return event.type.replace("_", " ")
 
     @admin.display(description="In short")
-    def told(self, event: Event) -> str:
+    def in_short(self, event: Event) -> str:
         line = Truncator(in_short(event.payload)).chars(160)
         return format_html('<span class="rem-op-cell rem-op-broad">{}</span>', line)
 
@@ -80,7 +80,7 @@ class EventAdmin(LogAdmin):
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
-    """What an event carries, in a line; of a list how many, of a few the names."""
+    """Write what an event carries in a line; of a list how many, of a few the names."""
     return " · ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in payload.items())
 
 

@@ -23,4 +23,4 @@ class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
 
 @admin.register(Group)
 class GroupAdmin(DjangoGroupAdmin, PageAdmin):  # type: ignore[misc]
-    """What operators may do."""
+    """Groups of operators, with what they may do."""

@@ -25,7 +25,7 @@ def test_an_operator_sees_that_a_job_failed_reads_why_and_retries_it(tab: Page, 
     expect(tab.get_by_text("is queued again")).to_be_visible()
     work_off()
     tab.reload()
-    expect(tab.locator(".rem-op-state").first).to_have_text("completed")
+    expect(tab.locator(".rem-badge").first).to_have_text("completed")
     expect(tab.get_by_role("heading", name="Moments", exact=True)).to_be_visible()
     tab.goto("/admin/")
     expect(tab.get_by_text("failed for good")).to_have_count(0)
@@ -37,7 +37,7 @@ def test_an_operator_cancels_a_job_that_waits(tab: Page, ada: UserProfile) -> No
     job = Job.objects.request("build_moments", talk(ada, 60), requested_by="append", force=True)
     tab.goto(f"/admin/moments_app/job/{job.pk}/change/")
     tab.get_by_role("button", name="Cancel").click()
-    expect(tab.locator(".rem-op-state").first).to_have_text("cancelled")
+    expect(tab.locator(".rem-badge").first).to_have_text("cancelled")
     expect(tab.get_by_role("button", name="Retry now")).to_be_visible()
 
 
@@ -52,9 +52,9 @@ def test_an_operator_makes_a_key_copies_it_and_revokes_it(tab: Page, ada: UserPr
     text = str(tab.evaluate("navigator.clipboard.readText()"))
     assert Api(text).get("users/ada").status_code == 200
     tab.get_by_role("link", name="The key's page").click()
-    expect(tab.locator(".rem-op-state").first).to_have_text("active")
+    expect(tab.locator(".rem-badge").first).to_have_text("active")
     tab.get_by_role("button", name="Revoke").click()
-    expect(tab.locator(".rem-op-state").first).to_have_text("revoked")
+    expect(tab.locator(".rem-badge").first).to_have_text("revoked")
     assert Api(text).get("users/ada").status_code == 401
     assert ApiKey.objects.get().state == "revoked"
 

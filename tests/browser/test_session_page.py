@@ -122,7 +122,7 @@ class TestJourneys:
         tab.goto(change_url(built))
         tab.get_by_role("link", name="Rebuild moments…").click()
         tab.get_by_role("button", name=f"Rebuild {len(before)} moments").click()
-        expect(tab.get_by_text("Asked for the moments to be made anew").first).to_be_visible()
+        expect(tab.get_by_text("Asked for the moments to be made again").first).to_be_visible()
         work_off()
         tab.goto(change_url(built).replace("/change/", "/jobs/"))
         expect(tab.get_by_role("row", name="rebuild_moments").first).to_contain_text("Completed")

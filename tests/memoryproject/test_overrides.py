@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib.staticfiles import finders
 
 UNFOLD = Path(str(unfold.__file__)).parent
-OURS = {"templates": settings.BASE_DIR / "templates", "static": settings.BASE_DIR / "memoryproject/static"}
+OURS = {"templates": settings.BASE_DIR / "templates/overrides", "static": settings.BASE_DIR / "memoryproject/static"}
 ORIGINALS = {
     "templates/admin/actions.html": "b5332aace8e6919204a65b842e626bd8",
     "templates/admin/change_list.html": "5885c39760f6085d55b2db8e740d4fdc",

@@ -187,3 +187,12 @@ def test_the_log_asks_no_more_of_the_database_when_it_is_longer(root: Client, ad
     few = queries_of(root, EVENTS)
     add(60)
     assert queries_of(root, EVENTS) == few <= MAX_QUERIES
+
+
+def test_an_action_is_posted_to_a_row_that_is_there(root: Client) -> None:
+    key, _ = ApiKey.objects.issue("an app")
+    assert root.get(key_url(key, "revoke")).status_code == 405
+    assert root.post(f"{KEYS}x/revoke/").status_code == 404
+    assert root.post(f"{KEYS}{key.pk + 1}/revoke/").status_code == 404
+    key.refresh_from_db()
+    assert key.revoked_at is None

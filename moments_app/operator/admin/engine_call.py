@@ -69,8 +69,8 @@ class EngineCallAdmin(LogAdmin):
 
     @admin.display(description="Tokens in, out")
     def tokens(self, call: EngineCall) -> str:
-        told = [f"{tokens:,}" if tokens is not None else "–" for tokens in (call.input_tokens, call.output_tokens)]
-        return format_html('<span class="rem-op-time">{}</span>', ", ".join(told))
+        numbers = [f"{tokens:,}" if tokens is not None else "–" for tokens in (call.input_tokens, call.output_tokens)]
+        return format_html('<span class="rem-op-time">{}</span>', ", ".join(numbers))
 
     @admin.display(description="Took")
     def took(self, call: EngineCall) -> str:

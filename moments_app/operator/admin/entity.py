@@ -1,4 +1,4 @@
-"""Tasks, goals and problems, with their links in both directions."""
+"""The list of tasks, goals and problems, and the form of one with its links."""
 
 from typing import Any
 
@@ -11,14 +11,13 @@ from unfold.paginator import InfinitePaginator
 
 from moments_app.models import Entity, EntityLink
 from moments_app.operator.admin.filters import UserFilter
-from moments_app.operator.admin.links import link_to
+from moments_app.operator.views.entity import EntityForm
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
-
-LINKS_SHOWN = 100
+from sessions_app.admin.links import link_to
 
 
 class LinkInline(TabularInline):  # type: ignore[misc]
-    """What an entity blocks, is part of, or relates to."""
+    """The links from an entity to others."""
 
     model = EntityLink
     fk_name = "from_entity"
@@ -37,7 +36,7 @@ class LinkInline(TabularInline):  # type: ignore[misc]
 
 @admin.register(Entity)
 class EntityAdmin(PageAdmin):
-    """What a person wants, has to do, or struggles with."""
+    """A task, a goal or a problem of a person."""
 
     list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "updated_at")
     list_filter = ("kind", "status", UserFilter, ("due_at", DaysFilter))
@@ -45,6 +44,7 @@ class EntityAdmin(PageAdmin):
     list_select_related = ("user", "source_session")
     paginator = InfinitePaginator
     search_fields = ("title",)
+    open_lookups = ("user__id__exact",)
     search_help_text = "Words of title or body, or the beginning of a user_id"
     ordering = ("-id",)
     fields = (
@@ -57,16 +57,11 @@ class EntityAdmin(PageAdmin):
     )
     readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "updated_at")
     inlines = (LinkInline,)
-    change_form_outer_after_template = "admin/entity_links.html"
+    form_page = EntityForm
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Entity]:
         queryset: QuerySet[Entity] = super().get_queryset(request)
         return queryset.defer("search_vector")
-
-    def around(self, request: HttpRequest, obj: Entity) -> dict[str, Any]:
-        """What links to it."""
-        links = obj.links_in.select_related("from_entity").defer("from_entity__search_vector").order_by("-id")
-        return {"entity": obj, "links_in": links[:LINKS_SHOWN]}
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Entity], search_term: str
@@ -76,9 +71,6 @@ class EntityAdmin(PageAdmin):
             return queryset, False
         by_words = queryset.filter(pk__in=Entity.objects.matching(term).values("pk"))
         return found_by(queryset, by_words, queryset.filter(user__user_id__startswith=term)), False
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        return lookup == "user__id__exact" or super().lookup_allowed(lookup, value, request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # the application adds them, for a person it knows

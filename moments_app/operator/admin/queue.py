@@ -87,7 +87,7 @@ class FailureAdmin(ReadOnlyAdmin):
 
 @admin.register(Schedule)
 class ScheduleAdmin(ReadOnlyAdmin):
-    """What runs by itself. The table is the code's; here one is paused, and let run again."""
+    """Schedules. The table is the code's; here one is paused, and let run again."""
 
     list_display = ("name", "does", "every", "state", "next_time")
     fields = readonly_fields = ("does", "every", "state", "next_time")
@@ -95,25 +95,25 @@ class ScheduleAdmin(ReadOnlyAdmin):
     actions = ("pause", "resume")
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
-        """Whoever may change schedules; what they run is changed by nobody."""
+        """Let whoever may change schedules steer them; what they run is changed by nobody."""
         return request.user.has_perm("django_q.change_schedule")
 
     @admin.action(description="Pause the selected schedules", permissions=["steer"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """They don't run until somebody lets them."""
+        """Keep the schedules from running until somebody lets them."""
         self._set_repeats(request, queryset, PAUSED, "Paused.")
 
     @admin.action(description="Let the selected schedules run again", permissions=["steer"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """They run from their next time on."""
+        """Let the schedules run from their next time on."""
         self._set_repeats(request, queryset, FOR_EVER, "Let run again.")
 
-    def _set_repeats(self, request: HttpRequest, queryset: QuerySet[Any], repeats: int, told: str) -> None:
+    def _set_repeats(self, request: HttpRequest, queryset: QuerySet[Any], repeats: int, entry: str) -> None:
         for schedule in queryset.exclude(repeats=repeats):
             schedule.repeats = repeats
             schedule.save(update_fields=["repeats"])
-            self.log_change(request, schedule, told)
-            messages.success(request, f"{schedule.name}: {told}")
+            self.log_change(request, schedule, entry)
+            messages.success(request, f"{schedule.name}: {entry}")
 
     @admin.display(description="What it does")
     def does(self, schedule: Any) -> str:

@@ -6,8 +6,8 @@ from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import Entity, Job
-from moments_app.operator.admin.diff import Part, list_diff
-from moments_app.operator.admin.profile_history import PAGE, history
+from moments_app.operator.diff import DiffPart, list_diff
+from moments_app.operator.profile_history import PAGE, history
 from sessions_app.models import UserProfile
 from tests.support.moments import remember
 from tests.support.operator import operator
@@ -134,4 +134,4 @@ class TestDiff:
 
     def test_lists_show_what_went_first(self) -> None:
         parts = list_diff(["a", "b"], ["b", "c"])
-        assert parts == [Part("removed", "a"), Part("same", "b"), Part("added", "c")]
+        assert parts == [DiffPart("removed", "a"), DiffPart("same", "b"), DiffPart("added", "c")]

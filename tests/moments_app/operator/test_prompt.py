@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from moments_app.models import EngineCall, MemoryStream, PromptResource
-from moments_app.operator.admin.diff import line_diff
+from moments_app.operator.diff import line_diff
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from sessions_app.models import Event, Session, UserProfile
 from tests.support.openai_server import OpenAIServer

@@ -109,7 +109,7 @@ class TestTranscript:
         moment = Moment.objects.get(source_session=built, first_sequence__lte=40, last_sequence__gte=40)
         shown = page(root, change_url(built), at=40)
         line = shown[shown.index('id="turn-40"') - 200 : shown.index('id="turn-40"')]
-        assert f"rem-colour-{moment.pk % 8}" in line
+        assert f"rem-hue-{moment.pk % 8}" in line
         assert f"turns {moment.first_sequence}–{moment.last_sequence}" in shown
 
     def test_the_lag_is_marked_where_the_next_build_will_stop(self, root: Client, built: Session) -> None:

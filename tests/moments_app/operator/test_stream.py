@@ -9,8 +9,8 @@ from django.urls import reverse
 
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
-from moments_app.operator.admin.diff import word_diff
-from moments_app.operator.admin.stream import PAGE
+from moments_app.operator.diff import word_diff
+from moments_app.operator.views.stream import PAGE
 from sessions_app.models import UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -77,8 +77,8 @@ class TestList:
 
     def test_an_empty_list_says_why_and_one_of_a_search_that_nothing_matches(self, root: Client) -> None:
         shown = page(root, list_url(MemoryStream))
-        assert "Streams appear with the first conversations." in shown and "Add memory stream" in shown
-        assert re.search(r"<title>\s*Memory streams \|", shown)
+        assert "Streams appear with the first conversations." in shown and "Add stream" in shown
+        assert re.search(r"<title>\s*Streams \|", shown)
         assert "Nothing matches" in page(root, list_url(MemoryStream), q="x")
 
     def test_a_new_shard_begins_as_one_made_over_the_api(self, root: Client) -> None:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from moments_app.models import Job, Summary
 from moments_app.models.summary import PROCESS
-from moments_app.operator.admin.summary_chain import PAGE, Line, drawing
+from moments_app.operator.summary_chain import PAGE, Line, drawing
 from sessions_app.models import Session, UserProfile
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
@@ -91,9 +91,9 @@ class TestWindows:
         long_ago = timezone.now() - timedelta(minutes=settings.ROLLING_SUMMARY.stuck_after_minutes + 1)
         Summary.objects.filter(pk=stuck.pk).update(status="processing", created_at=long_ago)
         shown = page(root, chain_url(session))
-        assert "rem-stage-stuck" in shown and "rem-stage-failed" not in shown
+        assert "rem-badge-stuck" in shown and "rem-badge-failed" not in shown
         Summary.objects.filter(pk=stuck.pk).update(status="failed")
-        assert "rem-stage-failed" in page(root, chain_url(session))
+        assert "rem-badge-failed" in page(root, chain_url(session))
         assert change_url(completed) in shown
 
     def test_pages_meet_every_version_once(self, root: Client, session: Session) -> None:

@@ -458,7 +458,7 @@ class TestAsking:
         call_command("erase_user", "ada", "--dry-run", stdout=out)
         assert (
             "messages: 3" in out.getvalue()
-            and "memory atoms: 1" in out.getvalue()
+            and "facts and observations: 1" in out.getvalue()
             and "Nothing was erased" in out.getvalue()
         )
         monkeypatch.setattr("builtins.input", lambda _: "bo")

@@ -1,0 +1,120 @@
+"""The admin's sidebar, and the names of what it leads to: a heading says what the sidebar says."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.apps import apps
+from django.http import HttpRequest
+from django.urls import reverse_lazy
+from django.utils.text import capfirst
+
+
+class Entry(NamedTuple):
+    """A model with a list.
+
+    Attributes:
+        one, many: what a row and the list are called.
+        icon: stands beside it in the sidebar.
+    """
+
+    one: str
+    many: str
+    icon: str
+
+
+ENTRIES = {
+    "sessions_app.session": Entry("session", "sessions", "forum"),
+    "moments_app.moment": Entry("moment", "moments", "bookmark"),
+    "moments_app.summary": Entry("summary", "summaries", "summarize"),
+    "moments_app.memorystream": Entry("stream", "streams", "water"),
+    "moments_app.memoryatom": Entry("fact or observation", "facts and observations", "grain"),
+    "sessions_app.userprofile": Entry("profile", "profiles", "person"),
+    "moments_app.retraction": Entry("retraction", "retractions", "undo"),
+    "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
+    "moments_app.contextreceipt": Entry("context receipt", "context receipts", "receipt_long"),
+    "moments_app.promptresource": Entry("prompt resource", "prompt resources", "edit_note"),
+    "moments_app.job": Entry("job", "jobs", "manufacturing"),
+    "moments_app.enginecall": Entry("engine call", "engine calls", "bolt"),
+    "moments_app.embeddingmodel": Entry("embedding model", "embedding models", "data_array"),
+    "sessions_app.archive": Entry("archive", "archives", "inventory_2"),
+    "sessions_app.event": Entry("event", "events", "history"),
+    "django_q.ormq": Entry("queue entry", "queue", "stacks"),
+    "django_q.failure": Entry("task error", "task errors", "error"),
+    "django_q.schedule": Entry("schedule", "schedules", "schedule"),
+    "sessions_app.apikey": Entry("API key", "API keys", "key"),
+    "auth.user": Entry("login", "logins", "badge"),
+    "auth.group": Entry("group", "groups", "group"),
+}
+# What needs somebody, as functions of a request.
+_BADGES = {"moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"}}
+
+_RECALL_CONSOLE = {
+    "title": "Recall console",
+    "icon": "manage_search",
+    "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
+    "permission": lambda request: request.user.has_perm("moments_app.view_memoryatom"),
+    "active": lambda request: _is_console(request),
+}
+
+
+def name_models() -> None:
+    """Have the admin call each model what the sidebar calls it, those of other packages too.
+
+    The models' own names stay in what migrations know: a heading is no reason for one.
+    """
+    for label, entry in ENTRIES.items():
+        options = apps.get_model(label)._meta
+        options.verbose_name, options.verbose_name_plural = entry.one, entry.many
+
+
+def _is_console(request: HttpRequest) -> bool:
+    """Tell whether this is the recall console: its address begins with that of a list that has an entry of its own."""
+    return request.path.startswith(str(_RECALL_CONSOLE["link"]))
+
+
+def _section(title: str, *models: str, more: Sequence[dict[str, object]] = ()) -> dict[str, object]:
+    """Make a part of the sidebar; each entry is shown to those who may see its page."""
+    return {"title": title, "separator": True, "items": [*map(_entry, models), *more]}
+
+
+def _entry(model: str) -> dict[str, object]:
+    app, name = model.split(".")
+    link = reverse_lazy(f"admin:{app}_{name}_changelist")
+    return {
+        "title": capfirst(ENTRIES[model].many),
+        "icon": ENTRIES[model].icon,
+        "link": link,
+        "active": lambda request: request.path.startswith(str(link)) and not _is_console(request),
+        "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
+    } | _BADGES.get(model, {})
+
+
+NAVIGATION = [
+    _section(
+        "Memory",
+        "sessions_app.session",
+        "moments_app.moment",
+        "moments_app.summary",
+        "sessions_app.userprofile",
+        "moments_app.memorystream",
+        "moments_app.memoryatom",
+        "moments_app.entity",
+        "moments_app.retraction",
+        more=[_RECALL_CONSOLE],
+    )
+    | {"separator": False},
+    _section("Prompts", "moments_app.promptresource"),
+    _section(
+        "Operation",
+        "moments_app.job",
+        "moments_app.enginecall",
+        "moments_app.embeddingmodel",
+        "moments_app.contextreceipt",
+        "sessions_app.archive",
+        "sessions_app.event",
+        "django_q.ormq",
+        "django_q.failure",
+        "django_q.schedule",
+    ),
+    _section("Access", "sessions_app.apikey", "auth.user", "auth.group"),
+]

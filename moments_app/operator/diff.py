@@ -1,0 +1,81 @@
+"""Compare texts and lists for pages that mark what changed: word by word, item by item, line by line."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+
+@dataclass(frozen=True)
+class DiffPart:
+    """A part of one text or both.
+
+    Args:
+        change: `same`, `removed` or `added`.
+        text: with the spaces and line breaks it has.
+    """
+
+    change: str
+    text: str
+
+    @property
+    def words(self) -> int:
+        """The number of its words."""
+        return len(self.text.split())
+
+
+def word_diff(before: str, after: str) -> list[DiffPart]:
+    """Compare two texts word by word; the parts without those added are the text before, without those removed the one
+    after.
+    """
+    old, new = (re.findall(r"\s*\S+|\s+", text) for text in (before, after))
+    parts: list[DiffPart] = []
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            parts.append(DiffPart("same", "".join(old[i:j])))
+            continue
+        changed = DiffPart("removed", "".join(old[i:j])), DiffPart("added", "".join(new[k:m]))
+        parts += [part for part in changed if part.text]
+    return parts
+
+
+def list_diff(before: Iterable[str], after: Iterable[str]) -> list[DiffPart]:
+    """Compare two lists, a part an item: those that went, then those that are there."""
+    before, after = list(before), list(after)
+    went = [DiffPart("removed", item) for item in before if item not in after]
+    return went + [DiffPart("same" if item in before else "added", item) for item in after]
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of one text or both.
+
+    Args:
+        kind: `same`, `removed` or `added`.
+        old, new: its number in each text, from 1; None where it isn't in it.
+        text: of the line.
+    """
+
+    kind: str
+    old: int | None
+    new: int | None
+    text: str
+
+
+def line_diff(old: str, new: str) -> list[list[DiffLine]]:
+    """Find where two texts differ, each place with three lines around; empty where they are the same."""
+    before, after = old.splitlines(), new.splitlines()
+    groups = SequenceMatcher(None, before, after).get_grouped_opcodes()
+    return [[line for code in group for line in _lines(code, before, after)] for group in groups]
+
+
+def _lines(code: tuple[str, int, int, int, int], before: list[str], after: list[str]) -> Iterator[DiffLine]:
+    tag, first, end, new_first, new_end = code
+    if tag == "equal":
+        for shift, text in enumerate(before[first:end]):
+            yield DiffLine("same", first + shift + 1, new_first + shift + 1, text)
+        return
+    for number, text in enumerate(before[first:end], start=first + 1):
+        yield DiffLine("removed", number, None, text)
+    for number, text in enumerate(after[new_first:new_end], start=new_first + 1):
+        yield DiffLine("added", None, number, text)

@@ -1,0 +1,142 @@
+"""Turns and partition events as the pages show them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from moments_app.models import Moment, Retraction
+from moments_app.moments.partition import CLEARED, DIGEST
+from sessions_app.models import Message
+
+BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
+COLORS = 8  # of moments; neighbours in a chain have different ones
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The turns and borders that a transcript points out.
+
+    Args:
+        live_from: sequence of the first turn of the live window.
+        lag_from: sequence of the first turn that the next build leaves live.
+        turn: sequence of a turn that was looked for.
+        moment: primary key of a moment whose turns were looked for.
+    """
+
+    live_from: int | None = None
+    lag_from: int | None = None
+    turn: int | None = None
+    moment: int | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a transcript.
+
+    Args:
+        message: a turn or a partition event.
+        moment: that holds the turn.
+        opens_moment: the line before it is in no moment or another.
+        opens_live, opens_lag: it is the first turn of the live window, or of the lag.
+        is_marked: it was looked for.
+        retraction: that took the turn out of memory.
+        moments: those that a partition event names, where they still exist.
+    """
+
+    message: Message
+    moment: Moment | None = None
+    opens_moment: bool = False
+    opens_live: bool = False
+    opens_lag: bool = False
+    is_marked: bool = False
+    retraction: Retraction | None = None
+    moments: tuple[Moment, ...] = ()
+
+    @property
+    def color(self) -> int | None:
+        """The number of the moment's color."""
+        return self.moment.pk % COLORS if self.moment else None
+
+    @property
+    def payload(self) -> str:
+        """The structured content, to be read."""
+        if self.message.payload is None:
+            return ""
+        return json.dumps(self.message.payload, ensure_ascii=False, indent=2)
+
+    @property
+    def boundary(self) -> str:
+        """The process that left a partition event."""
+        kind = str(_payload(self.message).get("partition_type", ""))
+        return BOUNDARIES.get(kind, kind)
+
+    @property
+    def summary(self) -> str:
+        """The line of a partition event: of a build what it made, of a digest the context it leaves."""
+        payload = _payload(self.message)
+        return str(payload.get("summary") or payload.get("context") or "")
+
+
+def entries(messages: Iterable[Message], marks: Marks = Marks()) -> list[Entry]:
+    """Join messages with the moments they belong to or name, and with what retracted them: a query a kind at most.
+
+    Args:
+        messages: of one session, in conversation order.
+        marks: what is pointed out.
+    """
+    messages = list(messages)
+    by_pk, by_key = _moments(messages)
+    retractions = _retractions(messages)
+    found: list[Entry] = []
+    for message in messages:
+        if message.kind == Message.Kind.PARTITION:
+            keys = _payload(message).get("moment_keys", [])
+            found.append(Entry(message, moments=tuple(by_key[key] for key in keys if key in by_key)))
+            continue
+        moment = by_pk.get(message.moment_id) if message.moment_id else None
+        before = found[-1].moment if found else None
+        found.append(_turn(message, moment, before, marks, retractions))
+    return found
+
+
+def _turn(
+    message: Message,
+    moment: Moment | None,
+    before: Moment | None,
+    marks: Marks,
+    retractions: Mapping[datetime, Retraction],
+) -> Entry:
+    return Entry(
+        message,
+        moment=moment,
+        opens_moment=moment is not None and moment != before,
+        opens_live=message.sequence == marks.live_from,
+        opens_lag=message.sequence == marks.lag_from,
+        is_marked=message.sequence == marks.turn or (moment is not None and moment.pk == marks.moment),
+        retraction=retractions.get(message.retracted_at) if message.retracted_at else None,
+    )
+
+
+def _moments(messages: Sequence[Message]) -> tuple[dict[int, Moment], dict[str, Moment]]:
+    """Read the moments that hold the turns, and those that partition events name."""
+    held = {message.moment_id for message in messages if message.moment_id}
+    named = {key for message in messages for key in _payload(message).get("moment_keys", []) if message.kind != "turn"}
+    own = Moment.objects.filter(user_id__in={message.user_id for message in messages}).defer("search_vector")
+    moments = list(own.filter(pk__in=held)) if held else []
+    if named:
+        moments += own.filter(key__in=named)
+    return {moment.pk: moment for moment in moments}, {moment.key: moment for moment in moments}
+
+
+def _retractions(messages: Sequence[Message]) -> dict[datetime, Retraction]:
+    """Read retractions by the time that their turns say."""
+    times = {message.retracted_at for message in messages if message.retracted_at}
+    sessions = {message.session_id for message in messages}
+    found = Retraction.objects.filter(session_id__in=sessions, created_at__in=times) if times else ()
+    return {retraction.created_at: retraction for retraction in found}
+
+
+def _payload(message: Message) -> dict[str, Any]:
+    return message.payload if isinstance(message.payload, dict) else {}

@@ -1,0 +1,1 @@
+"""Pages and actions of the operator, a file a subject."""

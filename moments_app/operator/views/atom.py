@@ -1,0 +1,108 @@
+"""The page of a fact or observation: where it comes from; and evicting, restoring and moving it."""
+
+from functools import partial
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.operator.transcript import entries
+from moments_app.streams import curate
+from moments_app.streams.texts import is_carried
+from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import FormPage, RowAction
+from sessions_app.models import Message
+from sessions_app.retention.read_archived import with_text
+
+TARGETS = 100  # streams to move an item to
+SOURCES = 50  # turns
+
+
+class MoveForm(forms.Form):
+    """The target of a move: another stream of the same person; for a shard's item another shard."""
+
+    stream = forms.ModelChoiceField(MemoryStream.objects.none())
+
+    def __init__(self, atom: MemoryAtom, data: Any = None) -> None:
+        super().__init__(data)
+        streams = MemoryStream.objects.filter(user=atom.user_id).exclude(pk=atom.stream_id)
+        self.fields["stream"].queryset = streams  # type: ignore[attr-defined]
+        self._streams = streams.select_related("user", "session").order_by("-stream_type", "-last_updated_at", "-pk")
+
+    def targets(self) -> list[MemoryStream]:
+        """List the streams to choose from: the person's own first, then those of sessions, latest first."""
+        return list(self._streams[:TARGETS])
+
+
+class AtomForm(FormPage[MemoryAtom]):
+    """Where an item comes from, and where it may go."""
+
+    before, after = "operator/facts/fact.html", "operator/facts/source.html"
+
+    def context(self) -> dict[str, Any]:
+        atom, may_change = self.row, self.admin.has_change_permission(self.request)
+        may_move = self.admin.has_change_permission(self.request, atom)
+        turns = _source_turns(atom)
+        return {
+            "show_save_and_add_another": False,
+            "atom": atom,
+            "may_move": may_move,
+            "may_evict": may_move or (may_change and _is_left_behind(atom)),
+            "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change,
+            "targets": MoveForm(atom).targets() if may_move else [],
+            "calls": atom.job.engine_calls.all() if atom.job else (),
+            "entries": entries(with_text(turns[0].user, turns[:SOURCES]) if turns else ()),
+            "last_turn": turns[-1] if turns else None,
+            "missing": len(atom.source_message_ids) - len(turns),
+        }
+
+
+class EvictAtom(RowAction[MemoryAtom]):
+    """Take an item out of memory."""
+
+    route, name = "<int:pk>/evict/", "evict"
+
+    def change(self, atom: MemoryAtom) -> str:
+        message = "Evicted: no context and no search has it any more."
+        self.attempt(atom, partial(curate.evict, atom), log="Evicted.", message=message)
+        return change_url(atom)
+
+
+class RestoreAtom(RowAction[MemoryAtom]):
+    """Take an item back into memory."""
+
+    route, name = "<int:pk>/restore/", "restore"
+
+    def change(self, atom: MemoryAtom) -> str:
+        restore = partial(curate.restore, atom, requested_by=self.actor)
+        self.attempt(atom, restore, log="Restored.", message="Restored: it is in memory again.")
+        return change_url(atom)
+
+
+class MoveAtom(RowAction[MemoryAtom]):
+    """Move an item to another stream."""
+
+    route, name = "<int:pk>/move/", "move"
+
+    def change(self, atom: MemoryAtom) -> str:
+        form = MoveForm(atom, self.request.POST)
+        if form.is_valid():
+            self._move(atom, form.cleaned_data["stream"])
+        else:
+            messages.error(self.request, "Choose a stream of the same person.")
+        return change_url(atom)
+
+    def _move(self, atom: MemoryAtom, stream: MemoryStream) -> None:
+        log = f"Moved from {atom.stream.title} to {stream.title}."
+        move = partial(curate.move, atom, stream, requested_by=self.actor)
+        self.attempt(atom, move, log=log, message=f"Moved to {stream.title}.")
+
+
+def _source_turns(atom: MemoryAtom) -> list[Message]:
+    return list(Message.objects.filter(pk__in=atom.source_message_ids).select_related("session").in_order())
+
+
+def _is_left_behind(atom: MemoryAtom) -> bool:
+    """Tell whether a text absorbed the item that says it no longer."""
+    return atom.state == MemoryAtom.State.ABSORBED and not is_carried(atom)

@@ -1,0 +1,18 @@
+"""The page of a task, goal or problem."""
+
+from typing import Any
+
+from moments_app.models import Entity
+from sessions_app.admin.views.base import FormPage
+
+LINKS_SHOWN = 100
+
+
+class EntityForm(FormPage[Entity]):
+    """The page of an entity, with the links that lead to it."""
+
+    after = "operator/entities/links.html"
+
+    def context(self) -> dict[str, Any]:
+        links = self.row.links_in.select_related("from_entity").defer("from_entity__search_vector").order_by("-id")
+        return {"entity": self.row, "links_in": links[:LINKS_SHOWN]}

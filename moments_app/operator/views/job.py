@@ -1,0 +1,73 @@
+"""The page of a job, trying one again, and ending one."""
+
+import json
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+
+from moments_app.jobs.cancel import cancel
+from moments_app.models import Job, StreamVersion
+from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import FormPage, RowAction
+
+LEFT_SHOWN = 50  # of each kind that a job left
+CALLS_SHOWN = 200
+
+
+def state_of(job: Job) -> str:
+    """Name what its status and times come to, as the list's filter does."""
+    if job.status == Job.Status.QUEUED:
+        return "due" if job.is_due else "waiting"
+    if job.status == Job.Status.PROCESSING:
+        return "stuck" if job.is_stale else "running"
+    return "cancelled" if job.is_cancelled else str(job.status)
+
+
+class JobForm(FormPage[Job]):
+    """A job's state, what it is about, its calls and what it left."""
+
+    before = "operator/jobs/job.html"
+
+    def context(self) -> dict[str, Any]:
+        job = self.row
+        return {
+            "job": job,
+            "state": state_of(job),
+            "may_change": self.admin.has_steer_permission(self.request),
+            "max_attempts": settings.JOBS.max_attempts,
+            "params": _json(job.params),
+            "calls": job.engine_calls.select_related("prompt_version__resource").order_by("id")[:CALLS_SHOWN],
+            "moments": job.moments.defer("search_vector").order_by("id")[:LEFT_SHOWN],
+            "summaries": job.summaries.order_by("id")[:LEFT_SHOWN],
+            "atoms": job.atoms.order_by("id")[:LEFT_SHOWN],
+            "texts": StreamVersion.objects.filter(job=job).select_related("stream").order_by("id")[:LEFT_SHOWN],
+            "result": _json(job.result),
+            "left_shown": LEFT_SHOWN,
+        }
+
+
+class RetryJob(RowAction[Job]):
+    """Give a job that failed or was cancelled a new set of attempts."""
+
+    route, name, permission = "<path:pk>/retry/", "retry", "steer"
+
+    def change(self, job: Job) -> str:
+        self.attempt(job, job.restart, log="Retried.", message=f"{job} is queued again.", about=str(job))
+        return change_url(job)
+
+
+class CancelJob(RowAction[Job]):
+    """End a job that is queued or running."""
+
+    route, name, permission = "<path:pk>/cancel/", "cancel", "steer"
+
+    def change(self, job: Job) -> str:
+        message = f"{job} is cancelled; nothing of it is kept."
+        end = partial(cancel, job, actor=self.actor)
+        self.attempt(job, end, log="Cancelled.", message=message, about=str(job))
+        return change_url(job)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) if value else ""

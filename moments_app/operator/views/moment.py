@@ -1,0 +1,94 @@
+"""The page of a moment, beside its source turns, and the chain of a person's moments."""
+
+from functools import cached_property
+from typing import Any
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+
+from moments_app.models import EngineCall, Moment
+from moments_app.models.moment import MomentQuerySet
+from moments_app.operator import moment_chain
+from moments_app.operator.pager import first_of
+from moments_app.operator.transcript import entries
+from sessions_app.admin.views.base import FormPage, OperatorPage, RowView
+from sessions_app.models import Message, UserProfile
+
+SOURCE_TURNS = 200
+CALLS_SHOWN = 5
+CORRECTIONS_SHOWN = 10
+SECTIONS = {"at": moment_chain.around, "before": moment_chain.earlier_than, "after": moment_chain.later_than}
+
+
+class MomentForm(FormPage[Moment]):
+    """The moments before and after a moment, its turns, and what it was made by."""
+
+    before, after = "operator/moments/neighbors.html", "operator/moments/source.html"
+
+    def context(self) -> dict[str, Any]:
+        moment = self.row
+        calls = EngineCall.objects.filter(job=moment.job_id).order_by("-id")[:CALLS_SHOWN] if moment.job_id else []
+        corrections = LogEntry.objects.filter(
+            content_type=ContentType.objects.get_for_model(Moment), object_id=str(moment.pk)
+        )
+        return read(moment) | {
+            "is_fullwidth": "1",
+            "next_moment": Moment.objects.later_than(moment).first(),
+            "calls": calls,
+            "corrections": corrections.select_related("user")[:CORRECTIONS_SHOWN],
+        }
+
+
+class MomentReading(RowView[Moment]):
+    """A moment beside its source turns, to be opened in its place in the timeline."""
+
+    route, name = "<int:pk>/reading/", "reading"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        return render(request, "operator/moments/reading.html", read(self.row))
+
+
+class Chain(OperatorPage):
+    """A person's moments as a timeline, around the one asked for or the newest."""
+
+    route, name = "chain/<int:user_pk>/", "chain"
+    template_name = "operator/moments/chain.html"
+
+    @cached_property
+    def person(self) -> UserProfile:
+        """The person of the address."""
+        return get_object_or_404(UserProfile, pk=self.kwargs["user_pk"])
+
+    def get_title(self) -> str:
+        return f"Chain of {self.person}"
+
+    def context(self) -> dict[str, Any]:
+        moments = self.admin.get_queryset(self.request).for_user(self.person).newest_first()
+        newest, oldest = moments.first(), moments.last()
+        section = self._section_asked_for(moments) or (moment_chain.around(newest) if newest else None)
+        shown = {"person": self.person, "newest": newest, "oldest": oldest, "section": section}
+        return shown | (read(section.opened) if section and section.opened else {})
+
+    def _section_asked_for(self, moments: MomentQuerySet) -> moment_chain.ChainSection | None:
+        """Read the section that the address names by one of the person's moments."""
+        for name, section in SECTIONS.items():
+            pk = self.number(name)
+            if pk is not None and (moment := moments.filter(pk=pk).first()):
+                return section(moment)
+        return None
+
+
+def read(moment: Moment) -> dict[str, Any]:
+    """Read a moment with its turns and the moments it names."""
+    own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
+    named = {previous.key: previous for previous in own}
+    turns = Message.objects.turns().filter(user_id=moment.user_id, moment=moment).in_order()
+    shown, more = first_of(turns, SOURCE_TURNS)
+    return {
+        "moment": moment,
+        "previous_moments": [named[key] for key in moment.previous_moment_keys if key in named],
+        "entries": entries(shown),
+        "has_more_turns": more is not None,
+    }

@@ -1,0 +1,152 @@
+"""The page of a person, the history of their profile, exporting what is kept of them, and erasing them."""
+
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Model, QuerySet
+from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+
+from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
+from moments_app.operator.profile_history import history
+from sessions_app.admin.links import change_url, list_url, page_url
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView
+from sessions_app.models import ProfileVersion, Session, UserProfile
+from sessions_app.people.erase import OnHold, erase_user, holdings
+from sessions_app.people.export import CannotExport, export_user
+
+KEPT: dict[str, type[Model]] = {
+    "Sessions": Session,
+    "Moments": Moment,
+    "Summaries": Summary,
+    "Streams": MemoryStream,
+    "Facts and observations": MemoryAtom,
+    "Tasks and goals": Entity,
+    "Retractions": Retraction,
+    "Jobs": Job,
+    "Context receipts": ContextReceipt,
+}
+COUNTED = 100
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows of a person, of one kind: how many, and their list."""
+
+    label: str
+    count: str
+    url: str
+
+
+class ProfileForm(FormPage[UserProfile]):
+    """Ways to what is kept of a person, and to what can be done with all of it."""
+
+    before = "operator/profiles/memory.html"
+
+    def context(self) -> dict[str, Any]:
+        return {
+            "profile": self.row,
+            "kept": _kept(self.request, self.row),
+            "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
+        }
+
+
+class ProfileVersions(RowPage[UserProfile]):
+    """The states a profile was in, and what changed between two of them."""
+
+    route, name = "<int:pk>/versions/", "versions"
+    template_name = "operator/profiles/versions.html"
+
+    def get_title(self) -> str:
+        return f"History of {self.row}"
+
+    def context(self) -> dict[str, Any]:
+        shown, asked = history(self.row, older_than=self.number("older")), self.request.GET
+        return {
+            "profile": self.row,
+            "history": shown,
+            "comparison": shown.compare(asked.get("from", ""), asked.get("to", "")),
+            "may_change": self.admin.has_change_permission(self.request, self.row),
+        }
+
+
+class RestoreProfile(RowAction[UserProfile]):
+    """Make a profile what it was."""
+
+    route, name = "<int:pk>/versions/<int:version>/restore/", "restore"
+
+    def change(self, profile: UserProfile) -> str:
+        former: ProfileVersion = get_object_or_404(profile.versions, pk=self.kwargs["version"])
+        profile.restore(former, actor=self.actor)
+        log = f"Restored as it was before {former.created_at:%Y-%m-%d %H:%M}."
+        self.log(profile, log, "The profile says again what it said then.")
+        return page_url(profile, "versions", profile.pk)
+
+
+class ExportProfile(RowView[UserProfile]):
+    """Everything that is kept of a person, as a file."""
+
+    route, name = "<path:pk>/export/", "export"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        file = TemporaryFile()  # noqa: SIM115 (the response closes it)
+        try:
+            export_user(self.row.user_id, file)
+        except CannotExport as error:
+            messages.error(request, str(error))
+            return HttpResponseRedirect(change_url(self.row))
+        file.seek(0)
+        return FileResponse(file, as_attachment=True, filename="export.zip", content_type="application/zip")
+
+
+class EraseProfile(RowPage[UserProfile]):
+    """Ask for the `user_id` to be typed, and erase the person."""
+
+    route, name = "<path:pk>/erase/", "erase"
+    template_name = "operator/profiles/erase.html"
+
+    def has_permission(self) -> bool:
+        return self.request.user.has_perm("sessions_app.delete_userprofile")
+
+    def get_title(self) -> str:
+        return f"Erase {self.row}"
+
+    def context(self) -> dict[str, Any]:
+        return {
+            "profile": self.row,
+            "rows": holdings(self.row).most_common(),
+            "held": Session.objects.for_user(self.row).filter(legal_hold=True).count(),
+        }
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        if request.POST.get("user_id") != self.row.user_id:
+            return self.page(problem="That is not the user_id. Nothing was erased.")
+        try:
+            erased = erase_user(self.row.user_id, actor=self.actor)
+        except (OnHold, UserProfile.DoesNotExist) as error:
+            return self.page(problem=str(error))
+        messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")
+        if erased.has_files_left:
+            messages.warning(request, "The storage of archives failed; the queue tries again to remove the files.")
+        return HttpResponseRedirect(list_url(UserProfile))
+
+
+def _kept(request: HttpRequest, profile: UserProfile) -> list[KeptRows]:
+    """Count what there is of a person, as far as the operator may see it."""
+    return [
+        KeptRows(
+            label=label,
+            count=_some(model._default_manager.filter(user=profile)),
+            url=list_url(model, user__id__exact=profile.pk),
+        )
+        for label, model in KEPT.items()
+        if request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
+    ]
+
+
+def _some(rows: QuerySet[Any]) -> str:
+    """Count a few rows; of many say only that they are many, for nobody waits to have them counted."""
+    number = rows[: COUNTED + 1].count()
+    return f"{COUNTED}+" if number > COUNTED else str(number)

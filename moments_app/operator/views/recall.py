@@ -1,0 +1,129 @@
+"""The recall console: a query as an application would ask it, and how each result came to its place."""
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from moments_app.interfaces.api.search import MATCH_COUNT_MAX, QUERY_MAX_CHARS
+from moments_app.models import MemoryAtom, Moment
+from moments_app.recall.inspection import Inspection, inspect
+from moments_app.recall.request import KINDS, MODES, RecallRequest
+from moments_app.recall.results import Result
+from sessions_app.admin.base import prefix_search
+from sessions_app.admin.links import page_url, turn_url
+from sessions_app.admin.views.base import OperatorPage, OperatorView
+from sessions_app.models import UserProfile
+
+BAR = 1000  # width of the bar, in its own units
+PEOPLE = 20  # offered at once
+MODE_LABELS = {"hybrid": "words and meaning", "semantic": "meaning alone", "text": "words alone"}
+STEP_LABELS = {
+    "embedding": "embedding the query",
+    "words": "looking up its words",
+    "search by text": "search by words",
+    "search by semantic": "search by meaning",
+    "fusion": "fusion",
+    "reading": "reading what was found",
+}
+PERMISSIONS = ("moments_app.view_memoryatom", "moments_app.view_moment", "sessions_app.view_session")
+
+
+class RecallForm(forms.Form):
+    """A query, and the person whose memory it is asked of."""
+
+    user_id = forms.CharField(label="User", max_length=255)
+    query = forms.CharField(label="Query", max_length=QUERY_MAX_CHARS)
+    mode = forms.ChoiceField(label="Search by", choices=[(mode, MODE_LABELS[mode]) for mode in MODES], required=False)
+    kinds = forms.MultipleChoiceField(label="Kinds", choices=[(kind, f"{kind}s") for kind in KINDS], required=False)
+    since = forms.DateTimeField(label="Said since, UTC", required=False)
+    agent_id = forms.CharField(label="Agent", max_length=255, required=False)
+    most = forms.IntegerField(label="Results", min_value=1, max_value=MATCH_COUNT_MAX, required=False)
+
+    def question(self) -> RecallRequest:
+        """Return what recall is asked."""
+        data = self.cleaned_data
+        return RecallRequest(data["query"], data["kinds"] or KINDS, data["since"], data["mode"] or "hybrid")
+
+
+class ConsoleView(OperatorView):
+    """A view of the console, which shows what several lists show and takes the rights of all of them."""
+
+    def has_permission(self) -> bool:
+        return self.request.user.has_perms(PERMISSIONS)
+
+
+class Recall(ConsoleView, OperatorPage):
+    """The form, and what was found. Looking is no use of what is found: nothing counts it."""
+
+    route, name = "recall/", "recall"
+    template_name = "operator/recall/console.html"
+    title = "Recall console"
+
+    def context(self) -> dict[str, Any]:
+        has_query = self.request.GET.keys() & RecallForm.base_fields.keys()
+        form = RecallForm(self.request.GET if has_query else None, initial={"kinds": KINDS, "mode": "hybrid"})
+        shown = {"form": form, "kinds": _chosen(form), "match_count": settings.RECALL.match_count}
+        return shown | (_found(form) if form.is_valid() else {})
+
+
+class RecallPeople(ConsoleView):
+    """People whose user_id begins with what is typed."""
+
+    route, name = "recall/people/", "recall_people"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        return render(request, "operator/recall/people.html", {"people": _people(request.GET.get("user_id", ""))})
+
+
+def _chosen(form: RecallForm) -> list[tuple[str, str, bool]]:
+    """List the kinds with their labels, and whether each is searched."""
+    chosen = form["kinds"].value() or KINDS
+    return [(kind, f"{kind}s", kind in chosen) for kind in KINDS]
+
+
+def _people(beginning: str) -> list[str]:
+    found = prefix_search(UserProfile.objects.all(), beginning, "user_id")
+    return list(found.order_by("user_id").values_list("user_id", flat=True)[:PEOPLE])
+
+
+def _found(form: RecallForm) -> dict[str, Any]:
+    """Ask recall, and collect what the page shows of it."""
+    data = form.cleaned_data
+    user = UserProfile.objects.filter(user_id=data["user_id"]).first()
+    if user is None:
+        return {"nobody": data["user_id"], "people": _people(data["user_id"])}
+    seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
+    return {
+        "profile": user,
+        "seen": seen,
+        "results": [(result, _page_of(result)) for result in seen.results],
+        "steps": _steps(seen),
+        "bar": BAR,
+        "total": sum(seen.steps.values()),
+        "mode": MODE_LABELS[seen.request.used_mode],
+        "is_counted": seen.words is not None and any(number for number, _ in seen.words.sizes.values()),
+        "embeds": settings.EMBEDDING.is_on,
+    }
+
+
+def _page_of(result: Result) -> str:
+    """Return the address of the page where an operator reads the whole of a result."""
+    if result.kind == "turn" and result.sequence is not None:
+        return turn_url(result.pk, result.sequence)
+    model = {"fact": MemoryAtom, "moment": Moment}[result.kind]
+    return page_url(model, "change", result.pk)
+
+
+def _steps(seen: Inspection) -> list[dict[str, Any]]:
+    """List the steps, each with its part of the bar."""
+    total, start, shown = sum(seen.steps.values()) or 1, 0, []
+    for number, (step, milliseconds) in enumerate(seen.steps.items(), start=1):
+        width = round(BAR * milliseconds / total)
+        shown.append(
+            {"name": STEP_LABELS[step], "milliseconds": milliseconds, "start": start, "width": width, "number": number}
+        )
+        start += width
+    return shown

@@ -1,0 +1,208 @@
+"""The page of a retraction, undoing one, and the page of a session on which one is made."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.text import capfirst
+
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, RetractedItem, Retraction, StreamVersion, Summary
+from moments_app.operator.pager import first_of
+from moments_app.operator.views.session import SessionPage
+from moments_app.provenance.derived import Derived
+from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
+from moments_app.provenance.undo import undo_retraction
+from sessions_app.admin.links import change_url, page_url, turn_url
+from sessions_app.admin.views.base import FormPage, RowAction, number_in
+from sessions_app.models import Event, Message, Session
+
+ITEMS_SHOWN = 500
+ROWS_SHOWN = 50  # of a kind, in a preview
+
+
+class TurnsForm(forms.Form):
+    """The turns to retract."""
+
+    sequences = forms.CharField(max_length=10_000, required=False)
+
+    def clean_sequences(self) -> list[int] | None:
+        """Return the turns that are named; None for all of the session."""
+        text: str = self.cleaned_data["sequences"].strip()
+        try:
+            return sequences_of(text) if text else None
+        except CannotRetract as error:
+            raise forms.ValidationError(str(error)) from error
+
+
+class ReasonForm(TurnsForm):
+    """The turns to retract, and why."""
+
+    reason = forms.CharField(max_length=2_000)
+
+
+def _form_of(request: HttpRequest) -> TurnsForm:
+    """Read which turns are meant: from what is posted, from a text in the address, or from turns that were ticked."""
+    if request.method == "POST":
+        return ReasonForm(request.POST)
+    if "sequences" in request.GET:
+        return TurnsForm(request.GET)
+    ticked = sorted({turn for turn in map(number_in, request.GET.getlist("turn")) if turn is not None})
+    return TurnsForm({"sequences": ",".join(map(str, ticked))}) if ticked else TurnsForm()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row that would be withdrawn, and its page."""
+
+    label: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rows of one kind that would be withdrawn: the first of them, and how many there are in all."""
+
+    title: str
+    count: int
+    rows: list[Row]
+
+    @property
+    def more(self) -> int:
+        """The number of those not among the first."""
+        return self.count - len(self.rows)
+
+
+def _previewed(form: TurnsForm, session: Session) -> dict[str, Any]:
+    """Collect what would be withdrawn, or why nothing can be; nothing where turns are not named yet."""
+    if not form.is_bound or (not form.is_valid() and "sequences" in form.errors):
+        return {}
+    try:
+        found = preview(session, form.cleaned_data["sequences"])
+    except CannotRetract as error:
+        return {"problem": str(error)}
+    return {"preview": found, "groups": _groups(found.derived)}
+
+
+def _groups(found: Derived) -> list[Group]:
+    """Group the rows by kind, in the order in which one is made of another."""
+    person = change_url(found.session.user)
+    versions = found.profile.versions if found.profile else []
+    groups = [
+        _group("Moments", found.moments, _moment_row),
+        _group("Summaries", found.summaries, _summary_row),
+        _group("Facts and observations", found.atoms, _atom_row),
+        _group("Versions of streams' texts", found.versions, _version_row),
+        _group("Versions of the profile", versions, lambda version: Row(f"before {_time(version)}", person)),
+        _group("Partition events", found.events, _event_row),
+        _group("Rewritten: they name one of the moments, or tell of it", found.mentions, _mention_row),
+        _group("Journeys that may have led through one of the moments", found.journeys, _moment_row),
+    ]
+    return [group for group in groups if group.count]
+
+
+def _group(title: str, rows: Sequence[Any], row: Callable[[Any], Row]) -> Group:
+    return Group(title, len(rows), [row(one) for one in rows[:ROWS_SHOWN]])
+
+
+def _time(row: Any) -> str:
+    return f"{row.created_at:%Y-%m-%d %H:%M}"
+
+
+def _moment_row(moment: Moment) -> Row:
+    label = f"{moment.name}, turns {moment.first_sequence}–{moment.last_sequence}"
+    return Row(label, change_url(moment))
+
+
+def _summary_row(summary: Summary) -> Row:
+    return Row(f"Turns {summary.start_sequence}–{summary.end_sequence}, {summary.status}", change_url(summary))
+
+
+def _atom_row(atom: MemoryAtom) -> Row:
+    return Row(str(atom), change_url(atom))
+
+
+def _version_row(version: StreamVersion) -> Row:
+    return Row(f"of {_time(version)}", page_url(MemoryStream, "change", version.stream_id))
+
+
+def _event_row(event: Message) -> Row:
+    return Row(f"after turn {event.sequence}", turn_url(event.session_id, event.sequence))
+
+
+def _mention_row(row: Message | Job | Event) -> Row:
+    if isinstance(row, Message):
+        return _event_row(row)
+    if isinstance(row, Job):
+        return Row(f"job {row}", change_url(row))
+    return Row(f"event {row}", change_url(row))
+
+
+class RetractionForm(FormPage[Retraction]):
+    """The page of a retraction: the rows that were withdrawn or rewritten."""
+
+    after = "operator/retractions/items.html"
+
+    def context(self) -> dict[str, Any]:
+        retraction = self.row
+        items, more = first_of(retraction.items.order_by("model", "is_rewritten", "object_pk"), ITEMS_SHOWN)
+        return {
+            "retraction": retraction,
+            "kinds": _kinds(items),
+            "has_more_items": more is not None,
+            "may_undo": self.admin.has_undo_permission(self.request) and retraction.undone_at is None,
+        }
+
+
+class RetractTurns(SessionPage):
+    """Name the turns, see what would be withdrawn with them, and retract them."""
+
+    route, name = "<int:pk>/retract/", "retract"
+    template_name = "operator/sessions/retract.html"
+
+    def has_permission(self) -> bool:
+        return super().has_permission() and self.request.user.has_perm("moments_app.add_retraction")
+
+    def context(self) -> dict[str, Any]:
+        form = _form_of(self.request)
+        return super().context() | {"form": form} | _previewed(form, self.row)
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form = ReasonForm(request.POST)
+        if not form.is_valid() or "preview" not in _previewed(form, self.row):
+            return self.page()
+        made = retract(self.row, **form.cleaned_data, requested_by=self.actor)
+        message = f"{made.result['turns']} turns are retracted; what rests on others is made again."
+        self.log(self.row, f"Retraction {made}.", message)
+        return HttpResponseRedirect(change_url(made))
+
+
+class UndoRetraction(RowAction[Retraction]):
+    """Undo a retraction; say where it can't be, and why."""
+
+    route, name, permission = "<int:pk>/undo/", "undo", "undo"
+
+    def change(self, retraction: Retraction) -> str:
+        undo = partial(undo_retraction, retraction, requested_by=self.actor)
+        message = f"{retraction} is undone."
+        self.attempt(retraction, undo, log="Undone.", message=message, about=str(retraction))
+        return change_url(retraction)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The rows of one table: those withdrawn, or those rewritten, as they were before."""
+
+    title: str
+    items: list[RetractedItem]
+
+
+def _kinds(items: Sequence[RetractedItem]) -> list[Kind]:
+    kinds: dict[tuple[str, bool], Kind] = {}
+    for item in items:
+        name = capfirst(str(item.table._meta.verbose_name_plural))
+        title = f"{name}, as they were before they were rewritten" if item.is_rewritten else name
+        kinds.setdefault((item.model, item.is_rewritten), Kind(title, [])).items.append(item)
+    return list(kinds.values())

@@ -1,0 +1,205 @@
+"""The pages of a session: its transcript, and a tab for each kind of what was made of it.
+
+Each takes a few queries, whatever there is.
+"""
+
+from typing import Any
+
+from django.db.models import F, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+
+from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
+from moments_app.moments.build import stays_live_from
+from moments_app.operator.pager import first_of
+from moments_app.operator.transcript import Marks, entries
+from sessions_app.admin.links import page_url, turn_url
+from sessions_app.admin.views.base import FormPage, RowPage
+from sessions_app.models import Message, Session
+from sessions_app.transcript.load import page_of_messages
+
+TURNS = 100  # of a page
+ROWS = 25
+NEWEST = 2**62  # behind every sequence
+
+
+class SessionPage(RowPage[Session]):
+    """A page below the head of a session, which has the tabs and what an operator may ask for."""
+
+    has_trail = True
+
+    def context(self) -> dict[str, Any]:
+        return head_of(self.admin, self.request, self.row, self.name)
+
+
+class SessionTab(SessionPage):
+    """A page that is a tab.
+
+    Attributes:
+        tab: what the tab is called.
+        needs: the permission that it takes beside that to see sessions.
+    """
+
+    tab = ""
+    needs = ""
+
+    def has_permission(self) -> bool:
+        return super().has_permission() and (not self.needs or self.request.user.has_perm(self.needs))
+
+    def newest(self, rows: QuerySet[Any]) -> dict[str, Any]:
+        """Read a page of rows, newest first, from the row on that the address names."""
+        before = self.number("before")
+        if before is not None:
+            rows = rows.filter(pk__lt=before)
+        # By an expression: by the key itself the planner may walk all the table backwards for the rows of one session.
+        found, last = first_of(rows.order_by(-F("pk")), ROWS)
+        return {"rows": found, "older": last.pk if last else None}
+
+
+class Transcript(SessionTab):
+    """The transcript, in place of Django's form; what is posted here is that form, which the tab of details shows."""
+
+    name, tab = "change", "Transcript"
+    template_name = "operator/sessions/transcript.html"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        sequence = self.number("jump")
+        return self.page() if sequence is None else HttpResponseRedirect(turn_url(self.row.pk, sequence))
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk))
+        return form
+
+    def context(self) -> dict[str, Any]:
+        return super().context() | self.turns()
+
+    def turns(self) -> dict[str, Any]:
+        """Read a page of turns: the newest, or those before, after or around what the address names."""
+        session, turn, moment = self.row, self.number("at"), self._moment()
+        around = moment.first_sequence if moment and turn is None else turn
+        page = page_of_messages(session, TURNS, **self._bounds(around)).messages
+        turns = [message for message in page if message.kind == Message.Kind.TURN]
+        first, last = (turns[0].sequence, turns[-1].sequence) if turns else (0, -1)
+        lag_from = max(stays_live_from(session, {}), session.live_from_sequence)
+        marks = Marks(session.live_from_sequence, lag_from, turn, moment.pk if moment else None)
+        return {
+            "entries": entries(page, marks),
+            "first": first,
+            "last": last,
+            "earlier": first > session.kept_from_sequence,
+            "later": bool(turns) and last < session.last_sequence,
+            "found_moment": moment,
+        }
+
+    def _moment(self) -> Moment | None:
+        """Return the moment that the address names; None where it names none of the session's."""
+        pk = self.number("moment")
+        return self.row.moments.filter(user_id=self.row.user_id, pk=pk).first() if pk else None
+
+    def _bounds(self, around: int | None) -> dict[str, int]:
+        """Say before or after which turn the page lies."""
+        for name in ("after", "before"):
+            if (sequence := self.number(name)) is not None:
+                return {name: sequence}
+        if around is not None:
+            return {"after": min(around, self.row.last_sequence) - TURNS // 2 - 1}
+        return {"before": NEWEST}
+
+
+class MoreTurns(Transcript):
+    """More of the transcript, to stand before or after what is shown: a part of a page."""
+
+    route, name = "<int:pk>/turns/", "turns"
+    http_method_names = ["get"]
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        hidden = "earlier" if "after" in request.GET else "later"
+        shown = {"session": self.row} | rights_of(self.admin, request, self.row) | self.turns()
+        return render(request, "operator/sessions/turns.html", shown | {hidden: False})
+
+
+class SessionSummaries(SessionTab):
+    """Versions of the rolling summary, newest first, and the one in force."""
+
+    route, name, tab = "<int:pk>/summaries/", "summaries", "Summaries"
+    needs = "moments_app.view_summary"
+    template_name = "operator/sessions/summaries.html"
+
+    def context(self) -> dict[str, Any]:
+        versions = Summary.objects.for_session(self.row).select_related("base", "prompt_version")
+        in_force = Summary.objects.latest_completed(self.row)
+        return super().context() | self.newest(versions) | {"in_force": in_force}
+
+
+class SessionMemory(SessionTab):
+    """The streams that the session feeds, and what was formed from it."""
+
+    route, name, tab = "<int:pk>/memory/", "memory", "Memory"
+    needs = "moments_app.view_memoryatom"
+    template_name = "operator/sessions/memory.html"
+
+    def context(self) -> dict[str, Any]:
+        seen = MemoryStream.objects.seen_by(self.row).select_related("user", "session")
+        streams = list(seen.order_by("stream_type", "id")[:ROWS])
+        atoms = self.row.atoms.select_related("stream__user", "stream__session")
+        return super().context() | self.newest(atoms) | {"streams": streams}
+
+
+class SessionJobs(SessionTab):
+    """Jobs about the session, newest first."""
+
+    route, name, tab = "<int:pk>/jobs/", "jobs", "Jobs"
+    needs = "moments_app.view_job"
+    template_name = "operator/sessions/jobs.html"
+
+    def context(self) -> dict[str, Any]:
+        jobs = Job.objects.filter(user_id=self.row.user_id, session=self.row)
+        return super().context() | self.newest(jobs)
+
+
+class SessionContexts(SessionTab):
+    """Receipts of the contexts that were served for the session, newest first."""
+
+    route, name, tab = "<int:pk>/contexts/", "contexts", "Contexts served"
+    needs = "moments_app.view_contextreceipt"
+    template_name = "operator/sessions/contexts.html"
+
+    def context(self) -> dict[str, Any]:
+        receipts = ContextReceipt.objects.filter(user_id=self.row.user_id, session=self.row)
+        return super().context() | self.newest(receipts)
+
+
+class SessionDetails(SessionTab):
+    """Every column of the session, in Django's form."""
+
+    route, name, tab = "<int:pk>/details/", "details", "Details"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form_url = page_url(Session, "change", self.row.pk)
+        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
+        return form
+
+
+class SessionForm(FormPage[Session]):
+    """The head of a session, above the form of its details."""
+
+    before = "operator/sessions/head.html"
+
+    def context(self) -> dict[str, Any]:
+        return head_of(self.admin, self.request, self.row, SessionDetails.name)
+
+
+def head_of(admin: Any, request: HttpRequest, session: Session, tab: str) -> dict[str, Any]:
+    """Collect what the head of a session shows, with the tabs that this operator may open."""
+    tabs = [
+        {"title": view.tab, "url": page_url(Session, view.name, session.pk), "is_current": view.name == tab}
+        for view in admin.tabs
+        if not view.needs or request.user.has_perm(view.needs)
+    ]
+    return {"session": session, "tabs": tabs} | rights_of(admin, request, session)
+
+
+def rights_of(admin: Any, request: HttpRequest, session: Session) -> dict[str, Any]:
+    """Say what the operator may do with a session."""
+    may_retract = request.user.has_perm("moments_app.add_retraction")
+    return {"may_change": admin.has_change_permission(request, session), "may_retract": may_retract}

@@ -1,0 +1,172 @@
+"""The page of a stream: its text, its items and the versions of its text; and consolidating it, or undoing that."""
+
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+
+from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
+from moments_app.operator.diff import word_diff
+from moments_app.operator.pager import first_of
+from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.texts import current_lines, last_version, undo
+from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_in
+
+PAGE = 20  # items, or versions
+TITLES = {MemoryAtom.Type.OBSERVATION.value: "Observations that wait", MemoryAtom.Type.FACT.value: "Facts"}
+
+
+class StreamForm(FormPage[MemoryStream]):
+    """The page of a stream: its items, when it is consolidated next, and the newest versions of its text."""
+
+    before = "operator/streams/stream.html"
+
+    def context(self) -> dict[str, Any]:
+        stream = self.row
+        job = stream.jobs.filter(process=Consolidate.name).order_by("-id").first()
+        last = last_version(stream)
+        return {
+            "show_save_and_add_another": False,
+            "stream": stream,
+            "lines": current_lines(stream),
+            "words": len(stream.consolidated_content.split()),
+            "when": _when(stream),
+            "job": job if job and job.status in (*Job.OPEN, Job.Status.FAILED) else None,
+            "sections": [_items_of(stream, kind) | {"title": title} for kind, title in TITLES.items()],
+            "may_change": self.admin.has_change_permission(self.request, stream),
+            "may_add": self.request.user.has_perm("moments_app.add_memoryatom"),
+            "last": last,
+            "is_edited": last is not None and last.content_after != stream.consolidated_content,
+        } | _versions_of(stream)
+
+
+class MorePage(RowPage[MemoryStream]):
+    """More of a list that the stream's page begins: lines for that page, or a page by itself."""
+
+    part_name = ""
+
+    def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
+        if self.request.headers.get("HX-Request"):
+            return render(self.request, self.part_name, self.context())
+        return super().page(status=status, **more)
+
+
+class StreamItems(MorePage):
+    """A page of a stream's items of one kind."""
+
+    route, name = "<int:pk>/items/<str:kind>/", "items"
+    template_name, part_name = "operator/streams/items_page.html", "operator/streams/items.html"
+
+    def get_title(self) -> str:
+        return f"{TITLES[self.kwargs['kind']]} of {self.row.title}"
+
+    def context(self) -> dict[str, Any]:
+        stream, kind = self.row, self.kwargs["kind"]
+        if kind not in TITLES:
+            raise Http404
+        pk = self.number("after")
+        after = None if pk is None else stream.atoms.filter(pk=pk).first()
+        return _items_of(stream, kind, after=after) | {"stream": stream}
+
+
+class StreamVersions(MorePage):
+    """A page of the versions of a stream's text."""
+
+    route, name = "<int:pk>/versions/", "versions"
+    template_name, part_name = "operator/streams/versions_page.html", "operator/streams/versions.html"
+
+    def get_title(self) -> str:
+        return f"Versions of {self.row.title}"
+
+    def context(self) -> dict[str, Any]:
+        return _versions_of(self.row, before=self.number("before")) | {"stream": self.row}
+
+
+class StreamVersionPage(RowPage[MemoryStream]):
+    """The page of one consolidation: what it changed in the text, and what it absorbed."""
+
+    route, name = "<int:pk>/versions/<int:version>/", "version"
+    template_name = "operator/streams/version.html"
+
+    def get_title(self) -> str:
+        return f"Consolidation of {self.row.title}"
+
+    def context(self) -> dict[str, Any]:
+        stream = self.row
+        version = get_object_or_404(stream.versions.select_related("job"), pk=self.kwargs["version"])
+        parts = word_diff(version.content_before, version.content_after)
+        return {
+            "stream": stream,
+            "version": version,
+            "parts": parts,
+            "added": sum(part.words for part in parts if part.change == "added"),
+            "removed": sum(part.words for part in parts if part.change == "removed"),
+            "calls": version.job.engine_calls.select_related("prompt_version__resource") if version.job else (),
+            "absorbed": version.absorbed.in_order(),
+            "left": version.shown.active().in_order(),
+            "older": stream.versions.filter(pk__lt=version.pk).order_by("-pk").first(),
+            "newer": stream.versions.filter(pk__gt=version.pk).order_by("pk").first(),
+            "is_last": last_version(stream) == version,
+            "may_change": self.admin.has_change_permission(self.request, stream),
+        }
+
+
+class ConsolidateStream(RowAction[MemoryStream]):
+    """Ask for a consolidation, however few observations wait."""
+
+    route, name = "<int:pk>/consolidate/", "consolidate"
+
+    @transaction.atomic
+    def change(self, stream: MemoryStream) -> str:
+        job = Job.objects.request(Consolidate.name, stream=stream, requested_by=self.actor, force=True)
+        self.log(stream, "Asked for a consolidation.", f"{stream.title}: asked for, job {job.job_id}.")
+        return change_url(stream)
+
+
+class UndoConsolidation(RowAction[MemoryStream]):
+    """Take the last consolidation back."""
+
+    route, name = "<int:pk>/undo/", "undo"
+
+    def change(self, stream: MemoryStream) -> str:
+        message = f"{stream.title}: the text is as before, and what was absorbed waits again."
+        self.attempt(
+            stream, partial(undo, stream), log="Undid the last consolidation.", message=message, about=stream.title
+        )
+        return change_url(stream)
+
+
+def stream_named(request: HttpRequest, parameter: str) -> MemoryStream | None:
+    """Return the stream whose key the address carries; None where there is none."""
+    pk = number_in(request.GET.get(parameter, ""))
+    return None if pk is None else MemoryStream.objects.select_related("user", "session").filter(pk=pk).first()
+
+
+def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:
+    """Read items of a kind that are in memory, newest first."""
+    atoms = stream.atoms.active().filter(atom_type=kind).newest_first()
+    items, more_after = first_of(atoms.said_before(after) if after else atoms, PAGE)
+    return {"kind": kind, "items": items, "more_after": more_after}
+
+
+def _versions_of(stream: MemoryStream, *, before: int | None = None) -> dict[str, Any]:
+    """Read versions of the text, newest first, without the texts."""
+    versions = stream.versions.select_related("job").defer("content_before", "content_after").order_by("-id")
+    shown: QuerySet[StreamVersion] = versions if before is None else versions.filter(pk__lt=before)
+    found, more_before = first_of(shown, PAGE)
+    return {"versions": found, "more_before": more_before}
+
+
+def _when(stream: MemoryStream) -> str:
+    """Say when the stream consolidates by itself."""
+    fresh, trigger = stream.fresh, max(stream.consolidation_trigger, 1)  # type: ignore[attr-defined]
+    if not stream.consolidation_prompt:
+        return "It has no consolidation prompt, so what is observed stays as it is."
+    if fresh >= trigger:
+        return "Enough wait: what comes in next asks for a consolidation."
+    more = trigger - fresh
+    return f"With {more} more {'observation' if more == 1 else 'observations'} it is consolidated by itself."

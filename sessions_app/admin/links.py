@@ -1,0 +1,46 @@
+"""Addresses of the admin's pages, and links and chips in the cells of lists."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Model
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+CHIPS = 4
+
+
+def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
+    """Return the address of a page beside a model's list, by the end of its name."""
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
+    return reverse(name, args=arguments, query=query or None)
+
+
+def change_url(row: Model) -> str:
+    """Return the address of a row's page."""
+    return page_url(row, "change", row.pk)
+
+
+def list_url(model: type[Model], **query: Any) -> str:
+    """Return the address of a model's list, filtered."""
+    return page_url(model, "changelist", **query)
+
+
+def turn_url(session_pk: int, sequence: int) -> str:
+    """Return the address of a turn in its session's transcript."""
+    session = reverse("admin:sessions_app_session_change", args=[session_pk])
+    return f"{session}?at={sequence}#turn-{sequence}"
+
+
+def link_to(row: Model | None, text: str = "") -> SafeString | str:
+    """Link a row's page by its name, or by what is given; return a dash where there is no row."""
+    if row is None:
+        return "–"
+    return format_html('<a class="rem-link rem-name-cell" href="{}">{}</a>', change_url(row), text or row)
+
+
+def chips(tags: Sequence[str]) -> SafeString:
+    """Show the first few of a row's tags."""
+    shown = format_html_join("", '<span class="rem-chip">{}</span>', ((tag,) for tag in tags[:CHIPS]))
+    return format_html('<span class="rem-tags">{}</span>', shown)

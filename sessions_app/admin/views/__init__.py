@@ -1,0 +1,1 @@
+"""Pages and actions beside the transcript's lists."""

@@ -1,0 +1,44 @@
+"""The page of an API key, and revoking one."""
+
+from typing import Any
+
+from django.contrib import messages
+
+from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage
+from sessions_app.models import ApiKey
+
+
+class ApiKeyForm(FormPage[ApiKey]):
+    """The page of a key: its state, and revoking it."""
+
+    before = "operator/keys/key.html"
+
+    def context(self) -> dict[str, Any]:
+        key = self.row
+        return {"key": key, "may_revoke": key.revoked_at is None and self.admin.has_change_permission(self.request)}
+
+
+class MadeApiKey(RowPage[ApiKey]):
+    """The page that shows the text of a new key, this once."""
+
+    template_name = "operator/keys/made.html"
+
+    def get_title(self) -> str:
+        return f"Key {self.row.name}"
+
+    def context(self) -> dict[str, Any]:
+        return {"key": self.row, "text": self.request.issued_text}  # type: ignore[attr-defined]
+
+
+class RevokeApiKey(RowAction[ApiKey]):
+    """End a key at once."""
+
+    route, name = "<path:pk>/revoke/", "revoke"
+
+    def change(self, key: ApiKey) -> str:
+        if key.revoke():
+            self.log(key, "Revoked.", f"{key} is revoked; it opens nothing any more.")
+        else:
+            messages.error(self.request, f"{key} had been revoked before.")
+        return change_url(key)
