@@ -1,14 +1,14 @@
-"""What the queue calls of the transcript."""
+"""The transcript's tasks, which the queue calls."""
 
 from sessions_app.people import erase
 from sessions_app.retention import retain as retention
 
 
 def retain() -> None:
-    """Archives or deletes turns past their keep-by date."""
+    """Archive or delete turns past their keep-by date."""
     retention.retain()
 
 
 def remove_archives(user_pk: int) -> None:
-    """Removes the archived files of somebody who was erased."""
+    """Remove the archived files of an erased person."""
     erase.remove_archives(user_pk)

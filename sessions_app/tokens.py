@@ -1,9 +1,10 @@
-"""Estimated token counts: a pure function of the text, for no tokenizer works without its tables.
+"""Estimated token counts: a pure function of the text, because real tokenizers need their tables.
 
-A weighted count of what tokenizers cut a text into: words, long words, digits, marks, characters of other scripts.
-The weights were fitted to the greater of two real tokenizers (OpenAI's `cl100k_base` and `o200k_base`) over prose in
-several languages, code and JSON; `python -m benchmarks.tokens` measures how well they do (docs/benchmarks.md). A text
-never has more than its lines have together: what the estimate of a whole rests on may be added up line by line.
+The estimate is a weighted count of the pieces into which tokenizers split a text: words, long words, digits, marks,
+characters of other scripts. The weights were fitted to the greater count of two real tokenizers (OpenAI's `cl100k_base`
+and `o200k_base`) over prose in several languages, code and JSON; `python -m benchmarks.tokens` measures how well they
+do (docs/benchmarks.md). The estimate of a text never exceeds the sum of the estimates of its lines, so a limit can be
+checked line by line.
 """
 
 import json
@@ -15,7 +16,7 @@ _LETTERS = "A-Za-z\u00c0-\u024f"
 
 _ANY: list[tuple[float, re.Pattern[str]]] = [
     (1.02, re.compile(f"[{_LETTERS}]+")),
-    (3.1, re.compile(f"[{_LETTERS}]{{9}}")),  # long words come in several parts
+    (3.1, re.compile(f"[{_LETTERS}]{{9}}")),  # long words are split into several tokens
     (1.4, re.compile("[a-z][A-Z]")),  # camelCase, base64
     (0.75, re.compile("[A-Z]{3}")),
     (1.5, re.compile(r"\d{1,3}")),
@@ -34,17 +35,17 @@ _CONTROL = 1.0, re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def estimate_tokens(text: str, payload: Any = None) -> int:
-    """Tokens of a message, rounded up.
+    """Estimate the tokens of a message, rounded up.
 
     Args:
-        text: its content.
-        payload: its structured content, counted as the JSON it is sent as.
+        text: The content.
+        payload: The structured content, counted as the JSON that is sent.
 
     Returns:
-        The estimate; 0 for no text at all.
+        The estimate; 0 for a blank text.
     """
     if payload is not None:
         text += "\n" + json.dumps(payload, ensure_ascii=False)
     classes = [*_ANY, _CONTROL] if text.isascii() else [*_ANY, _CONTROL, *_NOT_ASCII]
-    # Rounded first: sums of such weights are not exact in binary.
+    # Rounded first, because sums of such weights are not exact in binary.
     return math.ceil(round(sum(weight * len(pattern.findall(text)) for weight, pattern in classes), 6))

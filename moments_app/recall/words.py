@@ -213,7 +213,7 @@ def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
         agent_id: whose shards are seen; blank: only those of every agent.
         text: the query.
     """
-    asked = lexemes.asked(text[:QUERY_CHARS])
+    asked = lexemes.words_of_query(text[:QUERY_CHARS])
     stems = [stem for word in asked for stem in word.stems]
     with connection.cursor() as cursor:
         cursor.execute(_WORDS_SQL, {"user": user_id, "agent": agent_id, "stems": stems})
@@ -234,7 +234,7 @@ def _counts(numbers: Sequence[Any]) -> dict[str, int]:
     return {kind: int(count or 0) for kind, count in zip(COUNTED, numbers, strict=True)}
 
 
-def _term(word: lexemes.Asked, counts: Mapping[str, dict[str, int]], *, is_counted: bool) -> Term:
+def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool) -> Term:
     """A word with what is known of it. A text may have several of its stems, so the commonest tells.
 
     What nothing was counted under is left out when everything was counted, about.

@@ -1,4 +1,4 @@
-"""`delete_session`: a session goes with its transcript and its archives; what was remembered of it stays."""
+"""`delete_session`: delete a session with its transcript and its archives. The memory made from it stays."""
 
 from functools import partial
 
@@ -9,23 +9,23 @@ from sessions_app.retention import archive_files
 
 
 class CannotDelete(Exception):
-    """The session has to stay, for now; the message says why."""
+    """The session can't be deleted now. The message says why."""
 
 
 def delete_session(session: Session, *, actor: str) -> None:
-    """Deletes a session, in the caller's transaction; its files go when that is committed.
+    """Delete a session in the caller's transaction. Its files are removed after the commit.
 
     Args:
-        session: of the acting user.
-        actor: who asks, for the event log.
+        session: A session of the acting user.
+        actor: Who asks, for the event log.
 
     Raises:
-        CannotDelete: it is under legal hold, or retention is at work on it.
+        CannotDelete: The session is under legal hold, or retention is working on it.
     """
     claimed = Session.objects.claim_archive(session.pk)
     if claimed is None:
         raise CannotDelete("The session is being archived; try again later.")
-    # Locked whole: from now on nobody adds anything that refers to it.
+    # The strongest lock: from now on nobody adds a row that refers to the session.
     if Session.objects.select_for_update().get(pk=session.pk).legal_hold:
         raise CannotDelete("The session is under legal hold.")
     Event.objects.create(

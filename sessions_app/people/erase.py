@@ -1,9 +1,9 @@
-"""`erase_user`: everything that is kept of a person goes, in one transaction; their archived files right after it.
+"""`erase_user`: delete everything that is kept about a person, in one transaction, and their archived files after it.
 
-Tables are not listed but found: every row that refers to the profile is the person's. What is known otherwise (queue
-entries, what agents learned from them) is removed by those who know, who listen to `user_erasing`. The logs of events
-and of operators' acts stay, without ids, names and texts. At the end what is left is counted: nothing, or all of it is
-undone.
+Tables are not listed but discovered: every row that refers to the profile belongs to the person. Receivers of
+`user_erasing` remove what can't be found that way (queue entries, and what agents learned from the person). The logs
+of events and of operators' actions stay, without ids, names and texts. At the end the remaining rows are counted: if
+there are any, the whole erasure is rolled back.
 """
 
 import uuid
@@ -35,21 +35,21 @@ logger = structlog.get_logger(__name__)
 
 
 class OnHold(Exception):
-    """Sessions of the person have a legal hold. The message says how many."""
+    """Sessions of the person are under legal hold. The message says how many."""
 
 
 class SomethingLeft(Exception):
-    """Rows of the person would have been left, so everything was undone. The message names their table."""
+    """Rows of the person would have been left, so everything was rolled back. The message names their table."""
 
 
 @dataclass(frozen=True)
 class Erased:
-    """What an erasure removed.
+    """The result of an erasure.
 
     Args:
-        erasure_id: names it in the event log, and leads back to nobody.
-        rows: how many, by what they are.
-        has_files_left: archived files could not be removed yet; the queue tries again.
+        erasure_id: Identifies the erasure in the event log, and can't be traced back to the person.
+        rows: Number of rows removed, by kind.
+        has_files_left: True if archived files could not be removed yet; the queue tries again.
     """
 
     erasure_id: uuid.UUID
@@ -58,28 +58,28 @@ class Erased:
 
 
 def holdings(user: UserProfile) -> Counter[str]:
-    """How many rows there are of a person, by what they are: one query, however many tables there are."""
-    first, *others = (_number(column, user) for column in _columns())
+    """Count the rows of a person by kind, in one query, however many tables there are."""
+    first, *others = (_count_of(column, user) for column in _person_columns())
     rows: Counter[str] = Counter()
-    for what, number in first.union(*others, all=True):  # a table may have several columns
+    for what, number in first.union(*others, all=True):  # a table may have several such columns
         rows[what] += number
     return +rows
 
 
 def erase_user(user_id: str, *, actor: str) -> Erased:
-    """Erases a person.
+    """Erase a person.
 
     Args:
-        user_id: as the application names them.
-        actor: who asks: key:… or operator:….
+        user_id: The application's id of the person.
+        actor: Who asks: key:… or operator:….
 
     Raises:
-        UserProfile.DoesNotExist: nobody has that name.
-        OnHold: nothing was erased.
-        SomethingLeft: nothing was erased; a defect.
+        UserProfile.DoesNotExist: Nobody has that id.
+        OnHold: A session is under legal hold; nothing was erased.
+        SomethingLeft: Nothing was erased; this is a defect.
     """
     erasure_id = uuid.uuid4()
-    user_pk, rows = _patiently(partial(_erase_rows, user_id, erasure_id, actor))
+    user_pk, rows = _retry_deadlocks(partial(_erase_rows, user_id, erasure_id, actor))
     try:
         remove_archives(user_pk)
     except ArchiveError as error:
@@ -88,8 +88,8 @@ def erase_user(user_id: str, *, actor: str) -> Erased:
     return Erased(erasure_id, rows, has_files_left=False)
 
 
-def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter[str]]:
-    """Tries again when it waited for somebody who waited for it: some lock the rows of many, in an order of theirs."""
+def _retry_deadlocks(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter[str]]:
+    """Retry an erasure after a deadlock: some transactions lock rows of many people in an order of their own."""
     for _ in range(TRIES - 1):
         try:
             return erase()
@@ -101,16 +101,17 @@ def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter
 
 @transaction.atomic(durable=True)
 def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, Counter[str]]:
-    # Against every reference to the profile: whoever adds one was done before, or waits and then finds nobody.
+    # This lock conflicts with every new reference to the profile: whoever adds one has committed before, or waits and
+    # then finds nobody.
     user = UserProfile.objects.select_for_update().get(user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
-        raise OnHold(f"{held} sessions of this person have a legal hold. Nothing was erased.")
+        raise OnHold(f"{held} sessions of this person are under legal hold. Nothing was erased.")
     rows: Counter[str] = Counter()
     for _receiver, removed in user_erasing.send(sender=UserProfile, user=user):
         rows.update(removed)
     actor = _scrub_events(user, actor)
     _scrub_operators_log(UserProfile._meta.pk, user)
-    for column in _columns():
+    for column in _person_columns():
         _scrub_operators_log(column, user)
     _delete_all(user, rows)
     payload = {"erasure_id": str(erasure_id), "rows": +rows}
@@ -122,8 +123,8 @@ def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, C
 # --- tables ---
 
 
-def _columns() -> "list[ForeignKey[Any, Any]]":
-    """Those that say whose a row is: its rows go with a profile."""
+def _person_columns() -> "list[ForeignKey[Any, Any]]":
+    """Return the columns that name the owner of a row: foreign keys to the profile that cascade."""
     return [
         column
         for model in apps.get_models()
@@ -138,7 +139,7 @@ def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
     return column.model._base_manager.filter(**{column.name: user.pk})
 
 
-def _number(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
+def _count_of(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
     rows = _rows(column, user).order_by().values(what=Value(_name(column)))
     number: QuerySet[Any, tuple[str, int]] = rows.annotate(number=Count("*")).values_list("what", "number")
     return number
@@ -149,32 +150,34 @@ def _name(column: "Field[Any, Any]") -> str:
 
 
 def _delete_all(user: UserProfile, rows: Counter[str]) -> None:
-    """Deletes, counting into `rows`; has the database check every reference, and counts what no constraint is about.
+    """Delete all rows of a person and add their numbers to `rows`.
+
+    The database then checks every reference, and a count covers the columns that have no constraint.
 
     Raises:
-        SomethingLeft: names the table.
+        SomethingLeft: Rows are left; the text names their table.
     """
     try:
-        for column in _columns():
+        for column in _person_columns():
             rows[_name(column)] += _rows(column, user)._raw_delete(connection.alias)
         UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
         connection.check_constraints()
     except IntegrityError as error:
         table = getattr(getattr(error.__cause__, "diag", None), "table_name", None)
-        raise SomethingLeft(f"Rows of {table} still refer to what was to be erased. Nothing was.") from None
+        raise SomethingLeft(f"Rows of {table} still refer to rows to be erased. Nothing was erased.") from None
     left = holdings(user) + Counter(events=Event.objects.filter(user_pk=user.pk).count())
     if left:
         raise SomethingLeft(f"Rows would have been left: {', '.join(left)}. Nothing was erased.")
 
 
-# --- logs, which stay ---
+# --- logs, which are kept ---
 
 
 def _scrub_events(user: UserProfile, actor: str) -> str:
-    """Blanks whom and what the person's events were about, and their own keys.
+    """Blank the person, session and payload of the person's events, and the names of their own keys.
 
     Returns:
-        The actor as the log may name it from now on.
+        The actor of this erasure as the log may name it.
     """
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)
@@ -184,9 +187,10 @@ def _scrub_events(user: UserProfile, actor: str) -> str:
 
 
 def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
-    """Blanks names and texts in what Django keeps of operators' acts on rows of one table.
+    """Blank names and texts in Django's log of operators' actions on rows of one table.
 
-    Those of others keep theirs. A row that was deleted before is nobody's any more: nobody can say whose it was.
+    Entries about other people's rows keep theirs. Entries about rows that were deleted earlier are blanked too, because
+    it can't be told whose rows those were.
     """
     entries = LogEntry.objects.filter(
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
@@ -200,5 +204,5 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
 
 
 def remove_archives(user_pk: int) -> None:
-    """Removes whatever lies in a person's folder of the storage named `archive`."""
+    """Remove everything in a person's folder of the storage named `archive`."""
     archive_files.remove(str(user_pk))

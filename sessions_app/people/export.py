@@ -1,7 +1,7 @@
-"""`export_user`: everything that is kept about a person as a zip of JSON lines, readable without this product.
+"""`export_user`: write everything that is kept about a person to a zip of JSON lines, readable without this product.
 
-It is read in one transaction that sees one moment in time, under the role of requests: rows of others can't get in.
-A few rows are in memory at a time, whatever the length of the history. Archived turns are read back from their files.
+One transaction reads a snapshot under the role of requests, so that rows of other people can't get in. Only a few rows
+are in memory at a time, however long the history. Archived turns are read back from their files.
 """
 
 import heapq
@@ -45,22 +45,22 @@ Keys of the interface are not in it either.
 
 
 class CannotExport(Exception):
-    """Something of the person can't be read. The message names it."""
+    """Some of the person's data can't be read. The message names it."""
 
 
 def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:
-    """Writes a person's export.
+    """Write a person's export.
 
     Args:
-        user_id: as the application names them.
-        file: to write to; what it holds after an error is no export.
+        user_id: The application's id of the person.
+        file: The file to write to. After an error, its content is not a valid export.
 
     Returns:
-        How many rows went into it, by what they are.
+        The number of rows written, by kind.
 
     Raises:
-        UserProfile.DoesNotExist: nobody has that name.
-        CannotExport: an archive is missing or damaged.
+        UserProfile.DoesNotExist: Nobody has that id.
+        CannotExport: An archive is missing or damaged.
     """
     with acting_for(user_id, snapshot=True) as user, ZipFile(file, "w", ZIP_DEFLATED) as export:
         if user is None:
@@ -89,7 +89,7 @@ def _profile(user: UserProfile) -> Iterator[dict[str, Any]]:
 
 def _profile_versions(user: UserProfile) -> Iterator[dict[str, Any]]:
     for row in rows_of(user.versions.order_by("id"), ProfileVersionRow):
-        yield row | {"actor": row["actor"].partition(":")[0]}  # not who of the operators
+        yield row | {"actor": row["actor"].partition(":")[0]}  # without the operator's name
 
 
 def _sessions(user: UserProfile) -> Iterator[dict[str, Any]]:
@@ -116,10 +116,10 @@ def _place(row: dict[str, Any]) -> tuple[int, bool]:
 
 
 def _archived(archive: Archive, session: Session) -> Iterator[dict[str, Any]]:
-    """The turns of an archive.
+    """Yield the turns of an archive.
 
     Raises:
-        CannotExport: it is missing, or not what was written.
+        CannotExport: The file is missing, or is not the one that was written.
     """
     keys = dict(session.moments.values_list("pk", "key"))
     try:

@@ -1,7 +1,7 @@
-"""The shape of an export: a zip of JSON lines, a file for each kind of row, that any program can read.
+"""The format of an export: a zip of JSON lines that any program can read, with one file for each kind of row.
 
-The classes here are one line each. They are what `export_user` writes and `import_user` takes; whatever another part
-of the product keeps of a person adds files of its own by the signals `user_exporting` and `user_importing`.
+Each class here describes a line of one file, as `export_user` writes it and `import_user` reads it. Other parts of the
+product add files of their own through the signals `user_exporting` and `user_importing`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,12 +26,12 @@ class Row(BaseModel):
 
     @classmethod
     def names(cls) -> list[str]:
-        """The columns, in their order."""
+        """Return the names of the columns in order."""
         return list(cls.model_fields)
 
 
 class Manifest(Row):
-    """What the file is, in `manifest.json`."""
+    """The content of `manifest.json`: format, version and time."""
 
     format: Literal["memory-platform-export"]
     version: Literal[1]
@@ -52,7 +52,7 @@ class ProfileRow(Row):
 
 
 class ProfileVersionRow(Row):
-    """How the profile was before a change."""
+    """The profile as it was before a change."""
 
     summary: str
     interests: list[str]
@@ -62,7 +62,7 @@ class ProfileVersionRow(Row):
 
 
 class SessionRow(Row):
-    """A conversation, with its counters: how far moments, summaries and memories have come in it."""
+    """A conversation with its counters: how far moments, summaries and memories have advanced in it."""
 
     session_id: str
     agent_id: str
@@ -108,7 +108,7 @@ class MessageRow(Row):
 
 
 class EventRow(Row):
-    """Something that happened."""
+    """An event."""
 
     type: str
     payload: Any
@@ -120,9 +120,9 @@ class Part:
     """A file of an export.
 
     Args:
-        name: of the file, without its ending.
-        about: what it holds, for the README.
-        rows: those of a person, in order.
+        name: The file's name without its extension.
+        about: What the file holds, for the README.
+        rows: Returns the rows of a person in order.
     """
 
     name: str
@@ -135,12 +135,12 @@ class Part:
 
 
 def rows_of(queryset: QuerySet[Any], shape: type[Row], **lookups: str) -> Iterator[dict[str, Any]]:
-    """The rows of a table in the shape of a file, a few in memory at a time.
+    """Yield the rows of a table in the shape of a file, with a few in memory at a time.
 
     Args:
-        queryset: filtered by person, in order.
-        shape: of a line.
-        lookups: where a column is not the field of that name.
+        queryset: Ordered rows of one person.
+        shape: The class of a line.
+        lookups: Field lookups of the columns that differ from the field of the same name.
     """
     names = shape.names()
     for row in queryset.values_list(*(lookups.get(name, name) for name in names)).iterator(AT_ONCE):
@@ -151,12 +151,12 @@ T = TypeVar("T")
 
 
 def batched(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Some at a time."""
-    waiting = iter(rows)
-    while batch := list(islice(waiting, AT_ONCE)):
+    """Yield the rows in batches of `AT_ONCE`."""
+    remaining = iter(rows)
+    while batch := list(islice(remaining, AT_ONCE)):
         yield batch
 
 
 def plain(value: Any) -> str:
-    """How JSON has what it has no type for."""
+    """Return the JSON form of a value that JSON has no type for."""
     return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,7 +1,8 @@
-"""`import_user`: a person's export becomes a person again, here or elsewhere, under the same name or another.
+"""`import_user`: restore a person from an export, on this site or another, under the same name or a new one.
 
-All of it or nothing. It can be repeated: what is there already stays as it is, and a session that is there is left
-alone with all that belongs to it. What is made of the rest, vectors and counts of words, is asked for.
+The import happens completely or not at all. It can be repeated: rows that are there already stay as they are, and a
+session that is there already is left alone with everything that belongs to it. For the new rows, the jobs that make
+vectors and word counts are requested.
 """
 
 import zlib
@@ -36,15 +37,15 @@ R = TypeVar("R", bound=Row)
 
 
 class NotAnExport(Exception):
-    """The file is none of ours, or damaged. The message names file and line, and never the text there."""
+    """The file isn't one of our exports, or is damaged. The message names file and line, but never the text there."""
 
 
 class ExportFile:
     """An export that is being read.
 
     Args:
-        path: of the zip.
-        archive: the open zip.
+        path: The path of the zip.
+        archive: The open zip.
     """
 
     def __init__(self, path: Path, archive: ZipFile) -> None:
@@ -52,18 +53,18 @@ class ExportFile:
         self.at = str(path)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file: older exports have fewer."""
+        """Return True if the export has this file. Older exports have fewer files."""
         return f"{name}.jsonl" in self._archive.namelist()
 
     def rows(self, name: str, shape: type[R]) -> Iterator[R]:
-        """The lines of a file.
+        """Yield the lines of a file.
 
         Args:
-            name: of the file, without its ending.
-            shape: that each line must have.
+            name: The file's name without its extension.
+            shape: The class that each line must fit.
 
         Raises:
-            NotAnExport: there is no such file, or a line is not so.
+            NotAnExport: There is no such file, or a line doesn't fit.
         """
         try:
             file = self._archive.open(f"{name}.jsonl")
@@ -80,10 +81,10 @@ class ExportFile:
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
-        """What the file says that it is.
+        """Return the manifest.
 
         Raises:
-            NotAnExport: it is something else.
+            NotAnExport: The file is something else.
         """
         self.at = f"{self._path}, manifest.json"
         try:
@@ -102,11 +103,11 @@ class ExportFile:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[ExportFile]:
-    """Opens an export.
+def open_export(path: Path) -> Iterator[ExportFile]:
+    """Open an export.
 
     Raises:
-        NotAnExport: what is wrong with the file, whenever it is found out.
+        NotAnExport: Something is wrong with the file; this may be found out at any time until the block ends.
     """
     try:
         with ZipFile(path) as archive:
@@ -116,7 +117,7 @@ def opened(path: Path) -> Iterator[ExportFile]:
                 yield export
             except (DatabaseError, UnicodeError, OverflowError) as error:
                 raise NotAnExport(
-                    f"{export.at}, or one of the {AT_ONCE} lines before: the database refuses it "
+                    f"{export.at}, or one of the {AT_ONCE} lines before it: the database refuses it "
                     f"({type(error).__name__})."
                 ) from error
     except (BadZipFile, zlib.error, EOFError) as error:
@@ -126,19 +127,19 @@ def opened(path: Path) -> Iterator[ExportFile]:
 
 
 def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
-    """Restores a person from an export.
+    """Restore a person from an export.
 
     Args:
-        path: of the zip.
-        user_id: whom it becomes; None is whom it was.
+        path: The path of the zip.
+        user_id: The new name; None keeps the old one.
 
     Returns:
-        How many rows were added, by what they are.
+        The number of rows added, by kind.
 
     Raises:
-        NotAnExport: nothing was imported.
+        NotAnExport: The file can't be read; nothing was imported.
     """
-    with opened(path) as export, transaction.atomic(durable=True):
+    with open_export(path) as export, transaction.atomic(durable=True):
         user, added = _profile(export, user_id)
         sessions, there = _sessions(export, user)
         added["sessions"] = len(sessions)
@@ -149,7 +150,7 @@ def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
 
 
 def _profile(export: ExportFile, user_id: str | None) -> tuple[UserProfile, Counter[str]]:
-    """The person, and what was added; one who is there already stays as they are."""
+    """Return the person, and the counts of rows added. A person who exists already stays as they are."""
     rows = list(export.rows("profile", ProfileRow))
     if len(rows) != 1:
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines in place of one.")
@@ -159,7 +160,7 @@ def _profile(export: ExportFile, user_id: str | None) -> tuple[UserProfile, Coun
         user = UserProfile.objects.get(user_id=profile.user_id)
         UserProfile.objects.hold([user.pk])
         return user, Counter()
-    # Inserting has set the times to now.
+    # Inserting set the times to now.
     UserProfile.objects.filter(pk=profile.pk).update(created_at=fields["created_at"], updated_at=fields["updated_at"])
     versions = [
         ProfileVersion(user=profile, **row.model_dump()) for row in export.rows("profile_versions", ProfileVersionRow)
@@ -169,7 +170,7 @@ def _profile(export: ExportFile, user_id: str | None) -> tuple[UserProfile, Coun
 
 
 def _sessions(export: ExportFile, user: UserProfile) -> tuple[dict[str, Session], set[str]]:
-    """The sessions that were added, by their ids; and the ids of those that were there already."""
+    """Add sessions; return those that were added by id, and the ids of those that were there already."""
     added: dict[str, Session] = {}
     there: set[str] = set()
     for rows in batched(export.rows("sessions", SessionRow)):
@@ -182,7 +183,7 @@ def _sessions(export: ExportFile, user: UserProfile) -> tuple[dict[str, Session]
 
 
 def _messages(export: ExportFile, sessions: dict[str, Session], there: set[str]) -> int:
-    """Messages of the new sessions; those that are `there` are left alone."""
+    """Add the messages of the new sessions, and return their number. Sessions that are `there` are left alone."""
     count = 0
     for rows in batched(_placed(export, {*sessions, *there})):
         new = [_message(row, sessions[row.session_id]) for row in rows if row.session_id in sessions]
@@ -205,7 +206,7 @@ def _message(row: MessageRow, session: Session) -> Message:
 
 
 def _keep_from_first_turn(session: Session) -> None:
-    """Turns that were deleted before the export are gone; those that were archived are in the transcript again."""
+    """Set where the transcript begins: deleted turns are gone, but archived ones are in the transcript again."""
     first = session.messages.turns().aggregate(first=Min("sequence"))["first"]
     session.kept_from_sequence = session.last_sequence + 1 if first is None else first
     session.save(update_fields=["kept_from_sequence"])

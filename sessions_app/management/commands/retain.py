@@ -6,10 +6,10 @@ from sessions_app.retention.retain import retain
 
 
 class Command(BaseCommand):
-    help = "Archives or deletes turns older than RETENTION__TRANSCRIPT_DAYS that memory covers."
+    help = "Archive or delete turns older than RETENTION__TRANSCRIPT_DAYS that memory covers."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="find and count the same, and change nothing")
+        parser.add_argument("--dry-run", action="store_true", help="find and count the same turns, and change nothing")
 
     def handle(self, *args: Any, **options: Any) -> str:
         done = retain(dry_run=options["dry_run"])
