@@ -1,4 +1,4 @@
-"""Turns past their keep-by date, into archives."""
+"""Benchmark of archiving turns past their keep-by date."""
 
 import gzip
 import os
@@ -15,12 +15,12 @@ from benchmarks.site import Site, run_command
 from sessions_app.models import Session, UserProfile
 
 TURNS = 1_000_000
-TURNS_EACH = 100  # of many short sessions
+TURNS_EACH = 100  # turns of each of the many short sessions
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
-    "One run of `manage.py retain` over turns a minute apart: each is written down, compressed, synced, read back, "
-    "compared and emptied. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, "
-    "synced, and one DELETE. In place of a median: the one run."
+    "One run of `manage.py retain` over turns a minute apart: each is written, compressed, synced, read back, compared "
+    "and emptied. Raw, by psycopg: COPY of the same number of rows into one gzip file of the same level, synced, and "
+    "one DELETE. Instead of a median: the one run."
 )
 
 SEED_SESSIONS = """

@@ -1,4 +1,4 @@
-"""Quiet sessions settled by an engine that takes no time: what remains is the platform's own."""
+"""Benchmark of settling quiet sessions with an engine that takes no time, so that only the platform's time remains."""
 
 import time
 import uuid
@@ -29,14 +29,13 @@ from moments_app.sessions.settle import NAME
 from sessions_app.models import Session, UserProfile
 
 SESSIONS = 10_000
-TURNS = 20  # of each
-SETTLED = 300  # of them, whose settling is timed one after the other
+TURNS = 20  # turns of each session
+SETTLED = 300  # sessions that are settled one after the other and timed
 TITLE = f"Settle {SESSIONS:,} quiet sessions of {TURNS} turns"
 NOTE = (
-    "Asked for: `manage.py compact_sessions`, which asks for a job for each session, from its start to its end; its "
-    f"memory is the most it had resident. Settled: one worker, the first {SETTLED} sessions, each by four jobs: "
-    "moments, memories, summary, and the digest that clears it. Raw: the rows that are there afterwards, by psycopg, "
-    "in one transaction a session."
+    "Asked for: `manage.py compact_sessions`, which requests a job per session, from start to end; memory is its peak "
+    f"resident size. Settled: one worker, the first {SETTLED} sessions, four jobs each: moments, memories, summary, "
+    "and the digest that clears the session. Raw: the rows that result, by psycopg, in one transaction per session."
 )
 
 SEED_SESSIONS = (
@@ -46,7 +45,7 @@ SEED_SESSIONS = (
     + "CROSS JOIN generate_series(1, %(sessions)s) AS n WHERE user_id = 'quiet'"
 )
 SEED_TURNS = seed.SEED_TURNS + " AND user_id = %(user)s"
-# What settling leaves of a session, written down at once.
+# The rows that settling a session leaves, written at once.
 RAW = (
     """
     WITH moment AS (
@@ -89,20 +88,20 @@ RAW = (
 
 
 class SettlingEngine(InstantEngine):
-    """Answers all that settling asks for without reading it."""
+    """An engine that answers all requests of settling without reading them."""
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """A fact and an observation in each stream."""
+        """Return a fact and an observation for each stream."""
         item = {"text": f"A fact of {request.turns[0].created_at}.", "message_indexes": [request.turns[0].index]}
         entries = [{"stream": part.label, "facts": [item], "observations": [item]} for part in request.sections]
         return FormationAnswer(streams=entries)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """The same words for every window."""
+        """Return the same words for every window."""
         return SummaryAnswer(summary_text=WORDS)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """The same words, and no lesson."""
+        """Return the same words, and no lesson."""
         return DigestAnswer(context=WORDS)
 
 
@@ -136,7 +135,7 @@ def _seed() -> UserProfile:
 
 
 def _settle(jobs: list[uuid.UUID]) -> float:
-    """Seconds."""
+    """Run the jobs, and return the seconds that they took."""
     formation = settings.MEMORY_FORMATION.model_copy(update={"enabled": True})
     with (
         patch.object(engines, "engine_for", return_value=SettlingEngine()),

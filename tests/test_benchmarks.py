@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from benchmarks.languages import read_languages
-from benchmarks.measures import content_words, filled, same_beginning, stands_in
+from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
 from memoryproject.embedded import server
 from tests.support.folders import data_folder
 from tests.support.openai_server import OpenAIServer
@@ -274,8 +274,8 @@ def test_a_turn_stands_in_a_text_that_has_four_fifths_of_its_words() -> None:
 
 
 def test_lines_are_filled_in_until_one_is_too_many() -> None:
-    assert filled([("a", 3), ("b", 4), ("c", 4), ("d", 1)], 10) == ("a\nb", 7)
-    assert filled([], 10) == ("", 0)
+    assert fill_budget([("a", 3), ("b", 4), ("c", 4), ("d", 1)], 10) == ("a\nb", 7)
+    assert fill_budget([], 10) == ("", 0)
 
 
 def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
