@@ -1,4 +1,4 @@
-"""What texts are indexed under, and what a query's words are looked for under."""
+"""The stems that index texts, and the stems that a query's words are searched for under."""
 
 import pytest
 from django.db import connection
@@ -26,7 +26,7 @@ def stems(text: str) -> set[str]:
 
 
 def meet(query: str, text: str) -> bool:
-    """Whether any word of a query is one of the text."""
+    """Return True if any word of a query is in the text."""
     return any(not stems(text).isdisjoint(word.stems) for word in lexemes.words_of_query(query))
 
 
