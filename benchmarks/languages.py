@@ -100,16 +100,18 @@ def _measured(site: Site, languages: Sequence[Language]) -> list[QuestionResult]
     settle()
     http = Http(site.port, site.key)
 
-    def is_found(user_id: str, language: Language, asked: Question) -> bool:
-        body = {"user_id": user_id, "query": asked.q, "kinds": ["turn"], "match_count": FEW, "mode": "text"}
+    def is_found(user_id: str, language: Language, question: Question) -> bool:
+        body = {"user_id": user_id, "query": question.q, "kinds": ["turn"], "match_count": FEW, "mode": "text"}
         answer = json.loads(http.request("POST", "/api/v1/memory/search", body))
-        wanted = places[user_id, language.turn_id(asked.statement)]
+        wanted = places[user_id, language.turn_id(question.statement)]
         return wanted in [(result["session_id"], result["sequence"]) for result in answer["results"]]
 
     return [
-        QuestionResult(one.language, asked.q, is_found(one.language, one, asked), is_found(POLYGLOT, one, asked))
+        QuestionResult(
+            one.language, question.q, is_found(one.language, one, question), is_found(POLYGLOT, one, question)
+        )
         for one in languages
-        for asked in one.questions
+        for question in one.questions
     ]
 
 

@@ -114,9 +114,9 @@ def figures(site: Site) -> list[Figure]:
     if cleared != len(jobs):
         raise RuntimeError(f"{cleared} of {len(jobs)} sessions were cleared.")
     raw = _raw(site, user)
-    asked = f"{SESSIONS / asking:,.0f} sessions/s, {peak / 1e6:.0f} MB"
+    rate = f"{SESSIONS / asking:,.0f} sessions/s, {peak / 1e6:.0f} MB"
     return [
-        Figure.of(f"{SESSIONS:,} asked for", [[asking]], [[raw]], rate=asked, wanted="bounded memory"),
+        Figure.of(f"{SESSIONS:,} asked for", [[asking]], [[raw]], rate=rate, wanted="bounded memory"),
         Figure.of(f"{SETTLED} settled", [[settling]], [[raw]], rate=f"{len(jobs) / settling:,.1f} sessions/s"),
     ]
 

@@ -95,8 +95,8 @@ class Demonstration:
         session_id = f"{self.session_id}-later"
         greeting = {"role": "user", "content": "Good morning!", "external_id": "later-001"}
         self._call("POST", f"sessions/{session_id}/messages", user_id=self.user_id, **self.agent, messages=[greeting])
-        asked = {"query": QUESTION, "max_tokens": QUESTION_TOKENS, "format": "markdown"}
-        context = self._call("GET", "memory/context", user_id=self.user_id, session_id=session_id, **asked)
+        fields = {"query": QUESTION, "max_tokens": QUESTION_TOKENS, "format": "markdown"}
+        context = self._call("GET", "memory/context", user_id=self.user_id, session_id=session_id, **fields)
         used = context["budget"]["estimated_used"]
         self.write(f"\nWhat a model gets in a new session, asked: {QUESTION} ({used} of {QUESTION_TOKENS} tokens)")
         for line in context["context"].splitlines():

@@ -79,5 +79,5 @@ class Searched(models.Model):
 
 def said_fields(model: type[models.Model]) -> "list[models.Field[Any, Any]]":
     """Return the columns of a table without those that are derived from others."""
-    made = {field.name for field in Searched._meta.local_fields} if issubclass(model, Searched) else set()
-    return [field for field in model._meta.concrete_fields if not field.generated and field.name not in made]
+    derived = {field.name for field in Searched._meta.local_fields} if issubclass(model, Searched) else set()
+    return [field for field in model._meta.concrete_fields if not field.generated and field.name not in derived]
