@@ -1,7 +1,7 @@
-"""How fast it is: `python -m benchmarks [append] [load] [build]` prints the figures as Markdown tables.
+"""Speed benchmarks: `python -m benchmarks [append] [load] [build]` prints the figures as Markdown tables.
 
-Each figure stands next to the same work done by a few lines of psycopg (`raw.py`) in the same run, turn by turn, so
-that a ratio means something on any machine. Nothing here fails for being slow.
+Each figure is compared with the same work done by a few lines of psycopg (`raw.py`) in alternation in the same run, so
+that the ratio means something on any machine. Nothing here fails for being slow.
 
-How well memory is found again is another question: `python -m benchmarks.recall_quality FOLDER`.
+`python -m benchmarks.recall_quality FOLDER` measures something else: how well memory is found again.
 """

@@ -1,4 +1,4 @@
-"""Runs the benchmarks named on the command line, or all, on a database of their own."""
+"""Run the benchmarks named on the command line, or all of them, on a database of their own."""
 
 import importlib
 import sys
@@ -20,7 +20,7 @@ NAMES = (
     "imports",
     "erase",
     "mcp",
-    "admin",  # last: it begins with an empty database
+    "admin",  # last, because it begins with an empty database
 )
 
 
@@ -34,7 +34,7 @@ def main(names: list[str]) -> int:
         seed.populate()
         print(describe_machine(site.conninfo))
         for name in sorted(names, key=NAMES.index) or NAMES:
-            # Only now: these modules need Django to be set up.
+            # Imported only now, because these modules need Django to be set up.
             topic = importlib.import_module(f"benchmarks.{name}")
             print_table(topic.TITLE, topic.figures(site), topic.NOTE)
     print(f"\nTook {time.monotonic() - started:.0f} s.")

@@ -1,4 +1,4 @@
-"""Every page of the admin, with a million messages in the database."""
+"""Benchmark of every page of the admin, with a million messages in the database."""
 
 import re
 from typing import Any
@@ -21,15 +21,15 @@ from tests.support.furnished import furnish
 
 OTHERS = 2_000  # people, each with the sessions below
 SESSIONS = 5
-TURNS_EACH = 100  # of a session; a moment for each 20 of them
-OWN_TURNS = 10_000  # of the session whose page is opened
+TURNS_EACH = 100  # turns of a session, with a moment for every 20 of them
+OWN_TURNS = 10_000  # turns of the session that is opened
 ROUNDS, REPEATS = 5, 2
 PAGES = 1_000  # at most
 TITLE = f"Pages of the admin, with {OTHERS * SESSIONS:,} sessions of {TURNS_EACH} turns"
 NOTE = (
-    "Each page as an administrator's browser gets it, without its static files: lists, searches, and the pages about "
-    f"one person, whose session has {OWN_TURNS:,} turns. Raw: the very statements of that page, by psycopg. In place "
-    "of a rate: how many they are."
+    "Each page as an administrator's browser gets it, without static files: lists, searches, and the pages about one "
+    f"person with a session of {OWN_TURNS:,} turns. Raw: exactly the statements of that page, by psycopg. Instead of "
+    "a rate: the number of statements."
 )
 CURSOR = re.compile(r"^DECLARE .*? FOR ", re.DOTALL)
 WANTED = "≤ 20 queries, p95 ≤ 1,000 ms"
@@ -43,7 +43,7 @@ SEARCHED = {
     "moments_app_job_changelist": "q=other-19",
 }
 
-# Of Ada, who is there already, one long session; of the others many short ones. Times are of the last two months.
+# Ada, who exists already, gets one long session, the others get many short ones. Times are of the last two months.
 SEED = (
     """
 INSERT INTO sessions_app_userprofile
@@ -134,7 +134,7 @@ FROM sessions_app_session, generate_series(1, 10) AS n WHERE session_id LIKE 'ch
 
 
 def figures(site: Site) -> list[Figure]:
-    site.fresh.restore()  # the pages are about the first rows there are
+    site.fresh.restore()  # the pages show the first rows of each table
     with override_settings(ROLLING_SUMMARY=RollingSummarySettings(enabled=False)):
         session = furnish()
     _seed(session)
@@ -159,7 +159,7 @@ def _seed(session: Session) -> None:
 
 
 def _pages(client: Client) -> list[Address]:
-    """All there are, and searches."""
+    """Return all pages, and the searches."""
     found = every_page(client)
     urls = {page.name: page.url for page in found}
     asked = [Address(f"{name}, searched", f"{urls[name]}?{query}") for name, query in SEARCHED.items()]
@@ -167,11 +167,11 @@ def _pages(client: Client) -> list[Address]:
 
 
 def _statements(client: Client, page: Address) -> list[str]:
-    """What the page asks of the database, once what is kept is kept."""
+    """Return the statements of a page when its caches are warm."""
     client.get(page.url)
     with CaptureQueriesContext(connection) as captured:
         client.get(page.url)
-    # What Django reads by a cursor of the server, choices of a field, is read at once here.
+    # Django reads the choices of a field through a server-side cursor; here they are read at once.
     return [CURSOR.sub("", str(query["sql"])) for query in captured]
 
 

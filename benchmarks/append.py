@@ -1,4 +1,4 @@
-"""Messages in, over HTTP."""
+"""Benchmark of appending messages over HTTP."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -11,7 +11,7 @@ from sessions_app.models import Session, UserProfile
 
 TITLE = "Append over HTTP"
 NOTE = (
-    "Each client has a connection that is kept alive and a session of its own, and sends as soon as it has the answer. "
+    "Each client has a persistent connection and a session of its own, and sends again as soon as it has the answer. "
     "Raw: the append's eight statements by psycopg, with as many clients."
 )
 ROUNDS = 5
@@ -41,7 +41,7 @@ def _measured(site: Site, what: str, *, clients: int, batch: int = 1, wanted: st
 
 
 def _rate(rounds: Sequence[Sequence[float]], clients: int, batch: int) -> str:
-    """The median round's: each client is busy all the time, so together they do `clients` a mean time."""
+    """Return the median round's rate. All clients are always busy: they do `clients` pieces of work per mean time."""
     rate = median(len(times) * clients / sum(times) for times in rounds) * batch
     return f"{rate:,.0f} {'requests' if batch == 1 else 'messages'}/s"
 

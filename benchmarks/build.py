@@ -1,4 +1,4 @@
-"""Moments, built by an engine that takes no time: what remains is the platform's own."""
+"""Benchmark of building moments with an engine that takes no time, so that only the platform's own time remains."""
 
 from unittest.mock import patch
 
@@ -22,8 +22,8 @@ TURNS_EACH = 20
 ROUNDS = 6
 TITLE = f"Build moments of {TURNS:,} turns"
 NOTE = (
-    f"One moment for each {TURNS_EACH} turns, proposed at once: claim, commit and what lies between, but no thinking. "
-    "Raw: the same rows by psycopg, moments and their turns each by one `executemany`."
+    f"One moment per {TURNS_EACH} turns, proposed instantly: claim, commit and the work between them, but no thinking. "
+    "Raw: the same rows by psycopg, with one `executemany` for moments and one for their turns."
 )
 
 SEED_MOMENTS = """
@@ -37,12 +37,12 @@ FROM generate_series(1, %s) AS n
 
 
 class InstantEngine:
-    """Proposes a moment for each `TURNS_EACH` turns without reading them."""
+    """An engine that proposes a moment for every `TURNS_EACH` turns without reading them."""
 
     name = "benchmark"
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
-        """The same words for every moment."""
+        """Return moments that all have the same words."""
         count = len(request.turns)
         moments = [
             DraftMoment(
@@ -81,7 +81,7 @@ def _measured(site: Site, what: str, *, moments: int) -> Figure:
 
 
 def _job(name: str, moments: int) -> Job:
-    """A build that is due, of a new person with that many moments."""
+    """Create a due build for a new person with that many moments."""
     user = UserProfile.objects.ensure(name)
     with connection.cursor() as cursor:
         cursor.execute(SEED_MOMENTS, [user.pk, WORDS, moments])
@@ -99,7 +99,7 @@ def _build_raw(raw: Raw, job: Job) -> None:
 
 
 def _check(job: Job) -> None:
-    """A build that failed early would look fast."""
+    """Raise an error if the build failed: one that fails early would look fast."""
     job.refresh_from_db()
     if job.status != Job.Status.COMPLETED or Session.objects.get(jobs=job).live_from_sequence != TURNS:
         raise RuntimeError(f"The build came to nothing: {job.status} {job.result} {job.error}")

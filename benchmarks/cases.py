@@ -1,4 +1,4 @@
-"""The same work on several sessions, in turn, so that what disturbs one disturbs each."""
+"""Measurement of the same work on several sessions in turn, so that a disturbance affects all of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ import psycopg
 
 from benchmarks.clients import timed
 
-Times = dict[tuple[str, str], list[list[float]]]  # of a case and a way, seconds, a list each round
+Times = dict[tuple[str, str], list[list[float]]]  # seconds by case and way, with a list per round
 
 
 @dataclass(frozen=True)
 class Case:
-    """One session, and the ways to ask for something of it."""
+    """One session, and the ways to request something from it."""
 
     what: str
     ways: dict[str, Callable[[], object]]
 
 
 def replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[str]) -> None:
-    """Asks the database what was asked before, and reads the answers."""
+    """Execute recorded statements again, and read the results."""
     for statement in statements:
         cursor.execute(statement.encode())
         if cursor.description:
@@ -27,7 +27,7 @@ def replay(cursor: "psycopg.Cursor[tuple[object, ...]]", statements: Sequence[st
 
 
 def measured(cases: Sequence[Case], *, rounds: int, repeats: int) -> Times:
-    """Asks each case in each way `repeats` times a round, after a round to warm up."""
+    """Measure each case in each way, `repeats` times per round, after a round of warm-up."""
     times: Times = {(case.what, way): [] for case in cases for way in case.ways}
     for number in range(rounds + 1):
         for case in cases:

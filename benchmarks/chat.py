@@ -1,4 +1,4 @@
-"""What the chat endpoint adds to a model's answer, and what answers cost that stay open."""
+"""Benchmark of the chat endpoint: the time that it adds to a model's answer, and the cost of open streams."""
 
 import threading
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from tests.support.openai_server import Handler, OpenAIServer, streamed
 
 TITLE = "First byte of a streamed answer"
 NOTE = (
-    "A message to a model that answers at once, until the first byte: authenticated, with its context made "
-    "(static layers kept) and searched for, and the round before it being stored meanwhile. Raw: the same message "
-    "to the model itself. As people talk: answers take two seconds, and each asks again within four. Without a "
-    "pause: as many calls as there can be. Idle: streams that wait for the model, all open at once; memory is "
-    "what all web processes have more than before, threads what they have then."
+    "A message to a model that answers at once, until the first byte: authentication, context (static layers cached) "
+    "and search, while the previous round is being stored. Raw: the same message sent directly to the model. As "
+    "people talk: answers take two seconds, and each person asks again within four. Without a pause: as many calls "
+    "as possible. Idle: streams that wait for the model, all open at once; memory is the increase over all web "
+    "processes, threads are their number then."
 )
 STREAMS = (1, 16)  # at once
-PAUSES = 20  # of a tenth of a second, in an answer as a model gives it
-PAUSE = 4.0  # seconds at most until a person asks again
+PAUSES = 20  # pauses of a tenth of a second in a realistic answer
+PAUSE = 4.0  # most seconds until a person asks again
 SECONDS = 10.0
 ROUNDS = 3
 IDLE = 200

@@ -1,6 +1,6 @@
-"""Clients that send one request after another, each in a process of its own, light enough to leave the cores alone.
+"""Clients that send one request after another, each in a process of its own that needs little CPU time.
 
-This module is all that such a process imports besides `raw.py`: no Django.
+Such a process imports only this module and `raw.py`, and no Django.
 """
 
 import itertools
@@ -21,16 +21,16 @@ T = TypeVar("T")
 Step = Callable[[], object]
 
 
-class Work(Protocol):
-    """What a client does again and again."""
+class ClientWork(Protocol):
+    """The work that a client repeats."""
 
     def connected(self, client: int) -> Step:
-        """Connects, and returns the function that does it once."""
+        """Connect, and return the function that does the work once."""
 
 
 @dataclass(frozen=True)
 class HttpAppend:
-    """Posts a batch of messages to a session; each client has a person and a session of its own."""
+    """Posting a batch of messages to a session. Each client has a person and a session of its own."""
 
     port: int
     key: str
@@ -53,11 +53,11 @@ class HttpAppend:
 
 @dataclass(frozen=True)
 class FirstByte:
-    """Asks a chat model, up to the first byte of its streamed answer; each client has a person and a session.
+    """Calling a chat model, up to the first byte of the streamed answer. Each client has a person and a session.
 
     Args:
-        port, key: of the model or the platform.
-        pause: seconds at most that pass, before it asks, and are not counted: people don't ask all at once.
+        port, key: Port and key of the model or the platform.
+        pause: The most seconds to wait before each call. They are not counted: people don't all ask at once.
     """
 
     port: int
@@ -96,7 +96,7 @@ class Stream:
             self._read()
 
     def close(self) -> None:
-        """Reads what else comes, and hangs up."""
+        """Read the rest of the answer, and close the connection."""
         while not self._answer.endswith(b"\r\n0\r\n\r\n"):
             self._read()
         self._socket.close()
@@ -109,12 +109,12 @@ class Stream:
 
 
 class Http:
-    """A connection that is kept alive. Reads just enough of an answer to know where it ends.
+    """A persistent connection that parses an answer only as far as needed to find its end.
 
     Args:
-        port: of the site.
-        key: of the API; blank where a cookie is sent.
-        cookie: of a login.
+        port: The port of the site.
+        key: The API key; blank if a cookie is sent.
+        cookie: The session cookie of a login.
     """
 
     def __init__(self, port: int, key: str, *, cookie: str = "") -> None:
@@ -124,10 +124,10 @@ class Http:
         self._headers = f"Host: localhost\r\n{who}\r\nContent-Type: application/json\r\n"
 
     def request(self, method: str, path: str, body: Any = None) -> bytes:
-        """The answer's body.
+        """Send a request and return the body of the answer.
 
         Raises:
-            RuntimeError: the answer is not one of success.
+            RuntimeError: The answer is not a success.
         """
         content = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(content)}\r\n\r\n"
@@ -151,9 +151,9 @@ class Http:
 
 
 class Clients:
-    """Processes that are connected and wait for the word."""
+    """Client processes that are connected and wait for the start."""
 
-    def __init__(self, work: Work, count: int) -> None:
+    def __init__(self, work: ClientWork, count: int) -> None:
         self._work, self._count = work, count
 
     def __enter__(self) -> Self:
@@ -180,13 +180,13 @@ class Clients:
                 process.kill()
 
     def run(self, seconds: float) -> list[float]:
-        """All clients work at once for so long; returns how long each piece of work took, in seconds."""
+        """Let all clients work at once for this long; return the seconds that each piece of work took."""
         for pipe in self._pipes:
             pipe.send(seconds)
         return [taken for pipe in self._pipes for taken in pipe.recv()]
 
 
-def _serve(work: Work, client: int, pipe: Connection) -> None:
+def _serve(work: ClientWork, client: int, pipe: Connection) -> None:
     step = work.connected(client)
     step()
     pipe.send("ready")
@@ -203,7 +203,7 @@ def _serve(work: Work, client: int, pipe: Connection) -> None:
 
 
 def timed(step: Step) -> float:
-    """Seconds that it takes, or the part of them that it returns."""
+    """Return the seconds that a step takes, or those that it reports itself."""
     started = time.perf_counter()
     counted = step()
     return counted if isinstance(counted, float) else time.perf_counter() - started

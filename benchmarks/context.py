@@ -1,4 +1,4 @@
-"""The context of sessions of very different lengths, and of people with very different amounts of memory."""
+"""Benchmark of contexts for sessions of very different lengths, and people with very different amounts of memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -24,9 +24,9 @@ from tests.support.jobs import count
 
 TITLE = "Context over HTTP"
 NOTE = (
-    "One client asks for all contexts in turn, with a query. Cold: `refresh=true`; cached: the static layers are kept. "
-    "Raw: the very statements of that request, by psycopg. In place of a rate: the p50 beside that of the first of its "
-    "kind."
+    "One client requests all contexts in turn, with a query. Cold: `refresh=true`; cached: static layers come from the "
+    "cache. Raw: exactly the statements of that request, by psycopg. Instead of a rate: the p50 relative to the first "
+    "of its kind."
 )
 LENGTHS = (200, 10_000, 200_000)
 MEMORIES = (10, 1_000, 10_000)  # moments and entities
@@ -71,7 +71,7 @@ def _session(what: str, length: int, memories: int) -> tuple[str, Session]:
         text=WORDS * 8,
         status="completed",
     )
-    count(session.user)  # as the site would have, so that a search knows which words are rare
+    count(session.user)  # as the site would have done, so that a search knows which words are rare
     return what, session
 
 
@@ -93,7 +93,7 @@ def _case(site: Site, what: str, session: Session) -> Case:
 
 
 def _statements(site: Site, session: Session, refresh: bool) -> list[str]:
-    """What such a request asks the database, with its values."""
+    """Return the statements of such a request, with their values."""
     with CaptureQueriesContext(connection) as captured:
         ApiKey.objects.verify(site.key)
         wanted = ContextRequest(query=QUERY, refresh=refresh)

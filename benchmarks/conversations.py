@@ -1,4 +1,4 @@
-"""Conversations with questions about them, read from a folder of JSON files (docs/benchmarks.md has the format)."""
+"""Conversations with questions about them, read from a folder of JSON files. docs/benchmarks.md has the format."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError, model_validator
 
-NOT_ANSWERED = 5  # category of the questions that the conversation has no answer to
+NOT_ANSWERED = 5  # category of the questions that the conversation doesn't answer
 MINUTE = timedelta(minutes=1)
 
 Name = Annotated[str, StringConstraints(pattern=r"^\w[\w.:-]*$", max_length=100)]
@@ -16,11 +16,11 @@ Words = Annotated[str, StringConstraints(pattern=r"\S")]
 
 
 class BadConversations(Exception):
-    """A folder or file can't be used; the text is a sentence that names it."""
+    """A folder or file can't be used. The text is a sentence that names it."""
 
 
 class Turn(BaseModel):
-    """What somebody said; its id is unique in the conversation."""
+    """A turn of a speaker. Its id is unique in the conversation."""
 
     id: TurnId
     speaker: str
@@ -28,7 +28,7 @@ class Turn(BaseModel):
 
 
 class Session(BaseModel):
-    """Turns of one sitting, a minute apart."""
+    """The turns of one sitting, a minute apart."""
 
     n: int
     at: AwareDatetime
@@ -36,7 +36,7 @@ class Session(BaseModel):
 
 
 class Question(BaseModel):
-    """A question, its answer, and the ids of the turns that one has to read for that."""
+    """A question, its answer, and the ids of the turns from which the answer follows (the evidence)."""
 
     q: Words
     a: str | int | float = ""
@@ -45,12 +45,12 @@ class Question(BaseModel):
 
     @property
     def is_scored(self) -> bool:
-        """There is something to be found."""
+        """True if there is something to find."""
         return self.category != NOT_ANSWERED and bool(self.evidence)
 
 
 class Conversation(BaseModel):
-    """A file: two speakers, what they said, and what is asked about it."""
+    """A file: two speakers, their turns, and the questions about them."""
 
     id: Name
     speakers: tuple[str, str]
@@ -59,16 +59,16 @@ class Conversation(BaseModel):
 
     @property
     def turns(self) -> Iterator[tuple[Session, Turn]]:
-        """Each with its session."""
+        """Each turn with its session."""
         return ((session, turn) for session in self.sessions for turn in session.turns)
 
     @property
     def scored(self) -> list[Question]:
-        """The questions that are asked."""
+        """The questions that count."""
         return [question for question in self.questions if question.is_scored]
 
     def messages(self, session: Session) -> list[dict[str, Any]]:
-        """The turns of a session as the API takes them; the first speaker is the user."""
+        """Return the turns of a session as the API takes them. The first speaker is the user."""
         return [
             {
                 "role": "user" if turn.speaker == self.speakers[0] else "assistant",
@@ -95,10 +95,10 @@ class Conversation(BaseModel):
 
 
 def read_folder(folder: Path) -> list[Conversation]:
-    """The conversations in a folder's `*.json`, in the order of their names.
+    """Return the conversations in a folder's `*.json`, in the order of the file names.
 
     Raises:
-        BadConversations: there is nothing to be scored, or a file is not of the format.
+        BadConversations: There is nothing to score, or a file doesn't have the format.
     """
     if not folder.is_dir():
         raise BadConversations(f"{folder}: there is no such folder.")
@@ -124,5 +124,5 @@ def _read(path: Path) -> Conversation:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        told = [str(path), place, first["msg"].removeprefix("Value error, ")]
-        raise BadConversations(f"{': '.join(filter(None, told))}.") from error
+        details = [str(path), place, first["msg"].removeprefix("Value error, ")]
+        raise BadConversations(f"{': '.join(filter(None, details))}.") from error

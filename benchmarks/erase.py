@@ -1,4 +1,4 @@
-"""A person is erased among many."""
+"""Benchmark of erasing one person among many."""
 
 from django.db import connection
 
@@ -12,15 +12,15 @@ from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.erase import erase_user, holdings
 
-AMONG = 2_000_000  # turns of others
+AMONG = 2_000_000  # turns of other people
 TURNS, MOMENTS, FACTS, SESSIONS = 80_000, 10_000, 10_000, 40
 ROUNDS = 3
 TITLE = "Erase a person"
 NOTE = (
-    f"Of {SESSIONS} sessions with {TURNS:,} turns, {MOMENTS:,} moments and {FACTS:,} facts, among {AMONG:,} turns of "
-    "others: rows, logs and proof, in one transaction. Raw: a DELETE for each of the tables by psycopg."
+    f"A person with {SESSIONS} sessions, {TURNS:,} turns, {MOMENTS:,} moments and {FACTS:,} facts, among {AMONG:,} "
+    "turns of others: rows, logs and the final count, in one transaction. Raw: a DELETE per table by psycopg."
 )
-# A short text: what counts here is rows, and the table shall be there within minutes.
+# The text is short because only the number of rows matters, and the table should be filled within minutes.
 SEED_OTHERS = """
 INSERT INTO sessions_app_message
     (session_id, user_id, sequence, kind, role, tool_name, content, tokens, created_at, metadata)

@@ -1,4 +1,4 @@
-"""A figure, how it is made of measured times, and how a table of them is printed."""
+"""Figures: how they are computed from measured times, and how they are printed as a table."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 import psycopg
 
-OF_WORDS = ("", "mode", "language", "state", "search", "kinds", "plan", "wanted")  # columns of a table
+OF_WORDS = ("", "mode", "language", "state", "search", "kinds", "plan", "wanted")  # columns that hold text
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,12 @@ class Figure:
     """One line of a table.
 
     Args:
-        what: was measured.
-        rate: how much a second, with its unit; blank where that says nothing.
-        p50_ms, p95_ms: of the platform.
-        raw_p50_ms: of the same work by psycopg alone.
-        ratio: of the two medians.
-        wanted: what we aim at, on two cores.
+        what: The name of what was measured.
+        rate: The rate with its unit; blank if it means nothing.
+        p50_ms, p95_ms: The platform's times.
+        raw_p50_ms: The time of the same work by psycopg alone.
+        ratio: The ratio of the two medians.
+        wanted: The target on two cores.
     """
 
     what: str
@@ -41,12 +41,12 @@ class Figure:
         rate: str = "",
         wanted: str = "",
     ) -> "Figure":
-        """Makes a figure of seconds.
+        """Compute a figure from times in seconds.
 
         Args:
-            what, rate, wanted: as they stand.
-            rounds: the platform's times, a list each round.
-            raw: the baseline's, taken in the same rounds; the ratio is the median of the rounds' ratios.
+            what, rate, wanted: Taken as they are.
+            rounds: The platform's times, a list per round.
+            raw: The baseline's times from the same rounds. The ratio is the median of the rounds' ratios.
         """
         times = [seconds for part in rounds for seconds in part]
         ratio = median(median(ours) / median(theirs) for ours, theirs in zip(rounds, raw, strict=True))
@@ -59,7 +59,7 @@ def p95(times: Sequence[float]) -> float:
 
 
 def describe_machine(conninfo: str) -> str:
-    """Where the figures come from."""
+    """Describe the machine and the versions that the figures come from."""
     with psycopg.connect(conninfo) as connection:
         version = connection.info.server_version
         [(durable,)] = connection.execute("SELECT current_setting('synchronous_commit')").fetchall()
@@ -80,7 +80,7 @@ def _row(f: Figure) -> list[str]:
 
 
 def print_markdown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> None:
-    """A table under its title; all columns but those of `OF_WORDS` are numbers, and stand to the right."""
+    """Print a table under its title. All columns except those in `OF_WORDS` are numbers and aligned to the right."""
     print(f"\n### {title}\n")
     print(_line(columns))
     print(_line(["---" if column in OF_WORDS else "---:" for column in columns]))

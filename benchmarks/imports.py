@@ -1,4 +1,4 @@
-"""A large export in, by the command, in a process of its own."""
+"""Benchmark of importing a large export by the command, in a process of its own."""
 
 import json
 import random
@@ -17,9 +17,9 @@ from sessions_app.models import Message, UserProfile
 TITLE = "Import"
 NOTE = (
     "A generated Claude export, conversations of 4 to 120 messages of 10 to 200 words: `manage.py import_sessions` "
-    "from its start to its end, an append for each conversation, with the jobs that come due. Again: the same file "
-    "once more, which adds nothing. Memory: the most that the process had resident. Raw, for both: `json.load` of the "
-    "file, and one COPY of its messages, in one transaction."
+    "from start to end, with an append per conversation and the jobs that come due. Again: the same file once more, "
+    "which adds nothing. Memory: the peak resident size. Raw, for both: `json.load` of the file, and one COPY of its "
+    "messages, in one transaction."
 )
 FILE_MB = 200
 WORDS = "the kiln was hot and glaze ran over bowls which we had thrown on Friday while it rained in Turin".split()
@@ -66,7 +66,7 @@ def _figure(what: str, path: Path, messages: int, measured: tuple[float, float],
 
 
 def _imported(path: Path) -> tuple[float, float]:
-    """Seconds that the command takes, and the most megabytes that it has resident."""
+    """Run the command; return its seconds, and its peak resident size in megabytes."""
     seconds, peak = run_command("import_sessions", str(path), "--user", "import", "--verbosity", "0")
     return seconds, peak / 1e6
 

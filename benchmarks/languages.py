@@ -1,8 +1,9 @@
-"""How much is found by words in each language: `python -m benchmarks.languages [--missed]`.
+"""Benchmark of search by words in each language: `python -m benchmarks.languages [--missed]`.
 
-In each language of `samples/languages` a person of their own says twenty things, with small talk between, and is asked
-for each in other forms of its words. One more person says all of it. Prints the share of questions whose statement is
-among the first few turns that a search by words alone finds; with `--missed` also which questions those were not.
+For each language in `samples/languages`, one person makes twenty statements with small talk between them, and is asked
+about each in other forms of its words. Another person makes all statements in all languages. The benchmark prints the
+share of questions for which a search by words alone finds the statement among the first few turns. With `--missed` it
+also lists the other questions.
 """
 
 import json
@@ -22,31 +23,31 @@ from benchmarks.stored import count_words, put_in
 
 FOLDER = Path(__file__).parent / "samples" / "languages"
 FEW = 3  # results that a statement should be among
-EVERYBODY = "all"  # the person who speaks all languages
+POLYGLOT = "all"  # the person who speaks all languages
 TITLE = "Search by words in each language"
 NOTE = (
-    f"Recall@{FEW}: share of the questions whose statement is among the first {FEW} turns that a search by words alone "
-    "finds. Alone: a person who speaks that language only. Among all: one who said everything in all languages."
+    f"Recall@{FEW}: the share of questions for which a search by words alone finds the statement among the first {FEW} "
+    "turns. Alone: a person who speaks only that language. Among all: one who said everything in all languages."
 )
 
 
-class Asked(BaseModel):
-    """A question, and which statement answers it."""
+class Question(BaseModel):
+    """A question, and the number of the statement that answers it."""
 
     q: str
     statement: int
 
 
 class Language(BaseModel):
-    """What is said in a language and asked about it, and what says nothing."""
+    """The statements, questions and small talk of one language."""
 
     language: str
     statements: list[str]
-    questions: list[Asked]
+    questions: list[Question]
     small_talk: list[str]
 
     def turns(self) -> list[tuple[str, str]]:
-        """An id for each turn and its text: small talk follows every second statement."""
+        """Return the id and text of each turn: small talk follows every second statement."""
         turns = []
         for n, statement in enumerate(self.statements):
             turns.append((self.turn_id(n), statement))
@@ -59,8 +60,8 @@ class Language(BaseModel):
 
 
 @dataclass(frozen=True)
-class Found:
-    """Whether a question's statement was found, by a person of that language and by the one of all."""
+class QuestionResult:
+    """A question, and whether its statement was found for the person of that language and for the polyglot."""
 
     language: str
     question: str
@@ -83,48 +84,50 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def read_languages() -> list[Language]:
-    """All that there are, in the order of their names."""
+    """Return all languages in the order of their file names."""
     return [Language.model_validate_json(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))]
 
 
-def _measured(site: Site, languages: Sequence[Language]) -> list[Found]:
+def _measured(site: Site, languages: Sequence[Language]) -> list[QuestionResult]:
     http = Http(site.port, site.key)
     places: dict[tuple[str, str], tuple[str, int]] = {}
     for language in languages:
         messages = [{"role": "user", "content": text, "external_id": name} for name, text in language.turns()]
-        for user_id in (language.language, EVERYBODY):
+        for user_id in (language.language, POLYGLOT):
             put = put_in(http, user_id, f"chat-{language.language}", messages)
             places |= {(user_id, name): place for name, place in put.items()}
     count_words()
     settle()
     http = Http(site.port, site.key)
 
-    def is_found(user_id: str, language: Language, asked: Asked) -> bool:
-        body = {"user_id": user_id, "query": asked.q, "kinds": ["turn"], "match_count": FEW, "mode": "text"}
+    def is_found(user_id: str, language: Language, question: Question) -> bool:
+        body = {"user_id": user_id, "query": question.q, "kinds": ["turn"], "match_count": FEW, "mode": "text"}
         answer = json.loads(http.request("POST", "/api/v1/memory/search", body))
-        wanted = places[user_id, language.turn_id(asked.statement)]
+        wanted = places[user_id, language.turn_id(question.statement)]
         return wanted in [(result["session_id"], result["sequence"]) for result in answer["results"]]
 
     return [
-        Found(one.language, asked.q, is_found(one.language, one, asked), is_found(EVERYBODY, one, asked))
+        QuestionResult(
+            one.language, question.q, is_found(one.language, one, question), is_found(POLYGLOT, one, question)
+        )
         for one in languages
-        for asked in one.questions
+        for question in one.questions
     ]
 
 
-def _print_table(found: Sequence[Found]) -> None:
+def _print_table(found: Sequence[QuestionResult]) -> None:
     columns = ["language", f"recall@{FEW} alone", f"recall@{FEW} among all", "questions"]
     names = list(dict.fromkeys(one.language for one in found))
     rows = [_row(name, [one for one in found if one.language == name]) for name in names]
     print_markdown(TITLE, columns, [*rows, _row("mean", found)], NOTE)
 
 
-def _row(name: str, found: Sequence[Found]) -> list[str]:
+def _row(name: str, found: Sequence[QuestionResult]) -> list[str]:
     shares = (fmean(one.alone for one in found), fmean(one.among_all for one in found))
     return [name, *(f"{share:.2f}" for share in shares), str(len(found))]
 
 
-def _print_missed(found: Sequence[Found]) -> None:
+def _print_missed(found: Sequence[QuestionResult]) -> None:
     print("\nNot found by a person of that language:\n")
     for one in found:
         if not one.alone:

@@ -1,4 +1,4 @@
-"""What a client replays, from sessions of very different lengths."""
+"""Benchmark of loading the live window from sessions of very different lengths."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -19,12 +19,12 @@ from sessions_app.transcript.load import LIVE_SQL, load_session_messages
 TITLE = "Load the live window"
 NOTE = (
     "One client reads all sessions in turn. Over HTTP: `GET …/messages?view=live`; raw: its six statements by psycopg. "
-    "Function: `load_session_messages`; raw: its one statement. In place of a rate: the p50 beside that of the "
-    "shortest session."
+    "Function: `load_session_messages`; raw: its one statement. Instead of a rate: the p50 relative to the shortest "
+    "session."
 )
 LENGTHS = (50, 10_000, 200_000)
-LIVE_TURNS = 40  # behind the latest partition event
-BUILD_TURNS = 175  # between two partition events
+LIVE_TURNS = 40  # turns after the latest partition event
+BUILD_TURNS = 175  # turns between two partition events
 ROUNDS = 20
 REPEATS = 5
 
@@ -46,7 +46,7 @@ def figures(site: Site) -> list[Figure]:
 
 
 def _compared(cases: Sequence[Case], way: str, times: Times) -> Iterator[Figure]:
-    """The figures of one way to read sessions, from the shortest to the longest."""
+    """Yield the figures of one way to read sessions, from the shortest to the longest."""
     shortest = median(chain.from_iterable(times[cases[0].what, way]))
     for case in cases:
         ours = times[case.what, way]
@@ -79,7 +79,7 @@ def _case(site: Site, length: int, events: bool) -> Case:
 
 
 def seeded(name: str, length: int, events: bool) -> Session:
-    """A session of so many turns, with a partition event every `BUILD_TURNS` of them when asked for."""
+    """Create a session of this length, with a partition event after every `BUILD_TURNS` turns if wanted."""
     last_event = length - 1 - LIVE_TURNS
     user = UserProfile.objects.ensure(name)
     session = Session.objects.create(

@@ -1,4 +1,4 @@
-"""A moment read over MCP."""
+"""Benchmark of reading a moment over MCP."""
 
 import json
 from http.client import HTTPConnection
@@ -17,8 +17,8 @@ from sessions_app.models import UserProfile
 
 TITLE = "Read a moment over MCP"
 NOTE = (
-    "One client with a connection that is kept alive reads `rem://moments/key/{key}`, and the same moment over REST; "
-    "each MCP read stands alone, as the server keeps no sessions. Raw: the moment's row by psycopg."
+    "One client with a persistent connection reads `rem://moments/key/{key}`, and the same moment over REST. Each MCP "
+    "read is independent, because the server keeps no sessions. Raw: the moment's row by psycopg."
 )
 MOMENTS = 1_000
 ROUNDS = 15
@@ -48,7 +48,7 @@ def figures(site: Site) -> list[Figure]:
 
 
 class McpReader:
-    """Reads one moment again and again; answers come as a stream of events, so without a length."""
+    """A client that reads one moment repeatedly. Answers are streams of events, so they have no length."""
 
     def __init__(self, site: Site, key: str) -> None:
         self._http = HTTPConnection("127.0.0.1", site.port)
@@ -62,10 +62,10 @@ class McpReader:
         self._body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params})
 
     def read(self) -> None:
-        """Reads it once.
+        """Read the moment once.
 
         Raises:
-            RuntimeError: the answer is not one of success.
+            RuntimeError: The answer is not a success.
         """
         self._http.request("POST", "/mcp", self._body, self._headers)
         answer = self._http.getresponse().read()

@@ -1,4 +1,4 @@
-"""What counts as found: by words, as one who reads would judge at a glance, in any script."""
+"""Measures of what counts as found, judged by words like a reader at a glance would do, in any script."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import takewhile
 from operator import eq
 
-ENOUGH = 0.8  # of a turn's content words, for it to stand in a text
+ENOUGH = 0.8  # share of a turn's content words that a text must have to contain the turn
 # English words that say nothing of what a text is about.
 EMPTY = frozenset(
     "a an the to and or of in on at for with about it that this so but my your i you he she we they is are was were be "
@@ -20,42 +20,42 @@ Words = frozenset[str]
 
 
 def content_words(text: object) -> Words:
-    """The words of a text that say something, without accents; pairs of characters where a script has no spaces."""
+    """Return the content words of a text, without accents; in scripts without spaces, pairs of characters."""
     parts = unicodedata.normalize("NFKD", str(text).casefold())
     plain = "".join(part for part in parts if not unicodedata.category(part).startswith("M"))
-    pairs = {pair for stretch in UNSPACED.findall(plain) for pair in _pairs(stretch)}
+    pairs = {pair for run in UNSPACED.findall(plain) for pair in _pairs(run)}
     return frozenset(pairs.union(WORD.findall(UNSPACED.sub(" ", plain))) - EMPTY)
 
 
-def _pairs(stretch: str) -> list[str]:
-    return [stretch[at : at + 2] for at in range(max(1, len(stretch) - 1))]
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
 
 
 def stands_in(words: Words, have: Words) -> bool:
-    """Enough of a turn's content words are there."""
+    """Return True if enough of a turn's content words are there."""
     return len(words & have) >= ENOUGH * len(words)
 
 
 def share(parts: Collection[object], of: Collection[object]) -> float:
-    """How much of something is there; nothing of nothing."""
+    """Return the share of something that is there; 0 if there is nothing."""
     return len(parts) / len(of) if of else 0.0
 
 
 def same_beginning(text: str, before: str) -> float:
-    """Share of a text that is the beginning of another too."""
+    """Return the share of a text that is also the beginning of another."""
     same = sum(1 for _ in takewhile(bool, map(eq, text, before)))
     return same / len(text)
 
 
-def filled(lines: Sequence[tuple[str, int]], budget: int) -> tuple[str, int]:
-    """Lines in their order, up to the first that a budget doesn't hold.
+def fill_budget(lines: Sequence[tuple[str, int]], budget: int) -> tuple[str, int]:
+    """Take lines in order, up to the first that doesn't fit into a budget.
 
     Args:
-        lines: with their tokens.
-        budget: of tokens.
+        lines: The lines with their tokens.
+        budget: The most tokens.
 
     Returns:
-        The text, and its tokens.
+        The text and its tokens.
     """
     taken, used = [], 0
     for line, tokens in lines:

@@ -1,4 +1,4 @@
-"""How much of a round's prompt a provider has seen in the round before, and so charges less for."""
+"""Measurement of prompt caching: the share of a prompt that a provider has seen in the previous round and discounts."""
 
 import itertools
 import json
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
-from benchmarks.asking import GREETING, Stored
+from benchmarks.ask import GREETING, StoredConversation
 from benchmarks.clients import Http
 from benchmarks.measures import same_beginning
 from benchmarks.stored import do_due_jobs, put_in
@@ -15,13 +15,13 @@ ROUNDS = 50
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldConversation:
     """A conversation that was held with contexts of one plan.
 
     Args:
-        plan: of the contexts.
-        shares: of each prompt but the first, how much of it is the beginning of the one before.
-        tokens: of each.
+        plan: The plan of the contexts.
+        shares: For each prompt but the first, the share that is the beginning of the previous one.
+        tokens: The tokens of each prompt.
     """
 
     plan: str
@@ -34,7 +34,7 @@ class Held:
 
 
 def plans() -> list[str]:
-    """Those that the site makes contexts by, its default first."""
+    """Return the plans that the site knows, its default first."""
     from rest_framework.serializers import ChoiceField
 
     from moments_app.interfaces.api.context import ContextInput
@@ -43,8 +43,8 @@ def plans() -> list[str]:
     return sorted(known.choices) if isinstance(known, ChoiceField) else ["query"]
 
 
-def hold(http: Http, stored: Stored, plan: str) -> Held:
-    """A person with a past asks and is answered; what a round makes due is done before the next."""
+def hold(http: Http, stored: StoredConversation, plan: str) -> HeldConversation:
+    """Hold a conversation with a person who has a past. Jobs that a round makes due run before the next round."""
     user_id, session_id = stored.conversation.id, f"rounds-{plan}"
     put_in(http, user_id, session_id, GREETING)
     prompts, tokens = [], []
@@ -58,10 +58,10 @@ def hold(http: Http, stored: Stored, plan: str) -> Held:
         put_in(http, user_id, session_id, said_and_answered)
         do_due_jobs()
     shares = [same_beginning(prompt, before) for before, prompt in itertools.pairwise(prompts)]
-    return Held(plan, shares, tokens)
+    return HeldConversation(plan, shares, tokens)
 
 
-def _rounds(stored: Stored) -> Iterator[tuple[str, str]]:
-    """The questions with their answers, again and again; a round has its number."""
+def _rounds(stored: StoredConversation) -> Iterator[tuple[str, str]]:
+    """Yield the questions with their answers in an endless loop, each with the number of its round."""
     asked = itertools.cycle(stored.conversation.scored)
     return ((f"{question.q} ({n})", f"{question.a} ({n})") for n, question in enumerate(asked, start=1))

@@ -1,7 +1,8 @@
-"""The baselines: what the platform has PostgreSQL do, done by psycopg alone on one connection.
+"""The baselines: the platform's work in PostgreSQL, done by psycopg alone on one connection.
 
-Same statements, same order, same transactions, as many round trips; no HTTP, no checks, no objects. Statements are
-planned each time, as the platform's are: one prepared on a small table would keep a plan that is wrong for a large one.
+They have the same statements, order, transactions and number of round trips, but no HTTP, checks or objects. Like the
+platform's, the statements are planned each time: one prepared on a small table would keep a plan that is wrong for a
+large table.
 """
 
 import time
@@ -91,7 +92,7 @@ AFTERWARDS = (
 )
 
 
-# What the benchmark of erasing gives a person.
+# Deletes the rows that the benchmark of erasing creates for a person.
 ERASE = [
     f"DELETE FROM {table} WHERE user_id = %s"
     for table in ("sessions_app_message", "moments_app_moment", "moments_app_memoryatom", "moments_app_memorystream")
@@ -99,14 +100,14 @@ ERASE = [
 
 
 class Raw:
-    """One connection, and what the platform does on one."""
+    """One connection with the platform's work."""
 
     def __init__(self, conninfo: str, key: str) -> None:
         self._cursor = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None).cursor()
         self._prefix = key.split("_")[1]
 
     def append(self, user_id: str, session_id: str, external_ids: list[str]) -> None:
-        """Messages in: eight statements."""
+        """Append messages, by eight statements."""
         count, tokens = len(external_ids), -(-len(WORDS) // 4)
         self._one(KEY, [self._prefix])
         with self._transaction():
@@ -119,7 +120,7 @@ class Raw:
             self._cursor.execute(COUNT, {"count": count, "tokens": count * tokens, "session": session})
 
     def load(self, live_sql: str, user_id: str, session_id: str, limit: int) -> None:
-        """What a reload reads: six statements."""
+        """Read what a reload reads, by six statements."""
         self._one(KEY, [self._prefix])
         with self._transaction():
             user = self._one(ENTER, [user_id])[0]
@@ -127,11 +128,11 @@ class Raw:
             self.live(live_sql, session, user, limit)
 
     def live(self, live_sql: str, session: int, user: int, limit: int) -> None:
-        """The loader's one statement."""
+        """Execute the loader's one statement."""
         self._cursor.execute(live_sql, {"session": session, "user": user, "limit": limit}).fetchall()
 
     def build(self, *, job: int, user: int, session: int, turns: int, turns_each: int) -> None:
-        """What a build of moments reads and writes: claim and commit; moments and their turns each in one go."""
+        """Do the claim and commit of a build of moments, with one `executemany` for moments and one for turns."""
         ids = {"job": job, "user": user, "session": session}
         rows: list[dict[str, Any]] = []
         for first in range(0, turns, turns_each):
@@ -150,7 +151,7 @@ class Raw:
                 self._cursor.execute(statement, rows[-1] | {"payload": Jsonb({"keys": [row["key"] for row in rows]})})
 
     def erase(self, user: int) -> None:
-        """Deletes a person's rows, table by table; committing checks the references."""
+        """Delete a person's rows, table by table. The commit checks the references."""
         with self._transaction():
             for statement in ERASE:
                 self._cursor.execute(statement, [user])
@@ -174,7 +175,7 @@ class Raw:
 
 @dataclass(frozen=True)
 class RawAppend:
-    """`HttpAppend` without the platform; its people and sessions are there already."""
+    """The work of `HttpAppend` without the platform. Its people and sessions exist already."""
 
     conninfo: str
     key: str

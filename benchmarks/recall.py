@@ -1,4 +1,4 @@
-"""Searching facts by words and by meaning, among few and many people's."""
+"""Benchmark of searching facts by words and by meaning, among those of few and of many people."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ from tests.support.openai_server import OpenAIServer, vector_of
 WIDTH = 384
 TITLE = "Search facts by words and by meaning"
 NOTE = (
-    f"Facts of twelve words, vectors of {WIDTH} numbers; ten results asked for, with five words of one of the person's "
-    "facts. Over HTTP: `POST memory/search`, the query's vector known from before, so without the endpoint's time. "
-    "Function: `recall`, three statements. Raw, for both: the two searches alone, by psycopg."
+    f"Facts of twelve words, vectors of {WIDTH} numbers. A query has five words of one of the person's facts and wants "
+    "ten results. Over HTTP: `POST memory/search` with the query's vector known, so without the provider's time. "
+    "Function: `recall`, three statements. Raw, for both: only the two searches, by psycopg."
 )
 SIZES = ((10_000, 1), (100_000, 1_000), (1_000_000, 100_000))  # facts, people
 ROUNDS, REPEATS = 7, 20
 QUERIES = 10
-BASES = 2_000  # vectors are sums of two of so many: alike in groups, as real ones are
+BASES = 2_000  # each vector is the sum of two of these, so that vectors form groups as real ones do
 WORDS = 20_000
 MOST = 100
 
@@ -53,7 +53,8 @@ SELECT gen_random_uuid(), 'user', 'default', id, '', true, '', true, true, 0, 5,
        '', now()
 FROM sessions_app_userprofile WHERE user_id = 'recall-0' ON CONFLICT DO NOTHING
 """
-# The first hundredth is the first person's; the rest goes round. Words are the commoner the lower their number.
+# The first hundredth belongs to the first person, and the rest is dealt out in turn. Words with lower numbers are more
+# common.
 SEED_FACTS = """
 WITH person AS (
     SELECT id, row_number() OVER (ORDER BY id) - 1 AS number FROM sessions_app_userprofile
@@ -103,8 +104,8 @@ Statement = tuple[Any, list[Any]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A person and what they ask, in turn."""
+class PersonQueries:
+    """A person and their queries, asked in turn."""
 
     person: UserProfile
     queries: list[str]
@@ -139,7 +140,7 @@ def _share(number: int, facts: int, people: int) -> int:
 
 
 def _seeded(facts: int, people: int) -> EmbeddingModel:
-    """So many facts with their words and vectors, and the indexes as `manage.py embed` builds them."""
+    """Create this many facts with words and vectors, and the indexes that `manage.py embed` builds."""
     parameters = {"facts": facts, "people": people, "words": WORDS}
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE moments_app_memoryatom, moments_app_factembedding CASCADE")
@@ -162,16 +163,16 @@ def _seeded(facts: int, people: int) -> EmbeddingModel:
     return found
 
 
-def _asked(number: int) -> Asked:
-    """Queries of five words of the person's own facts."""
+def _asked(number: int) -> PersonQueries:
+    """Return queries of five words from the person's own facts."""
     person = UserProfile.objects.get(user_id=f"recall-{number}")
     job = Job.objects.request(CountWords.name, user_id=person.pk, requested_by="benchmark", force=True)
     run_job(job.job_id)
     contents = person.atoms.order_by("pk").values_list("content", flat=True)[:QUERIES]
-    return Asked(person, [" ".join(content.split()[:5]) for content in contents])
+    return PersonQueries(person, [" ".join(content.split()[:5]) for content in contents])
 
 
-def _case(site: Site, port: int, name: str, asked: Asked, model: EmbeddingModel) -> Case:
+def _case(site: Site, port: int, name: str, asked: PersonQueries, model: EmbeddingModel) -> Case:
     http = Http(port, site.key)
     raw = psycopg.connect(site.conninfo, autocommit=True)
     raw.execute("SET hnsw.iterative_scan = relaxed_order")
@@ -206,14 +207,14 @@ def _again(queries: Sequence[str]) -> Iterator[str]:
 
 
 def _warm(http: Http, body: dict[str, Any], queries: Sequence[str]) -> None:
-    """Each web process comes to know the queries' vectors."""
+    """Let each web process get to know the queries' vectors."""
     for query in queries:
         for _ in range(4 * settings.CONF.web_workers):
             http.request("POST", "/api/v1/memory/search", body | {"query": query})
 
 
 def _raw(person: UserProfile, lookup: Lookup, vector: list[float], model: EmbeddingModel) -> list[Statement]:
-    """The two searches, as one would write them by hand."""
+    """Return the two searches as one would write them by hand."""
     formula = " + ".join(["%s * ts_rank(search_vector, %s::tsquery)"] * len(lookup.queries))
     terms = [part for term in zip(lookup.weights, lookup.queries, strict=True) for part in term]
     words = [f"u{person.pk} {stem}" for stem in lookup.rare]

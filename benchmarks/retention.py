@@ -1,4 +1,4 @@
-"""Turns past their keep-by date, into archives."""
+"""Benchmark of archiving turns past their keep-by date."""
 
 import gzip
 import os
@@ -15,7 +15,7 @@ from benchmarks.site import Site, run_command
 from sessions_app.models import Session, UserProfile
 
 TURNS = 1_000_000
-TURNS_EACH = 100  # of many short sessions
+TURNS_EACH = 100  # turns of each of the many short sessions
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
     "One run of `manage.py run_schedule retain` over turns a minute apart: each is written down, compressed, synced, "

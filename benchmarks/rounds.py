@@ -1,7 +1,7 @@
-"""What the prompts of a long conversation cost: `python -m benchmarks.rounds [PICTURE.svg]`.
+"""Benchmark of the prompts of a long conversation: `python -m benchmarks.rounds [PICTURE.svg]`.
 
-OpenAI's client talks for 300 rounds and sends the whole conversation with each call, as applications do; only its base
-URL is the platform's. What the model at the other end is sent is counted. Prints a table, and draws it into a file.
+OpenAI's client talks for 300 rounds and sends the whole conversation with each call, as applications do. Only its base
+URL is the platform's. The benchmark counts the tokens that reach the model, prints a table, and draws it into a file.
 """
 
 import itertools
@@ -22,27 +22,26 @@ from sessions_app.tokens import estimate_tokens
 from tests.support.openai_server import OpenAIServer, content
 
 ROUNDS = 300
-THRESHOLDS = (250, 80)  # turns that make a build due: the default, and one for smaller prompts
-SHOWN = (1, 50, 100, 150, 200, 250, 300)  # rounds
-TIMEOUT = 60  # seconds that the work of a round may take
+THRESHOLDS = (250, 80)  # turns that make a build due: the default, and a value for smaller prompts
+SHOWN = (1, 50, 100, 150, 200, 250, 300)  # rounds that the table shows
+TIMEOUT = 60  # most seconds for the work of a round
 TITLE = "Prompt tokens of a long conversation"
 NOTE = (
-    "Estimated tokens of the messages that the model is sent, by round. Without: the client's whole conversation. "
-    "With: those calls through the chat endpoint, moments being built after so many turns, all else as by "
-    "default. A round is sent when the one before it is stored and what it made due is done, as when a person "
-    "types."
+    "Estimated tokens of the messages that reach the model, by round. Without: the client's whole conversation. "
+    "With: the same calls through the chat endpoint, with moments built after that many turns and other settings at "
+    "their defaults. A round is sent once the previous one is stored and its jobs are done, as when a person types."
 )
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldConversation:
     """A conversation that was held.
 
     Args:
-        name: how.
-        tokens: of each call's messages.
-        replaced: how many of the caller's messages memory stood for, in each call.
-        moments: that were made of it.
+        name: The way in which it was held.
+        tokens: The tokens of each call's messages.
+        replaced: The number of the caller's messages that memory replaced, in each call.
+        moments: The number of moments that were built.
     """
 
     name: str
@@ -54,7 +53,7 @@ class Held:
 def main(arguments: list[str]) -> int:
     with Site() as site, OpenAIServer() as model:
         held = [_hold(site, model, threshold) for threshold in THRESHOLDS]
-    without = Held("without", list(_growing()), [0] * ROUNDS, 0)
+    without = HeldConversation("without", list(_growing()), [0] * ROUNDS, 0)
     rounds = [shown for shown in SHOWN if shown <= ROUNDS]
     columns = ["mode", *map(str, rounds), "most", "moments"]
     print_markdown(TITLE, columns, [_row(one, rounds) for one in [without, *held]], NOTE)
@@ -63,8 +62,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _hold(site: Site, model: OpenAIServer, threshold: int) -> Held:
-    """Holds the conversation through the endpoint."""
+def _hold(site: Site, model: OpenAIServer, threshold: int) -> HeldConversation:
+    """Hold the conversation through the endpoint."""
     from moments_app.models import Moment
     from sessions_app.models import Session
 
@@ -87,7 +86,7 @@ def _hold(site: Site, model: OpenAIServer, threshold: int) -> Held:
             _wait_until_done(name, len(history))
     session = Session.objects.get(session_id=name)
     assert session.message_count == 2 * ROUNDS
-    return Held(
+    return HeldConversation(
         f"with, moments after {threshold} turns",
         tokens,
         replaced,
@@ -96,7 +95,7 @@ def _hold(site: Site, model: OpenAIServer, threshold: int) -> Held:
 
 
 def _rounds() -> Iterator[tuple[str, str]]:
-    """What each side of the demonstration says, a round at a time; it begins anew when it is over."""
+    """Yield the two sides of the demonstration's conversation, one round at a time, in an endless loop."""
     lines = [json.loads(line) for line in CONVERSATION.read_text(encoding="utf-8").splitlines()]
     texts = {role: [line["content"] for line in lines if line["role"] == role] for role in ("user", "assistant")}
     pairs = itertools.cycle(zip(texts["user"], texts["assistant"], strict=False))
@@ -105,7 +104,7 @@ def _rounds() -> Iterator[tuple[str, str]]:
 
 
 def _growing() -> Iterator[int]:
-    """Tokens of each call where nothing is left out."""
+    """Yield the tokens of each call if nothing is left out."""
     history: list[Any] = []
     for said, answer in itertools.islice(_rounds(), ROUNDS):
         history.append(_message("user", said))
@@ -128,16 +127,16 @@ def _wait_until_done(session_id: str, turns: int) -> None:
     deadline = time.monotonic() + TIMEOUT
     own = Session.objects.filter(session_id=session_id, message_count=turns)
     while not own.exists() or Job.objects.open().filter(session__session_id=session_id).exists():
-        assert time.monotonic() < deadline, f"turn {turns} is not stored, or what it made due not done"
+        assert time.monotonic() < deadline, f"turn {turns} is not stored, or its jobs are not done"
         time.sleep(0.02)
 
 
-def _row(held: Held, rounds: Sequence[int]) -> list[str]:
+def _row(held: HeldConversation, rounds: Sequence[int]) -> list[str]:
     shown = [f"{held.tokens[number - 1]:,}" for number in rounds]
     return [held.name, *shown, f"{max(held.tokens):,}", f"{held.moments:,}"]
 
 
-def _draw(held: Sequence[Held], path: Path) -> None:
+def _draw(held: Sequence[HeldConversation], path: Path) -> None:
     import pygal
     from pygal.style import CleanStyle
 

@@ -1,11 +1,11 @@
-"""People and transcripts that are there already: an empty database would be fast, and plan its queries for that."""
+"""People and transcripts for a realistic database: an empty one would be fast, and would plan its queries for that."""
 
 from django.db import connection
 
 from benchmarks.clients import WORDS
 
 PEOPLE = 2_000
-TURNS = 50  # of each
+TURNS = 50  # turns of each person
 
 SEED_PEOPLE = """
 INSERT INTO sessions_app_userprofile
@@ -30,7 +30,7 @@ SELECT session.id, user_id, n, 'turn', CASE n %% 2 WHEN 0 THEN 'user' ELSE 'assi
 FROM sessions_app_session AS session, generate_series(session.last_sequence + 1 - %(turns)s, session.last_sequence) AS n
 WHERE session.id = COALESCE(%(session)s, session.id)
 """
-# Rows put in by SQL have words too, as PostgreSQL makes them. What the application writes has its own.
+# Rows inserted by SQL get their words from PostgreSQL. Rows that the application writes have its own.
 INDEX = """
 CREATE FUNCTION seeded_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -44,7 +44,7 @@ CREATE TRIGGER seeded_words BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.sear
 
 
 def index_what_is_seeded() -> None:
-    """Has the database make the words of rows that the application does not write."""
+    """Let the database make the words of rows that the application doesn't write."""
     from moments_app.recall.index_words import tables
 
     with connection.cursor() as cursor:
@@ -54,7 +54,7 @@ def index_what_is_seeded() -> None:
 
 
 def populate() -> None:
-    """Two thousand people with a short session each."""
+    """Create two thousand people with a short session each."""
     with connection.cursor() as cursor:
         cursor.execute(SEED_PEOPLE, [PEOPLE])
         cursor.execute(SEED_SESSIONS, {"turns": TURNS})
@@ -63,7 +63,7 @@ def populate() -> None:
 
 
 def settle() -> None:
-    """Does now what PostgreSQL would else do by itself in the middle of a measurement."""
+    """Run the maintenance that PostgreSQL would otherwise start in the middle of a measurement."""
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
         cursor.execute("CHECKPOINT")

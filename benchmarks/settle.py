@@ -1,4 +1,4 @@
-"""Quiet sessions settled by an engine that takes no time: what remains is the platform's own."""
+"""Benchmark of settling quiet sessions with an engine that takes no time, so that only the platform's time remains."""
 
 import time
 import uuid
@@ -24,8 +24,8 @@ from moments_app.sessions.settle import Settle
 from sessions_app.models import Session, UserProfile
 
 SESSIONS = 10_000
-TURNS = 20  # of each
-SETTLED = 300  # of them, whose settling is timed one after the other
+TURNS = 20  # turns of each session
+SETTLED = 300  # sessions that are settled one after the other and timed
 TITLE = f"Settle {SESSIONS:,} quiet sessions of {TURNS} turns"
 NOTE = (
     "Asked for: `manage.py run_schedule compact_sessions`, which asks for a job for each session, from its start to "
@@ -41,7 +41,7 @@ SEED_SESSIONS = (
     + "CROSS JOIN generate_series(1, %(sessions)s) AS n WHERE user_id = 'quiet'"
 )
 SEED_TURNS = seed.SEED_TURNS + " AND user_id = %(user)s"
-# What settling leaves of a session, written down at once.
+# The rows that settling a session leaves, written at once.
 RAW = (
     """
     WITH moment AS (
@@ -84,20 +84,20 @@ RAW = (
 
 
 class SettlingEngine(InstantEngine):
-    """Answers all that settling asks for without reading it."""
+    """An engine that answers all requests of settling without reading them."""
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
-        """A fact and an observation in each stream."""
+        """Return a fact and an observation for each stream."""
         item = {"text": f"A fact of {request.turns[0].created_at}.", "message_indexes": [request.turns[0].index]}
         entries = [{"stream": part.label, "facts": [item], "observations": [item]} for part in request.sections]
         return FormationAnswer(streams=entries)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
-        """The same words for every window."""
+        """Return the same words for every window."""
         return SummaryAnswer(summary_text=WORDS)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
-        """The same words, and no lesson."""
+        """Return the same words, and no lesson."""
         return DigestAnswer(context=WORDS)
 
 
@@ -110,9 +110,9 @@ def figures(site: Site) -> list[Figure]:
     if cleared != len(jobs):
         raise RuntimeError(f"{cleared} of {len(jobs)} sessions were cleared.")
     raw = _raw(site, user)
-    asked = f"{SESSIONS / asking:,.0f} sessions/s, {peak / 1e6:.0f} MB"
+    rate = f"{SESSIONS / asking:,.0f} sessions/s, {peak / 1e6:.0f} MB"
     return [
-        Figure.of(f"{SESSIONS:,} asked for", [[asking]], [[raw]], rate=asked, wanted="bounded memory"),
+        Figure.of(f"{SESSIONS:,} asked for", [[asking]], [[raw]], rate=rate, wanted="bounded memory"),
         Figure.of(f"{SETTLED} settled", [[settling]], [[raw]], rate=f"{len(jobs) / settling:,.1f} sessions/s"),
     ]
 
@@ -131,7 +131,7 @@ def _seed() -> UserProfile:
 
 
 def _settle(jobs: list[uuid.UUID]) -> float:
-    """Seconds."""
+    """Run the jobs, and return the seconds that they took."""
     formation = settings.MEMORY_FORMATION.model_copy(update={"enabled": True})
     with (
         patch.object(engines, "engine_for", return_value=SettlingEngine()),

@@ -1,4 +1,4 @@
-"""A site to measure: an embedded database in a temporary folder, migrated, and gunicorn on a free port."""
+"""A site to measure: a migrated embedded database in a temporary folder, and gunicorn on a free port."""
 
 import os
 import socket
@@ -17,19 +17,19 @@ from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN_WITH: Path | None = None  # a DATA_DIR that is migrated already and not in use, to copy; else one is made
+BEGIN_WITH: Path | None = None  # a migrated DATA_DIR to copy, which must not be in use; None to create one
 START_TIMEOUT = 60  # seconds
 STOP_TIMEOUT = 30
 
 SETTINGS = {
     "DJANGO_SETTINGS_MODULE": "memoryproject.settings",
-    "DATABASE_URL": "",  # whatever .env says: never a database that somebody uses
+    "DATABASE_URL": "",  # overrides .env, so that no database in use is touched
     "DEBUG": "false",
     "HTTPS": "false",
     "LOG_LEVEL": "WARNING",
     "API_RATE": "1000000",
 }
-# Where no worker runs: a build that came due would be asked for again with each further append.
+# Without a worker, a build that is due would be requested again by each further append.
 NOTHING_DUE = {
     "MOMENT_BUILDER__MESSAGE_THRESHOLD": "1000000000",
     "MOMENT_BUILDER__TOKEN_THRESHOLD": "1000000000",
@@ -38,10 +38,10 @@ NOTHING_DUE = {
 
 
 class Site:
-    """Everything is there on entering, but the web server, which starts when first asked for; gone on leaving.
+    """A site that exists inside its `with` block. Its web server starts on first use.
 
     Args:
-        settings: that differ from the defaults, beside those that keep it to itself.
+        settings: Settings that differ from the defaults, besides those that isolate the site.
     """
 
     def __init__(self, settings: Mapping[str, str] = NOTHING_DUE) -> None:
@@ -52,7 +52,7 @@ class Site:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
             os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder)
             stack.callback(_stop_database, Path(folder))
-            if BEGIN_WITH:  # with its owner: PostgreSQL doesn't start on files that aren't its own
+            if BEGIN_WITH:  # copied with its owner, because PostgreSQL doesn't start on files of another
                 subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)
             _prepare_database()
             self.fresh = FreshDatabase()
@@ -66,11 +66,11 @@ class Site:
 
     @cached_property
     def port(self) -> int:
-        """Where the web server listens."""
+        """The port of the web server."""
         return self.serve()
 
     def serve(self, **settings: str) -> int:
-        """Starts a web server as `manage.py run` does it, with some settings of its own; returns its port."""
+        """Start a web server as `manage.py run` does, with some settings of its own; return its port."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port: int = free.getsockname()[1]
@@ -81,7 +81,7 @@ class Site:
 
     @contextmanager
     def working(self, **settings: str) -> Iterator[None]:
-        """A worker runs, with some settings of its own, until the block ends."""
+        """Run a worker, with some settings of its own, until the block ends."""
         process = self._start(["manage.py", "qcluster"], settings)
         try:
             yield
@@ -95,13 +95,13 @@ class Site:
 
 
 def run_command(*arguments: str) -> tuple[float, int]:
-    """Runs a management command in a process of its own.
+    """Run a management command in a process of its own.
 
     Returns:
-        Seconds from its start to its end, and the most bytes of memory it had resident.
+        The seconds from start to end, and the peak resident size in bytes.
 
     Raises:
-        CalledProcessError: it failed.
+        CalledProcessError: The command failed.
     """
     started = time.monotonic()
     peak = peak_memory([sys.executable, "manage.py", *arguments], cwd=ROOT)

@@ -1,4 +1,4 @@
-"""Puts what was said into a site, and does what the worker and the schedule would have done since."""
+"""Storage of conversations in a site, and the work that the worker and the schedule would have done since."""
 
 import json
 import sys
@@ -12,14 +12,14 @@ BATCH = 100  # turns a request
 # What the schedule runs.
 OF_AN_HOUR = ("count_words", "form_memories", "compact_sessions")
 OF_THE_NIGHT = ("retain", "housekeeping")
-AT_MOST = 1800  # seconds that the jobs of one may take
+AT_MOST = 1800  # most seconds for the jobs of one command
 
-Place = tuple[str, int]  # of a turn: its session's id and its sequence
+TurnPlace = tuple[str, int]  # the place of a turn: its session's id and its sequence
 
 
-def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[str, Any]]) -> dict[str, Place]:
-    """Appends messages to a person's session, and returns where each is, by its `external_id`."""
-    places: dict[str, Place] = {}
+def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[str, Any]]) -> dict[str, TurnPlace]:
+    """Append messages to a person's session, and return the place of each by its `external_id`."""
+    places: dict[str, TurnPlace] = {}
     for start in range(0, len(messages), BATCH):
         body = {"user_id": user_id, "messages": messages[start : start + BATCH]}
         answer = json.loads(http.request("POST", f"/api/v1/sessions/{session_id}/messages", body))
@@ -28,12 +28,12 @@ def put_in(http: Http, user_id: str, session_id: str, messages: Sequence[dict[st
 
 
 def count_words() -> None:
-    """Asks for the counts as the schedule does, and does the work of the worker that isn't there."""
+    """Request the counts as the schedule does, and do the worker's part."""
     _run("count_words")
 
 
 def let_an_hour_pass() -> None:
-    """Settles what has gone quiet, and gives everything its vector where a provider is set."""
+    """Settle quiet sessions, and give everything its vector if there is a provider."""
     from django.conf import settings
     from django.core.management import call_command
 
@@ -45,7 +45,7 @@ def let_an_hour_pass() -> None:
 
 
 def let_the_night_pass() -> None:
-    """Retains, and tidies up."""
+    """Run retention and housekeeping."""
     _run(*OF_THE_NIGHT)
 
 
@@ -59,10 +59,10 @@ def _run(*names: str) -> None:
 
 
 def do_due_jobs() -> None:
-    """Does the work of the worker that isn't there, until nothing is left to be done.
+    """Do the work of the missing worker until no job is left.
 
     Raises:
-        RuntimeError: a job failed, or it takes too long.
+        RuntimeError: A job failed, or the jobs take too long.
     """
     from moments_app.jobs import runner as run
     from moments_app.models import Job
@@ -73,6 +73,6 @@ def do_due_jobs() -> None:
             raise RuntimeError("The jobs that are due take too long.")
         for job in Job.objects.due().order_by("run_after", "pk"):
             run.run_job(job.job_id)
-        time.sleep(0 if Job.objects.due().exists() else 0.05)  # some wait for others
+        time.sleep(0 if Job.objects.due().exists() else 0.05)  # some jobs wait for others
         if failed := Job.objects.filter(status=Job.Status.FAILED).first():
             raise RuntimeError(f"{failed.process} failed: {failed.error}")

@@ -1,7 +1,7 @@
-"""How well `estimate_tokens` does beside real tokenizers: `python -m benchmarks.tokens`.
+"""Comparison of `estimate_tokens` with real tokenizers: `python -m benchmarks.tokens`.
 
-Needs what the product itself never does: `pip install tiktoken`, which fetches its tables when first used, or reads
-them from the folder that TIKTOKEN_CACHE_DIR names.
+It needs `pip install tiktoken`, which the product itself never needs. That package downloads its tables on first use,
+or reads them from the folder that TIKTOKEN_CACHE_DIR names.
 """
 
 import json
@@ -14,12 +14,12 @@ from sessions_app.tokens import estimate_tokens
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "benchmarks" / "samples"
 ENCODINGS = ("cl100k_base", "o200k_base")
-COUNTS = SAMPLES / "counts.json"  # what the tokenizers said, for tests that run without them
-PART = 600  # characters: a short text is harder to estimate than a long one
+COUNTS = SAMPLES / "counts.json"  # the tokenizers' counts, for tests that run without them
+PART = 600  # characters, because a short text is harder to estimate than a long one
 
 
 def texts() -> dict[str, str]:
-    """What is measured; none of it changes with the product."""
+    """Return the measured texts. None of them changes with the product."""
     lines = (ROOT / "memoryproject/demo/conversation.jsonl").read_text(encoding="utf-8").splitlines()
     return {
         "English": "\n".join(json.loads(line)["content"] for line in lines),
@@ -31,12 +31,12 @@ def texts() -> dict[str, str]:
 
 
 def parts(text: str) -> Iterable[str]:
-    """The text in pieces of `PART` characters, without the rest unless that is all."""
+    """Split a text into pieces of `PART` characters. A shorter rest is dropped unless it is the only piece."""
     return (text[start : start + PART] for start in range(0, max(1, len(text) - PART + 1), PART))
 
 
 def row(name: str, text: str, encodings: list[Any]) -> str:
-    """A line of the table: the estimate as a share of each tokenizer's count, and the worst share of a part."""
+    """Return a line of the table: the estimate relative to each tokenizer's count, and the lowest ratio of a part."""
 
     def share(piece: str, encoding: Any) -> float:
         return estimate_tokens(piece) / len(encoding.encode(piece, disallowed_special=()))

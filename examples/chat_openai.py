@@ -1,8 +1,8 @@
-"""Two conversations of one person with a model that remembers, by OpenAI's own client.
+"""Hold two conversations of one person with a model that remembers, using OpenAI's own client.
 
     MEMORY_URL=http://localhost:8000/v1 MEMORY_KEY=mem_… python examples/chat_openai.py
 
-The site's `CHAT__UPSTREAM_BASE_URL` and `CHAT__UPSTREAM_API_KEY` say which model answers; `MODEL` is its name there.
+The site's `CHAT__UPSTREAM_BASE_URL` and `CHAT__UPSTREAM_API_KEY` name the provider, `MODEL` names its model.
 """
 
 import os
@@ -18,12 +18,12 @@ def main() -> None:
     person = f"example-{uuid4().hex[:8]}"
     said: list[ChatCompletionMessageParam] = [{"role": "user", "content": "I am Nora, and I restore kilns in Turin."}]
     answer(memory, person, "monday", said)
-    # Another conversation, which knows nothing but what is remembered.
+    # Another conversation: it knows only what memory holds.
     answer(memory, person, "friday", [{"role": "user", "content": "Where do I restore kilns?"}])
 
 
 def answer(memory: openai.OpenAI, person: str, conversation: str, messages: list[ChatCompletionMessageParam]) -> None:
-    """Prints an answer as it comes."""
+    """Print an answer as it arrives."""
     sys.stdout.write(f"{conversation}: {messages[-1].get('content')}\n  ")
     stream = memory.chat.completions.create(
         model=os.environ.get("MODEL", "gpt-4.1-mini"),

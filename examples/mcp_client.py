@@ -1,7 +1,7 @@
-"""Reads a person's memory over MCP and searches it: `python examples/mcp_client.py "Where did I leave the keys?"`.
+"""Read and search a person's memory over MCP: `python examples/mcp_client.py "Where did I leave the keys?"`.
 
-Needs `pip install mcp`, and in the environment MEMORY_KEY, a user's key. MEMORY_URL is http://localhost:8000/mcp unless
-it is set.
+This needs `pip install mcp`, and a user's key in the environment variable MEMORY_KEY. MEMORY_URL defaults to
+http://localhost:8000/mcp.
 """
 
 import asyncio

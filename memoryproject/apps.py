@@ -5,7 +5,7 @@ from django.db.models.signals import post_migrate
 
 
 class MemoryProjectConfig(AppConfig):
-    """The site itself: its schedules, its groups of operators and its commands."""
+    """The site itself: its schedules, its operator groups and its commands."""
 
     name = "memoryproject"
 
@@ -14,7 +14,7 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject.groups import register_groups
         from memoryproject.schedules import register_schedules
 
-        # The signals of the apps whose tables they stand in: an app without models, like this one, is sent none.
+        # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         name_models()
@@ -22,7 +22,7 @@ class MemoryProjectConfig(AppConfig):
 
 
 def _check_archive_storage() -> None:
-    """Makes the storage, so that nothing starts with one that can't be made."""
+    """Create the storage once, so that no process starts with settings that can't work."""
     try:
         storages["archive"]
     except Exception as error:

@@ -1,7 +1,7 @@
-"""The web process: an event loop for what may stay open long, and a few threads for everything else.
+"""The web process: an event loop for connections that may stay open long, and a few threads for everything else.
 
-A request that asks the database a few things and answers is served by Django in one of `WEB_THREADS` threads. A stream
-holds none: `/mcp` is the MCP server's, addresses under `/v1/` are the chat endpoint's. See docs/decisions/0011.
+Django serves requests with short answers in one of `WEB_THREADS` threads. A stream occupies no thread: the MCP server
+handles `/mcp`, and the chat endpoint handles addresses under `/v1/`. See docs/decisions/0011.
 """
 
 import os
@@ -14,23 +14,23 @@ from starlette.types import Receive, Scope, Send
 
 from memoryproject.settings import CONF
 
-# Its types ask for more than Django's tell.
+# The ignored type is a2wsgi's, which asks for more than Django's types promise.
 _in_threads = WSGIMiddleware(get_wsgi_application(), workers=CONF.web_threads)  # type: ignore[arg-type]
 
-# Only now: they need Django to be set up.
+# Imported only now, because they need Django to be set up.
 from moments_app.interfaces.chat.endpoint import application as _chat
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 
-lexemes.load()  # half a second that no request has to wait
+lexemes.load()  # takes half a second, which no request then has to wait
 
 _mcp = Endpoint()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Hands a request to the part that serves its address; the MCP server alone has something to start and to end."""
+    """Pass a request to the part that serves its address. Lifespan events go to the MCP server, the only user."""
     path = scope.get("path", "")
-    # Django reads X_Forwarded_Proto as X-Forwarded-Proto, which is the proxy's to set.
+    # Django would read X_Forwarded_Proto as X-Forwarded-Proto, which only the proxy may set.
     scope["headers"] = [(name, value) for name, value in scope.get("headers", ()) if b"_" not in name]
     if scope["type"] == "lifespan" or path == PATH:
         await _mcp(scope, receive, send)

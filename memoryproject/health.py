@@ -1,4 +1,4 @@
-"""Is the process alive, is it ready for work, and the figures behind that."""
+"""Health checks: whether the process is alive, whether it is ready for work, and the figures behind that."""
 
 from django.conf import settings
 from django.db import connection
@@ -18,19 +18,19 @@ _migrated = False
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """The process answers."""
+    """Answer as long as the process is alive."""
     return JsonResponse({"status": OK})
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Database, migrations and queue are as they should be; 503 says which is not."""
+    """Answer 200 if database, migrations and queue are in order, or 503 with the checks that failed."""
     states = checks()
     ready = all(state == OK for state in states.values())
     return JsonResponse({"status": OK if ready else "unavailable", "checks": states}, status=200 if ready else 503)
 
 
 def checks() -> dict[str, str]:
-    """What the site needs for its work: each is `ok`, or says what is wrong."""
+    """Check everything that the site needs for its work. Each check is `ok` or says what is wrong."""
     states = {"database": OK, "migrations": OK, "queue": OK}
     try:
         if not _is_migrated():
@@ -40,13 +40,13 @@ def checks() -> dict[str, str]:
             if age > settings.JOBS.queue_age_alarm_seconds:
                 states["queue"] = f"Due work has waited for {age:.0f} s; is a worker running?"
     except Exception as error:
-        # Whatever it is: a probe answers. The kind of error is safe to show, its text may name hosts.
+        # A probe always answers. The class of an error is safe to show; its text may name hosts.
         states["database"] = f"No answer: {type(error).__name__}"
     return states
 
 
 def _is_migrated() -> bool:
-    """Whether the tables fit this code. A yes is remembered: it stays true as long as the process runs."""
+    """Return True if the tables fit this code. True is remembered, because it holds as long as the process runs."""
     global _migrated
     if not _migrated:
         executor = MigrationExecutor(connection)
@@ -55,11 +55,11 @@ def _is_migrated() -> bool:
 
 
 class MetricsView(APIView):
-    """Figures for Prometheus, read from the database when asked, but for what this process counts itself."""
+    """Figures for Prometheus, read from the database on request, except for those that this process counts itself."""
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
-        """Job counts by state, the longest wait of due work, failures of the chat endpoint."""
+        """Return job counts by state, the longest wait of due work, and failures of the chat endpoint."""
         registry = CollectorRegistry()
         jobs = Gauge("memory_jobs", "Jobs that are open or have failed.", ["status"], registry=registry)
         for status, count in Job.objects.unfinished_counts().items():

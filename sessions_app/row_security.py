@@ -1,8 +1,8 @@
 """The second lock on every person's data: PostgreSQL row-level security.
 
 A request that serves a person runs in `acting_for(user_id)`: one transaction under the role `memory_request`, which
-sees only rows of the user named in it. So a query whose author forgot to filter returns nothing of somebody else's.
-Workers, commands and the admin connect as the tables' owner, to which these policies don't apply.
+sees only the rows of that user. So even a query without a filter returns nobody else's data. Workers, commands and the
+admin connect as the tables' owner, to which these policies don't apply.
 
 Migrations of tables that hold personal data add `protect(table)` to their operations.
 """
@@ -19,14 +19,14 @@ from sessions_app.models.user_profile import UserProfile
 ROLE = "memory_request"
 # The acting user's primary key, in SQL.
 ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
-# In the body of a function that runs as the tables' owner: whether a request calls it, and whose rows it may find then,
-# whoever its parameter `person` names.
+# SQL for the body of a function that runs as the tables' owner: whether a request calls it, and the person whose rows
+# it may then find, whatever its parameter `person` says.
 IS_REQUEST = f"current_setting('role') = '{ROLE}'"
 PERSON = f"CASE WHEN {IS_REQUEST} THEN {ACTING} ELSE person END"
 
 CREATE_ROLE = RunSQL(
-    # Roles belong to the whole server: another database on it, a migration running beside this, or an administrator
-    # may have made it; then this owner may lack the right to. What counts is tried at the end: that it can be taken.
+    # Roles belong to the whole server. Another database, a concurrent migration or an administrator may have created
+    # this one, and this owner may lack the right to create it. The end tries what matters: taking the role.
     sql=f"""
         DO $$ BEGIN CREATE ROLE {ROLE} NOLOGIN;
         EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL; END $$;
@@ -42,12 +42,13 @@ CREATE_ROLE = RunSQL(
 def protect(
     table: str, column: str = "user_id", privileges: str = "SELECT, INSERT, UPDATE, DELETE", shared: bool = False
 ) -> RunSQL:
-    """A migration operation: requests reach only rows of `table` whose `column` is the acting user's primary key.
+    """Return a migration operation that limits requests to the rows of the acting user.
 
     Args:
-        table, column: by their names in the database.
-        privileges: that requests have on such rows.
-        shared: rows without a person are everybody's.
+        table: The table's name in the database.
+        column: The column that holds the primary key of a row's person.
+        privileges: The privileges that requests have on such rows.
+        shared: True if rows without a person belong to everybody.
     """
     everybodys = f" OR {column} IS NULL" if shared else ""
     return RunSQL(
@@ -65,7 +66,7 @@ def protect(
 
 
 def share(table: str, column: str = "user_id") -> RunSQL:
-    """A migration operation: rows of a protected table without a person become everybody's."""
+    """Return a migration operation that gives everybody the rows of a protected table that have no person."""
     return RunSQL(
         sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {ACTING} OR {column} IS NULL)",
         reverse_sql=f"ALTER POLICY acting_user ON {table} USING ({column} = {ACTING})",
@@ -73,14 +74,14 @@ def share(table: str, column: str = "user_id") -> RunSQL:
 
 
 def text_search(table: str) -> RunSQL:
-    """A migration operation: the function `search_<table>`, by which requests use the table's index of words.
+    """Return a migration operation that creates `search_<table>`, through which requests use the index of words.
 
-    Under row security PostgreSQL reads an index only for operators that are leakproof; `@@` is not one. The function
-    runs as the tables' owner and holds the line itself: whoever the caller names, a request finds its acting user's
-    rows. It takes the person's primary key, a text of which any word may match, a condition on the rows, and the most
-    rows wanted; it returns the ids of the newest with their rank between 0 and 1. Words that are in every row cost no
-    more than rare ones: planned with its values, the statement walks the newest rows for the one and the words' index
-    for the other. `search_words` makes it anew.
+    Under row security, PostgreSQL reads an index only for leakproof operators, and `@@` is not leakproof. The function
+    runs as the tables' owner and enforces the limit itself: whoever the caller names, a request finds only its acting
+    user's rows. It takes the person's primary key, a text of which any word may match, a condition on the rows, and
+    the most rows wanted. It returns the ids of the newest rows with their rank between 0 and 1. Words that are in every
+    row cost no more than rare ones: the statement is planned with its values, so it walks the newest rows for common
+    words and the index for rare ones. `search_words` replaces this function.
     """
     return RunSQL(
         sql=f"""
@@ -106,11 +107,11 @@ def text_search(table: str) -> RunSQL:
 
 
 def search_words(table: str) -> RunSQL:
-    """A migration operation: `search_<table>` for words that the application looked up (see `lexemes.py`).
+    """Return a migration operation that creates `search_<table>` for stems made by the application (`lexemes.py`).
 
-    It is like that of `text_search`, but takes a `tsquery` of all that the words may be indexed under, and how many of
-    these a word has on average: `ts_rank` divides by all of them, and a text has hardly more than one of a word. The
-    function of before stays for processes of the version before.
+    The function is like the one of `text_search`, but takes a `tsquery` of all stems that may index the words, and the
+    average number of stems per word: `ts_rank` divides by the number of stems, while a text rarely has more than one of
+    a word's. The earlier function stays for processes that still run the previous version.
     """
     parameters = "person bigint, words tsquery, forms real, wanted_status text, most integer"
     return RunSQL(
@@ -135,19 +136,19 @@ def search_words(table: str) -> RunSQL:
 
 
 def grant(table: str, privileges: str) -> RunSQL:
-    """A migration operation: lets requests use a table that holds nothing personal."""
+    """Return a migration operation that gives requests access to a table that holds nothing personal."""
     return RunSQL(sql=f"GRANT {privileges} ON {table} TO {ROLE}", reverse_sql=f"REVOKE ALL ON {table} FROM {ROLE}")
 
 
-# By hand, as every request begins with it and the ORM takes longer to write it down than PostgreSQL to do it.
+# Raw SQL, because every request begins with it and the ORM takes longer to build it than PostgreSQL to execute it.
 _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE user_id = %(user_id)s"
 _ENTER_SQL = """
 SELECT u.*, set_config('memory.user_pk', u.id::text, true) AS acting, set_config('role', %(role)s, true) AS taken
 FROM ({person}) u
 """
 _ENTER = _ENTER_SQL.format(person=_PERSON_SQL)
-# The same with the lock of `UserProfile.objects.hold`. One who waits here while the person is being erased finds nobody
-# afterwards, and has not taken the role.
+# The same with the lock of `UserProfile.objects.hold`. A request that waits here while the person is being erased finds
+# nobody afterward, and has not taken the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
 _ENTER_HOLDING = _ENTER_SQL.format(person=_HELD_SQL)
 
@@ -156,15 +157,15 @@ _ENTER_HOLDING = _ENTER_SQL.format(person=_HELD_SQL)
 def acting_for(
     user_id: str | None, *, create: bool = False, holding: bool = False, snapshot: bool = False
 ) -> Iterator[UserProfile | None]:
-    """Runs its block in one transaction that sees and changes only this user's rows.
+    """Run the block in one transaction that sees and changes only this user's rows.
 
     Args:
-        user_id: as the application names the person; None for nobody.
-        create: make the profile when there is none; else the block gets None and sees no person's rows.
-        holding: keep the person from being erased until the block ends, as whoever writes for them must.
-        snapshot: all statements see the same moment in time; for long reads, not for writing.
+        user_id: The application's id of the person; None for nobody.
+        create: Create a missing profile. Otherwise the block gets None and sees no person's rows.
+        holding: Protect the person from erasure until the block ends, as every writer must.
+        snapshot: Let all statements see the same moment in time. This is for long reads, not for writing.
     """
-    # Durable: within another transaction the role would outlive the block.
+    # Durable, because within another transaction the role would outlive the block.
     with transaction.atomic(durable=True):
         if snapshot:
             connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -179,6 +180,6 @@ def acting_for(
 
 
 def _enter(user_id: str, holding: bool) -> UserProfile | None:
-    """Finds the profile and drops to the request role, in one statement."""
+    """Find the profile and switch to the request role, in one statement."""
     sql = _ENTER_HOLDING if holding else _ENTER
     return next(iter(UserProfile.objects.raw(sql, {"user_id": user_id, "role": ROLE})), None)

@@ -1,16 +1,16 @@
-"""Shortening a long text in the middle, saying so."""
+"""Shortening of a long text in the middle, with a notice."""
 
 
 def shorten_middle(text: str, max_chars: int, hint: str = "") -> str:
-    """Keeps the beginning and the end of a long text.
+    """Shorten a long text to its beginning and end.
 
     Args:
-        text: any text.
-        max_chars: most characters kept of it; the notice in the middle comes on top.
-        hint: where the whole can be read.
+        text: Any text.
+        max_chars: The most characters kept, not counting the notice in the middle.
+        hint: Where the whole text can be read.
 
     Returns:
-        The text itself when it is short enough.
+        The shortened text, or the text itself if it is short enough.
     """
     left_out = len(text) - max_chars
     if left_out <= 0:

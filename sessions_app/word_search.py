@@ -1,15 +1,15 @@
-"""Full-text search within one person's texts, ranked like BM25: what migrations add to a table for it.
+"""Full-text search within one person's texts, ranked like BM25: the objects that migrations add to a table for it.
 
-PostgreSQL's index of words is over all rows, and a common word has more of them elsewhere than a person has in all. So
-the index holds each word with the *scope* whose it is, `u12 paint` for the person with primary key 12, `s5 paint` for
-the agent's stream 5: what is read is that scope's alone. The words are made by the application (`lexemes.py`) and
-written with the text, by every table that is `Searched`. What was written otherwise has no words, or those of its text
-before, or an older version's: triggers and the column `search_version` tell, and `index_words` indexes it.
+A plain PostgreSQL index of words covers all rows, and a common word occurs in more rows of other people than one person
+has in all. So this index stores each word with its *scope*: `u12 paint` for the person with primary key 12, `s5 paint`
+for the agent's stream 5. A search then reads only that scope. The application makes the words (`lexemes.py`), and every
+`Searched` table stores them with the text. A row that was written in another way has no words, or those of an earlier
+text or an older version. Triggers and the column `search_version` mark such rows, and `index_words` indexes them.
 
-The function `recall_<table>` ranks. BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) with
-k1 = 0.6 and b = 0.3: chat turns are short, and a word said twice says little more. `ts_rank` of a single word grows
-with the square-number sums 1, 1.25, 1.36 … of its occurrences, which is BM25's saturation at that k1 within a few
-per cent, and costs no unpacking of the vector.
+The function `recall_<table>` ranks by BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) with
+k1 = 0.6 and b = 0.3, because chat turns are short and repeating a word adds little. `ts_rank` of a single word grows
+with its occurrences like the sums of inverse squares 1, 1.25, 1.36 …, which matches BM25's saturation at that k1
+within a few percent and doesn't need to unpack the vector.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from django.db.migrations import RunSQL
 
 from sessions_app.row_security import ACTING, IS_REQUEST, ROLE
 
-CONFIG = "english"  # by which vectors were made before version 1
-MAX_CHARS = 50_000  # of a text; a vector's own limit is a megabyte
-MOST_READ = 10_000  # rows ranked in one search, should the counts of words be far behind
-ROWS = 100  # that a search is expected to return
-PENDING = 256  # kB of new words that await being sorted into the index; each search reads them through
-NEWEST = 500  # rows ranked where a query has but common words
+CONFIG = "english"  # the configuration that made vectors before version 1
+MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
+MOST_READ = 10_000  # most rows ranked in one search, in case the word counts are far behind
+ROWS = 100  # rows that the planner expects from a search
+PENDING = 256  # kB of new words that wait to be sorted into the index; each search scans them
+NEWEST = 500  # newest rows ranked if a query has only common words
 
-# The same ranking where words were not counted, or long ago: how rare each is, is counted in what is found. What
-# `ts_rank` says of n occurrences, Σ 1 / k² for k to n, is within a hundredth of what stands here.
+# The same ranking for words that were never counted, or long ago: the candidates themselves show how rare each word is.
+# The formula here is within a hundredth of `ts_rank` for n occurrences, which is Σ 1 / k² for k up to n.
 _UNCOUNTED_SQL = """
     WITH stem AS (
         SELECT btrim(stem, '''') AS stem, term, weight
@@ -60,13 +60,13 @@ CREATE_FUNCTIONS = RunSQL(
 )
 
 
-# What it costs to read a row's words, so that the index is preferred however small the table is: 25 µs.
+# The cost of reading a row's words (25 µs), so that the planner prefers the index however small the table is.
 PRICE_FUNCTION = RunSQL(
     sql="ALTER FUNCTION memory_words(text, tsvector) COST 1000",
     reverse_sql="ALTER FUNCTION memory_words(text, tsvector) COST 100",
 )
 
-# A row's words are not those of its text: it is to be indexed.
+# Marks a row for indexing, because its words are not those of its text.
 CREATE_TRIGGER_FUNCTION = RunSQL(
     sql="""
         CREATE FUNCTION memory_words_outdated() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -77,18 +77,18 @@ CREATE_TRIGGER_FUNCTION = RunSQL(
 
 
 def add_search_vector(table: str, text: str) -> RunSQL:
-    """A migration operation: the column `search_vector` of a text, generated as it was before version 1."""
+    """Return a migration operation that adds the generated column `search_vector` of the time before version 1."""
     return RunSQL(sql=_generated(table, [text]), reverse_sql=f"ALTER TABLE {table} DROP COLUMN search_vector")
 
 
 def write_search_vector(table: str, texts: Sequence[str], *indexes: str) -> RunSQL:
-    """A migration operation: the words of a table's texts are written by the application from now on.
+    """Return a migration operation after which the application writes the words of a table's texts.
 
-    Neither the table nor an index is read or written for it: a row keeps the words it has until `index_words` comes.
+    It reads and writes neither the table nor an index: a row keeps its words until `index_words` handles it.
 
     Args:
-        table, texts: by their names in the database.
-        indexes: SQL that creates the indexes of the words, for the way back.
+        table, texts: Names of the table and its text columns in the database.
+        indexes: SQL that creates the indexes of the words, for the reverse migration.
     """
     changed = " OR ".join(f"NEW.{text} IS DISTINCT FROM OLD.{text}" for text in texts)
     is_empty = " AND ".join(f"NEW.{text} = ''" for text in texts)
@@ -121,30 +121,36 @@ def _generated(table: str, texts: Sequence[str]) -> str:
 
 
 def words_index(table: str, *, scope: str, condition: str = "true") -> str:
-    """SQL that creates the index of a table's words by scope."""
+    """Return SQL that creates the index of a table's words by scope."""
     index = f"CREATE INDEX {table}_words ON {table} USING gin ({_words(scope)})"
     return f"{index} WITH (gin_pending_list_limit = {PENDING}) WHERE {condition}"
 
 
 def recall(table: str, *, scope: str, time: str, condition: str = "true") -> RunSQL:
-    """A migration operation: the index of a table's words by scope, and the function that ranks its rows.
+    """Return a migration operation that creates the index of words by scope and the function that ranks rows.
 
-    `recall_<table>` takes the person's primary key, the scopes, the query's words that are rare (any of which makes a
-    row a candidate), words of which a candidate has all, whether the person's newest rows with any word are candidates
-    too (where no word is rare), every word as a `tsquery` of all that it may be indexed under, with its weight, the
-    average number of words in a row, the earliest time, and the most rows wanted. Of what a word may be indexed under,
-    the best counts; what stands there without spaces around `|` is ranked together. It returns ids with their score,
-    best first, the newer first where two are equal. Without an average it counts for itself how rare each word is among
-    the candidates, and weights are factors of that. Nor by parallel workers: to start them takes longer than to rank.
+    The parameters of `recall_<table>` are, in order:
 
-    Under row security `@@` and `&&` can't use an index, for they are not leakproof. The function runs as the tables'
-    owner and holds the line itself: whoever the caller names, a request finds its acting user's rows and those that
-    are everybody's.
+    - the person's primary key, and the scopes;
+    - the rare words of the query, any of which makes a row a candidate;
+    - joint words: a row that has all of them is a candidate;
+    - whether the person's newest rows with any word are candidates too, for a query without rare words;
+    - every word as a `tsquery` of the stems that may index it, and the weights of the words;
+    - the average number of words in a row, the earliest time, and the most rows wanted.
+
+    Of a word's stems the best counts; stems joined by `|` without spaces are ranked together. The function returns ids
+    with their scores, best first, and newer rows first among equals. Without an average it counts how rare each word is
+    among the candidates, and weights are factors of that. It uses no parallel workers, because starting them takes
+    longer than ranking.
+
+    Under row security, `@@` and `&&` can't use an index because they aren't leakproof. The function runs as the tables'
+    owner and enforces the limit itself: whoever the caller names, a request finds only rows of its acting user and rows
+    that belong to everybody.
 
     Args:
-        table: with a column `search_vector`, and `user_id`.
+        table: A table with the columns `search_vector` and `user_id`.
         scope: SQL of a row's scope.
-        time: column of the time by which the newer is told.
+        time: The column that tells which row is newer.
         condition: SQL of the rows that can be found.
     """
     index = words_index(table, scope=scope, condition=condition)
@@ -156,15 +162,14 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
 
 
 def recall_anew(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
-    """A migration operation: makes `recall_<table>` anew, as it is written below and for a condition that is as narrow
-    as before, or narrower.
+    """Return a migration operation that replaces `recall_<table>` by the version below, for the same or fewer rows.
 
-    The index stays: what it holds may be a little more.
+    The index stays; it may hold a few more rows than can be found.
 
     Args:
-        table, scope, time: as they were.
+        table, scope, time: As before.
         condition: SQL of the rows that can be found.
-        before: what it was, which the new one must imply.
+        before: The previous condition, which the new one must imply.
     """
     return RunSQL(
         sql=_recall_sql(table, scope=scope, time=time, condition=condition),
@@ -173,20 +178,20 @@ def recall_anew(table: str, *, scope: str, time: str, condition: str, before: st
 
 
 def swap_index(table: str, *, scope: str, condition: str, before: str) -> RunSQL:
-    """A migration operation, of one that is not atomic: makes the index of a table's words anew, for other rows.
+    """Return an operation for a non-atomic migration that rebuilds the index of a table's words for other rows.
 
-    Searches go on meanwhile: the old index is there until the new one is.
+    Searches continue meanwhile: the old index is there until the new one is.
 
     Args:
-        table, scope: as they were.
-        condition: SQL of the rows in it, from now on.
-        before: what it was.
+        table, scope: As before.
+        condition: SQL of the rows in the new index.
+        before: The previous condition.
     """
     return RunSQL(sql=_swap_sql(table, scope, condition), reverse_sql=_swap_sql(table, scope, before))
 
 
 def _swap_sql(table: str, scope: str, condition: str) -> list[Any]:
-    """A build that was interrupted leaves an index that is not valid: it is begun anew."""
+    """Return the statements that swap the index. An interrupted build leaves an invalid index, which is dropped."""
     index = f"{table}_words"
     return [
         f"DROP INDEX CONCURRENTLY IF EXISTS {index}_anew",
@@ -202,7 +207,7 @@ def _words(scope: str) -> str:
 
 
 def _recall_sql(table: str, *, scope: str, time: str, condition: str) -> str:
-    """The function, made or replaced, and who may call it."""
+    """Return SQL that creates or replaces the function, and the privileges to call it."""
     words = _words(scope)
     read = f"id, search_vector, {time}"
     seen = f"{condition} AND ($5 IS NULL OR {time} >= $5)"

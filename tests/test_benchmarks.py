@@ -1,4 +1,4 @@
-"""That the benchmarks run, and that those which score what is found do it right. How fast is not looked at here."""
+"""Tests that the benchmarks run and that those with scores compute them correctly. Their speed doesn't matter here."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from benchmarks.languages import read_languages
-from benchmarks.measures import content_words, filled, same_beginning, stands_in
+from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
 from memoryproject.embedded import server
 from tests.support.folders import data_folder
 from tests.support.openai_server import OpenAIServer
@@ -56,7 +56,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def migrated_folder() -> Iterator[Path]:
-    """A DATA_DIR that each benchmark copies, as to make one takes longer than most benchmarks."""
+    """Create a DATA_DIR for all benchmarks to copy, because creating one takes longer than most benchmarks."""
     with data_folder() as folder:
         own = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
         command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
@@ -67,7 +67,7 @@ def migrated_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def run(migrated_folder: Path) -> Run:
-    """Runs Python code that measures, with these arguments and environment."""
+    """Run Python code that measures, with these arguments and environment."""
 
     def measure(code: str, *arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
         begin = f"import pathlib, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated_folder)!r})"
@@ -128,7 +128,7 @@ YESTERDAY = timezone.now() - timedelta(days=1)
 
 
 def conversation(name: str, said: list[str], questions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of two sessions, between Ada and Bo in turn."""
+    """Return a conversation of two sessions, in which Ada and Bo alternate."""
     turns = [{"id": f"t{n}", "speaker": ("Ada", "Bo")[n % 2], "text": text} for n, text in enumerate(said)]
     times = [(YESTERDAY + timedelta(hours=n)).isoformat() for n in range(2)]
     sessions = [{"n": n, "at": at, "turns": turns[2 * n : 2 * n + 2]} for n, at in enumerate(times)]
@@ -167,7 +167,7 @@ def write(folder: Path, *conversations: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def recall_quality(run: Run) -> Run:
-    """Runs that benchmark with these arguments, without a provider but for what the environment names."""
+    """Run that benchmark with these arguments, without a provider unless the environment names one."""
     few = "import sys; from benchmarks import prompt_caches, recall_quality; prompt_caches.ROUNDS = 3"
     alone = {"EMBEDDING__PROVIDER": "auto", "EMBEDDING__BASE_URL": "", "EMBEDDING__API_KEY": ""}
 
@@ -178,7 +178,7 @@ def recall_quality(run: Run) -> Run:
 
 
 def table(printed: str, title: str) -> list[dict[str, str]]:
-    """The rows of the Markdown table under a title in what was printed."""
+    """Return the rows of the Markdown table under a title in the output."""
     under = printed.partition(f"### {title}\n")[2].partition("\n### ")[0]
     header, _, *rows = [line.strip("| ").split(" | ") for line in under.splitlines() if line.startswith("|")]
     return [dict(zip(header, row, strict=True)) for row in rows]
@@ -274,8 +274,8 @@ def test_a_turn_stands_in_a_text_that_has_four_fifths_of_its_words() -> None:
 
 
 def test_lines_are_filled_in_until_one_is_too_many() -> None:
-    assert filled([("a", 3), ("b", 4), ("c", 4), ("d", 1)], 10) == ("a\nb", 7)
-    assert filled([], 10) == ("", 0)
+    assert fill_budget([("a", 3), ("b", 4), ("c", 4), ("d", 1)], 10) == ("a\nb", 7)
+    assert fill_budget([], 10) == ("", 0)
 
 
 def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:

@@ -1,4 +1,4 @@
-"""That the documents say what is."""
+"""Tests that the documents match the repository."""
 
 import ast
 import re

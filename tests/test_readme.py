@@ -19,14 +19,14 @@ README = Path(settings.BASE_DIR) / "README.md"
 
 
 def commands() -> list[list[str]]:
-    """The arguments of each `curl` in README."""
+    """Return the arguments of each `curl` in README."""
     blocks = re.findall(r"^```\n(.*?)^```", README.read_text(), re.M | re.S)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     return [shlex.split(line, comments=True) for line in lines if line.startswith("curl ")]
 
 
 def called(arguments: list[str], site: str, key: str) -> Any:
-    """Does what `curl` would."""
+    """Do what `curl` would do."""
     body, headers, address = None, {}, ""
     rest = iter(arguments[1:])
     for argument in rest:

@@ -1,7 +1,7 @@
 """The demonstration: a conversation of several days goes in through the API, and memory comes back.
 
-Only the API is used, as an application would; the worker does the rest. It can be run again: messages that are there
-already are recognised by their `external_id`.
+Like any application, it uses only the API; the worker does the rest. It can be run again, because messages that are
+there already are recognized by their `external_id`.
 """
 
 import json
@@ -20,12 +20,12 @@ QUESTION_TOKENS = 1_000
 
 
 class Demonstration:
-    """Shows the main job.
+    """A run of the product's main job.
 
     Args:
-        base_url: of the running site, e.g. `http://127.0.0.1:8000`.
-        key: of scope write.
-        write: prints a line.
+        base_url: The address of the running site, e.g. `http://127.0.0.1:8000`.
+        key: An API key with the scope `write`.
+        write: Prints a line.
     """
 
     def __init__(self, base_url: str, key: str, write: Callable[[str], object]) -> None:
@@ -40,7 +40,7 @@ class Demonstration:
         self.messages = [{k: v for k, v in message.items() if k not in envelope} for message in messages]
 
     def run(self) -> None:
-        """Imports the conversation, waits for the builds that it makes due, and prints what is remembered."""
+        """Import the conversation, wait for the builds that it makes due, and print the resulting memory."""
         self._import()
         self._show_moments()
         self._show_reload()
@@ -91,12 +91,12 @@ class Demonstration:
             self.write(f"  … and {len(messages) - 3} more turns, up to {messages[-1]['sequence']}.")
 
     def _show_context(self) -> None:
-        """Asks in a session of its own, where nothing but memory can have the answer."""
+        """Ask in a new session, where only memory can have the answer."""
         session_id = f"{self.session_id}-later"
         greeting = {"role": "user", "content": "Good morning!", "external_id": "later-001"}
         self._call("POST", f"sessions/{session_id}/messages", user_id=self.user_id, **self.agent, messages=[greeting])
-        asked = {"query": QUESTION, "max_tokens": QUESTION_TOKENS, "format": "markdown"}
-        context = self._call("GET", "memory/context", user_id=self.user_id, session_id=session_id, **asked)
+        fields = {"query": QUESTION, "max_tokens": QUESTION_TOKENS, "format": "markdown"}
+        context = self._call("GET", "memory/context", user_id=self.user_id, session_id=session_id, **fields)
         used = context["budget"]["estimated_used"]
         self.write(f"\nWhat a model gets in a new session, asked: {QUESTION} ({used} of {QUESTION_TOKENS} tokens)")
         for line in context["context"].splitlines():

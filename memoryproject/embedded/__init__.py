@@ -1,5 +1,5 @@
 """A Django database backend that brings its own PostgreSQL.
 
-Used when no `DATABASE_URL` is set: whichever process connects first, command, web server or worker, starts the server
-(`server.py`), and starts it again should it have died. Everything else is Django's PostgreSQL backend.
+It is used if `DATABASE_URL` is not set. Whichever process connects first (a command, the web server or the worker)
+starts the server (`server.py`), and starts it again if it has died. Everything else is Django's PostgreSQL backend.
 """

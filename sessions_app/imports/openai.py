@@ -1,7 +1,8 @@
-"""Chat messages as OpenAI's API and its fine-tuning take them: a conversation a line, `{"messages": […]}`.
+"""Reader of chat messages in the format of OpenAI's API and fine-tuning: one `{"messages": […]}` per line.
 
-A conversation goes by its `id` or, where it has none, by a hash of its messages; a message by its place and its own
-hash. So the same file, or a longer one, adds nothing twice, and a conversation with an id may grow.
+A conversation is identified by its `id` or, if it has none, by a hash of its messages; a message by its position and a
+hash of its content. So importing the same file or a longer one adds nothing twice, and a conversation with an id may
+grow.
 """
 
 import hashlib
@@ -13,9 +14,9 @@ from pydantic import BaseModel, ConfigDict
 
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
-    Conversation,
     Fields,
     Owner,
+    SourceConversation,
     conversation_records,
     filled,
     point_in_time,
@@ -30,8 +31,8 @@ ID_NAMES = ("id", "conversation_id", "session_id")
 ROLES = {"developer": "system", "function": "tool"}
 
 
-class Message(BaseModel):
-    """One message; what isn't named here is kept as its metadata."""
+class OpenAIMessage(BaseModel):
+    """One message. Fields that aren't named here are kept as its metadata."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -43,40 +44,40 @@ class Message(BaseModel):
     function_call: dict[str, Any] | None = None
 
 
-class Line(BaseModel):
-    """A line of the file."""
+class OpenAIConversation(BaseModel):
+    """A line of the file: one conversation."""
 
     model_config = ConfigDict(extra="allow")
 
     messages: list[Any]
     metadata: Any = None
     title: Any = None
-    created: float | None = None  # seconds since 1970, of a stored completion
+    created: float | None = None  # seconds since 1970, in a stored completion
 
 
-def recognises(source: Source) -> bool:
-    """Whether its first line is a conversation."""
+def recognizes(source: Source) -> bool:
+    """Return True if the first line is a conversation."""
     return "messages" in source.first_names
 
 
 def read(source: Source, owner: Owner) -> Iterator[Record | Rejected]:
-    """The messages of all conversations."""
-    return conversation_records(NAME, source.lines(), owner, _opened)
+    """Yield the messages of all conversations."""
+    return conversation_records(NAME, source.lines(), owner, _parse_conversation)
 
 
-def _opened(value: Any) -> Conversation:
-    line = Line.model_validate(value)
+def _parse_conversation(value: Any) -> SourceConversation:
+    line = OpenAIConversation.model_validate(value)
     created_at = point_in_time(line.created)
-    tools: dict[str, str] = {}  # names by the ids of calls: results don't repeat them
+    tools: dict[str, str] = {}  # tool names by call id, because results don't repeat them
 
     def fields_of(numbered: tuple[int, Any]) -> list[Fields]:
         number, raw = numbered
         return [turn_fields(raw, tools) | {"external_id": f"{number}:{_digest(raw)[:16]}", "created_at": created_at}]
 
-    return Conversation(_session_id(line), line.title, list(enumerate(line.messages)), fields_of)
+    return SourceConversation(_session_id(line), line.title, list(enumerate(line.messages)), fields_of)
 
 
-def _session_id(line: Line) -> str:
+def _session_id(line: OpenAIConversation) -> str:
     metadata = line.metadata if isinstance(line.metadata, dict) else {}
     for place in (line.model_extra or {}, metadata):
         for name in ID_NAMES:
@@ -90,22 +91,22 @@ def _digest(value: Any) -> str:
 
 
 def turn_fields(raw: Any, tools: dict[str, str]) -> Fields:
-    """A chat message as the API takes it.
+    """Return the fields of a chat message as our API takes them.
 
     Args:
-        raw: the message.
-        tools: names by the ids of calls so far; those of this message are added.
+        raw: The message.
+        tools: Tool names by call id so far; those of this message are added.
 
     Raises:
-        ValidationError: it is none (pydantic's).
+        ValidationError: It is not a chat message (pydantic's error).
     """
-    message = Message.model_validate(raw)
-    tools.update(_called(message))
+    message = OpenAIMessage.model_validate(raw)
+    tools.update(_called_tools(message))
     return _fields(message, tools)
 
 
-def _called(message: Message) -> dict[str, str]:
-    """Names of the tools that a message calls, by the ids of the calls."""
+def _called_tools(message: OpenAIMessage) -> dict[str, str]:
+    """Return the names of the tools that a message calls, by call id."""
     names: dict[str, str] = {}
     for call in message.tool_calls or ():
         function = call.get("function")
@@ -114,10 +115,10 @@ def _called(message: Message) -> dict[str, str]:
     return names
 
 
-def _fields(message: Message, tools: dict[str, str]) -> Fields:
+def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
     text, parts = text_and_parts(message.content)
     calls = message.tool_calls
-    if message.function_call:  # as it was called before tools
+    if message.function_call:  # the predecessor of tool calls
         calls = [{"type": "function", "function": message.function_call}]
     payload = {"tool_calls": calls, "tool_call_id": message.tool_call_id, "parts": parts}
     role = ROLES.get(message.role, message.role)

@@ -1,4 +1,4 @@
-"""What readers of formats share: whose conversations they are, and records that the API would take as well."""
+"""Code that all readers share: the owner of the conversations, and records in the form that the API takes."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,15 +12,15 @@ from rest_framework.exceptions import ValidationError
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.messages import MessageInput
 from sessions_app.imports.import_sessions import Place, Record, Rejected
-from sessions_app.imports.source import Found
+from sessions_app.imports.source import LocatedValue
 from sessions_app.refusals import Refusal
 from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
 REASON_MAX_CHARS = 300
-DATA_MAX_CHARS = 200  # of a picture or a file that stands in the message itself
+DATA_MAX_CHARS = 200  # most characters kept of a picture or file that is embedded in a message
 
-Fields = dict[str, Any]  # of a message, as the API takes them
+Fields = dict[str, Any]  # a message's fields as the API takes them
 
 _message_input = MessageInput()
 _public_id = PublicIdField()
@@ -32,21 +32,21 @@ class CannotImport(Refusal):
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose conversations a file has that doesn't say so itself; blank where it does, or for the default agent."""
+    """The person and the agent of a file that names neither. Blank if the file does, or for the default agent."""
 
     user_id: str = ""
     agent_id: str = ""
 
 
 @dataclass(frozen=True)
-class Conversation:
+class SourceConversation:
     """One conversation of a file.
 
     Args:
-        session_id: the source's own id of it.
-        title: whatever the source has there.
-        messages: as the source has them, oldest first.
-        fields_of: makes of one of them the messages it stands for, none or some; raises CannotImport with the reason.
+        session_id: The source's own id for it.
+        title: Whatever the source has as its title.
+        messages: The messages as the source has them, oldest first.
+        fields_of: Turns one of them into the fields of any number of messages, or raises CannotImport with the reason.
     """
 
     session_id: str
@@ -56,10 +56,10 @@ class Conversation:
 
 
 def public_id(value: str) -> str:
-    """An id as the API takes it.
+    """Return an id as the API takes it.
 
     Raises:
-        CannotImport: with the reason.
+        CannotImport: The API would refuse it; the text says why.
     """
     try:
         return str(_public_id.run_validation(value))
@@ -68,10 +68,10 @@ def public_id(value: str) -> str:
 
 
 def checked_message(fields: Mapping[str, Any]) -> NewMessage:
-    """A message of these fields.
+    """Return a message with these fields.
 
     Raises:
-        CannotImport: with what the API would say to them.
+        CannotImport: The API would refuse them; the text is what it would answer.
     """
     try:
         return NewMessage(**_message_input.run_validation(fields))
@@ -80,33 +80,33 @@ def checked_message(fields: Mapping[str, Any]) -> NewMessage:
 
 
 def conversation_records(
-    format_name: str, found: Iterator[Found | Rejected], owner: Owner, opened: Callable[[Any], Conversation]
+    format_name: str, found: Iterator[LocatedValue | Rejected], owner: Owner, parse: Callable[[Any], SourceConversation]
 ) -> Iterator[Record | Rejected]:
-    """The messages of all conversations.
+    """Yield the messages of all conversations.
 
     Args:
-        format_name: prefix of session and message ids, so that no two sources' meet.
-        found: the file's values, a conversation each.
-        owner: whose they are.
-        opened: makes a conversation of such a value; raises CannotImport with the reason.
+        format_name: The prefix of session and message ids, so that ids of two formats never collide.
+        found: The values of the file, one conversation each.
+        owner: The person and agent that the conversations belong to.
+        parse: Turns such a value into a conversation, or raises CannotImport with the reason.
 
     Raises:
-        CannotImport: the owner is missing.
+        CannotImport: The owner is missing.
     """
     if not owner.user_id:
         raise CannotImport(f"A file of the format {format_name} doesn't say whose it is: name the person with --user.")
-    return _all_records(format_name, found, owner, opened)
+    return _all_records(format_name, found, owner, parse)
 
 
 def _all_records(
-    format_name: str, found: Iterator[Found | Rejected], owner: Owner, opened: Callable[[Any], Conversation]
+    format_name: str, found: Iterator[LocatedValue | Rejected], owner: Owner, parse: Callable[[Any], SourceConversation]
 ) -> Iterator[Record | Rejected]:
     for item in found:
         if isinstance(item, Rejected):
             yield item
             continue
         try:
-            conversation = opened(item.value)
+            conversation = parse(item.value)
             session_id = public_id(f"{format_name}:{conversation.session_id}")
         except (CannotImport, ShapeError, RecursionError) as error:
             yield Rejected(item.where, reason_of(error))
@@ -123,9 +123,9 @@ def _all_records(
 
 
 def _records(
-    where: str, format_name: str, place: Place, conversation: Conversation, message: Any
+    where: str, format_name: str, place: Place, conversation: SourceConversation, message: Any
 ) -> Iterator[Record | Rejected]:
-    """What one message of the source stands for: all of it, or the reason why none."""
+    """Yield the messages that one message of the source stands for: all of them, or the reason why none."""
     try:
         new = [
             checked_message(fields | {"external_id": f"{format_name}:{fields['external_id']}"})
@@ -138,10 +138,10 @@ def _records(
 
 
 def reason_of(error: Exception) -> str:
-    """Why, without what the file says there."""
+    """Return the reason for an error, without the file's text."""
     if isinstance(error, ShapeError):
-        told = [f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors(include_input=False)]
-        reason = "; ".join(told)
+        details = [f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors(include_input=False)]
+        reason = "; ".join(details)
     elif isinstance(error, ValidationError):
         reason = json.dumps(error.detail, ensure_ascii=False)
     elif isinstance(error, RecursionError):
@@ -152,16 +152,16 @@ def reason_of(error: Exception) -> str:
 
 
 def _title(title: Any) -> str:
-    """What of a title can be kept: 255 characters, without those that can't be stored."""
+    """Return the part of a title that can be kept: 255 characters, without those that can't be stored."""
     text = title if isinstance(title, str) else ""
     return text.replace("\0", "").encode("utf-8", "replace").decode().strip()[:255]
 
 
 def point_in_time(seconds: float | None) -> datetime | None:
-    """The time so many seconds after 1970 began.
+    """Return the time that is this many seconds after the beginning of 1970.
 
     Raises:
-        CannotImport: there is no such time.
+        CannotImport: There is no such time.
     """
     if seconds is None:
         return None
@@ -172,7 +172,7 @@ def point_in_time(seconds: float | None) -> datetime | None:
 
 
 def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:
-    """The text of a message's content, and what of it is not text: pictures, sound, files."""
+    """Return the text of a message's content, and the parts that are not text: pictures, sound, files."""
     if content is None or isinstance(content, str):
         return content or "", []
     texts: list[str] = []
@@ -187,7 +187,7 @@ def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]
 
 
 def without_data(value: Any, *, is_data: bool = False) -> Any:
-    """A copy in which data of pictures and files is cut short, saying so: memory is of texts."""
+    """Return a copy with the data of pictures and files cut short and marked as such: only text is remembered."""
     if isinstance(value, dict):
         return {key: without_data(part, is_data=key in ("data", "file_data")) for key, part in value.items()}
     if isinstance(value, list):
@@ -198,5 +198,5 @@ def without_data(value: Any, *, is_data: bool = False) -> Any:
 
 
 def filled(fields: Mapping[str, Any]) -> Fields:
-    """Those fields that say something."""
+    """Return the fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

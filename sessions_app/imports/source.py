@@ -1,8 +1,8 @@
-"""The file of an import: a record after another, from plain JSON lines, a JSON array, or such an array in a zip.
+"""The file of an import, read record by record from JSON lines, a JSON array, or a zip that holds such an array.
 
-One record is held at a time, at most `RECORD_MAX` of it, so the size of the file doesn't matter. What can't be read is
-a `Rejected` in its place. An array goes to the standard parser as a text that grows until a value is whole; why not to
-a streaming one is decision 10.
+Only one record is in memory at a time, and at most `RECORD_MAX`, so the size of the file doesn't matter. A record that
+can't be read yields a `Rejected`. For an array, the standard parser gets a text that grows until a value is complete;
+decision 10 says why no streaming parser is used.
 """
 
 import json
@@ -20,38 +20,38 @@ from sessions_app.imports.import_sessions import Rejected
 from sessions_app.refusals import Refusal
 
 MIB = 2**20
-RECORD_MAX = 32 * MIB  # bytes of a line, characters of a conversation in an array
+RECORD_MAX = 32 * MIB  # bytes of a line, or characters of a conversation in an array
 CHUNK = MIB
 CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class Unreadable(Refusal):
-    """The file can't be read as what it is said to be; the text says why."""
+    """The file can't be read in its format. The message says why."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A JSON value, and where in the file."""
+class LocatedValue:
+    """A JSON value and its position in the file."""
 
     where: str
     value: Any
 
 
 class Source:
-    """A file on disk, opened anew for each reading.
+    """A file on disk, opened again for each reading.
 
     Args:
-        path: of the file.
+        path: Where the file is.
 
     Raises:
-        Unreadable: there is none on disk, it can't be opened, or it is a zip file cut short.
+        Unreadable: It isn't a file on disk, it can't be opened, or it is a truncated zip file.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if path.exists() and not path.is_file():
-            raise Unreadable(f"{path}: only a file on disk can be imported: its beginning is read twice")
+            raise Unreadable(f"{path}: only a file on disk can be imported, because its beginning is read twice")
         try:
             self._file: IO[bytes] = path.open("rb")
             self.size = path.stat().st_size
@@ -60,26 +60,26 @@ class Source:
         with self._file:
             self.is_zip = self._file.read(2) == b"PK"
         if self.is_zip and not zipfile.is_zipfile(path):
-            raise Unreadable(f"{path}: it begins as a zip file, but its end is missing")
+            raise Unreadable(f"{path}: it begins like a zip file, but its end is missing")
 
     @property
     def position(self) -> int:
-        """Bytes of the file read by now."""
+        """Number of bytes read so far."""
         return self.size if self._file.closed else self._file.tell()
 
     @cached_property
     def first_names(self) -> frozenset[str]:
-        """Names of the fields of the file's first value, or of an array's first element; none if it is no object."""
+        """Field names of the first value, or of an array's first element. Empty if that isn't an object."""
         with self.path.open("rb") as file:
             is_array = self.is_zip or file.read(CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
         for found in self.elements() if is_array else self.lines():
-            return frozenset(found.value if isinstance(found, Found) and isinstance(found.value, dict) else ())
+            return frozenset(found.value if isinstance(found, LocatedValue) and isinstance(found.value, dict) else ())
         return frozenset()
 
-    def lines(self) -> Iterator[Found | Rejected]:
-        """The values of a file that has one a line; blank lines are nothing."""
+    def lines(self) -> Iterator[LocatedValue | Rejected]:
+        """Yield the values of a file that has one per line. Blank lines are skipped."""
         if self.is_zip:
-            yield Rejected("the file", "It is a zip file; what is wanted are JSON lines.")
+            yield Rejected("the file", "It is a zip file; JSON lines are expected.")
             return
         self._file = self.path.open("rb")
         with self._file:
@@ -96,8 +96,8 @@ class Source:
         while line and not line.endswith(b"\n"):
             line = self._file.readline(CHUNK)
 
-    def elements(self) -> Iterator[Found | Rejected]:
-        """The elements of a JSON array; in a zip file, of each `conversations.json` or `conversations-000.json`."""
+    def elements(self) -> Iterator[LocatedValue | Rejected]:
+        """Yield the elements of a JSON array; in a zip, of each `conversations.json` or `conversations-000.json`."""
         self._file = self.path.open("rb")
         with self._file:
             if not self.is_zip:
@@ -107,7 +107,7 @@ class Source:
                 yield from _members(archive)
 
 
-def _members(archive: zipfile.ZipFile) -> Iterator[Found | Rejected]:
+def _members(archive: zipfile.ZipFile) -> Iterator[LocatedValue | Rejected]:
     members = sorted(info.filename for info in archive.infolist() if CONVERSATIONS.fullmatch(info.filename))
     if not members:
         yield Rejected("the zip file", "There is no conversations.json in it.")
@@ -119,21 +119,21 @@ def _members(archive: zipfile.ZipFile) -> Iterator[Found | Rejected]:
             yield from _elements(stream, "conversation" if len(members) == 1 else f"{member}, conversation")
 
 
-def _parsed(where: str, line: bytes) -> Found | Rejected:
+def _parsed(where: str, line: bytes) -> LocatedValue | Rejected:
     try:
-        return Found(where, json.loads(line))
+        return LocatedValue(where, json.loads(line))
     except RecursionError:
         return Rejected(where, "It is nested too deeply.")
     except ValueError:
         return Rejected(where, "It is not valid JSON in UTF-8.")
 
 
-def _elements(stream: IO[bytes], what: str) -> Iterator[Found | Rejected]:
-    """The elements of the array in this stream; after one that can't be read, none."""
+def _elements(stream: IO[bytes], what: str) -> Iterator[LocatedValue | Rejected]:
+    """Yield the elements of the array in this stream, up to the first that can't be read."""
     number = 0
     try:
-        for number, value in enumerate(_Text(stream).elements(), 1):
-            yield Found(f"{what} {number}", value)
+        for number, value in enumerate(_ArrayReader(stream).elements(), 1):
+            yield LocatedValue(f"{what} {number}", value)
         return
     except Unreadable as error:
         reason = str(error)
@@ -141,14 +141,14 @@ def _elements(stream: IO[bytes], what: str) -> Iterator[Found | Rejected]:
         reason = "It is nested too deeply."
     except ValueError:
         reason = "It is not valid JSON in UTF-8."
-    # The last is how `zipfile` says that a member is compressed in a way it does not know.
+    # `zipfile` raises the last of these for a compression method that it does not know.
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError):
         reason = "The file is damaged there."
     yield Rejected(f"{what} {number + 1}", f"{reason} Nothing after it was read.")
 
 
-class _Text:
-    """The part of a stream's text that is in hand, read on as needed."""
+class _ArrayReader:
+    """A reader of a JSON array that keeps only a part of the stream's text in memory."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
@@ -157,14 +157,13 @@ class _Text:
         self._decoder = json.JSONDecoder()
 
     def elements(self) -> Iterator[Any]:
-        """Those of the array that the text is.
+        """Yield the elements of the array.
 
         Raises:
-            Unreadable: at what can't be read; says why.
-            ValueError, RecursionError: the same, as the parser has it.
+            ValueError, RecursionError: An element can't be read; the text of an `Unreadable` says why.
         """
         if self._next() != "[":
-            raise Unreadable("What is wanted is a JSON array.")
+            raise Unreadable("A JSON array is expected.")
         mark = "["
         while mark != "]":
             self._at += 1
@@ -179,7 +178,7 @@ class _Text:
             raise Unreadable("There is more after the end of the array.")
 
     def _next(self) -> str:
-        """The next character that isn't white space; blank at the end."""
+        """Return the next character that isn't white space, or a blank string at the end."""
         while True:
             white = WHITE_SPACE.match(self._text, self._at)
             self._at = white.end() if white else self._at
@@ -195,14 +194,14 @@ class _Text:
                 if len(self._text) - self._at > RECORD_MAX:
                     raise Unreadable(f"It is not valid JSON, or longer than {RECORD_MAX // MIB} MiB.") from None
             else:
-                if end < len(self._text):  # else a number may go on
+                if end < len(self._text):  # at the end of the text, a number may continue
                     self._at = end
                     return value
             if not self._read_on():
                 raise Unreadable("It is not valid JSON, or the file ends in the middle.")
 
     def _read_on(self) -> bool:
-        """Doubles what is in hand, so that a long value isn't parsed over and over; False at the end."""
+        """Double the text in memory, so that a long value isn't parsed many times. Return False at the end."""
         rest = self._text[self._at :]
         more = self._stream.read(max(CHUNK, len(rest)))
         self._text, self._at = rest + more, 0

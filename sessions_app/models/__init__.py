@@ -1,4 +1,4 @@
-"""The transcript's tables, one module a concept."""
+"""The transcript's tables, one module per concept."""
 
 from sessions_app.models.api_key import ApiKey
 from sessions_app.models.archive import Archive

@@ -1,7 +1,7 @@
-"""Keys that let applications in.
+"""Keys that give applications access.
 
-A key reads `mem_<prefix>_<secret>`. The row is found by the indexed prefix; of the secret, 256 random bits, only a
-SHA-256 is kept (a slow hash guards guessable passwords, and would only slow each request here).
+A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix. The secret has 256 random bits, and
+only its SHA-256 is stored: a slow hash protects guessable passwords, and here it would only slow down each request.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from sessions_app.models.user_profile import UserProfile
 LAST_USE_RESOLUTION = timedelta(minutes=1)
 
 
-# By hand for the same reason as entering a person's rows: see `row_security`.
+# Raw SQL for the same reason as the statement that enters a person's rows: see `row_security`.
 _VERIFY_SQL = "SELECT * FROM sessions_app_apikey WHERE prefix = %s"
 
 
@@ -31,7 +31,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
     def issue(
         self, name: str, *, user: UserProfile | None = None, scope: str = "write", expires_at: datetime | None = None
     ) -> tuple["ApiKey", str]:
-        """Creates a key and returns it with its full text, which can't be had again."""
+        """Create a key; return it with its full text, which can't be retrieved again."""
         prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         key = self.create(
             name=name, user=user, scope=scope, expires_at=expires_at, prefix=prefix, secret_hash=_digest(secret)
@@ -39,7 +39,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         return key, f"mem_{prefix}_{secret}"
 
     def verify(self, text: str) -> "ApiKey | None":
-        """The valid key with this text, or None; takes as long for a wrong secret as for an unknown prefix."""
+        """Return the valid key with this text, or None; a wrong secret takes as long as an unknown prefix."""
         prefix, _, secret = text.removeprefix("mem_").partition("_")
         key = next(iter(self.raw(_VERIFY_SQL, [prefix])), None)
         matches = hmac.compare_digest(_digest(secret), key.secret_hash if key else _digest(""))
@@ -47,7 +47,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
 
 
 class ApiKey(models.Model):
-    """A service key acts for any user it names; a key with a user only for that one."""
+    """An API key. A service key acts for any user that it names, a key with a user only for that user."""
 
     class Scope(models.TextChoices):
         READ = "read"
@@ -77,12 +77,12 @@ class ApiKey(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
 
-    # Django REST framework asks this of whatever authentication returns as the user of a request.
+    # Django REST framework reads this from whatever authentication returns as the user of a request.
     is_authenticated = True
 
     @property
     def actor(self) -> str:
-        """How the event log names who acted."""
+        """The name of this key in the event log."""
         return f"key:{self.prefix}"
 
     @property
@@ -93,14 +93,14 @@ class ApiKey(models.Model):
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "active"
 
     def is_valid(self) -> bool:
-        """Neither revoked nor expired."""
+        """Return True if the key is neither revoked nor expired."""
         return self.state == "active"
 
     def revoke(self) -> bool:
-        """Ends the key at once, for good.
+        """Revoke the key at once and for good.
 
         Returns:
-            Whether it had not been revoked before.
+            True if the key had not been revoked before.
         """
         now = timezone.now()
         if not ApiKey.objects.filter(pk=self.pk, revoked_at=None).update(revoked_at=now):
@@ -109,17 +109,17 @@ class ApiKey(models.Model):
         return True
 
     def clean(self) -> None:
-        """A key that is made expired would open nothing."""
+        """Refuse a new key that has expired already: nobody could use it."""
         if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():
             raise ValidationError({"expires_at": "This lies in the past."})
 
     def allows(self, scope: str) -> bool:
-        """Scopes include the lesser ones: admin ⊃ write ⊃ read."""
+        """Return True if the key's scope includes this one: admin ⊃ write ⊃ read."""
         order = list(self.Scope.values)
         return order.index(self.scope) >= order.index(scope)
 
     def touch(self) -> None:
-        """Records the use, at most once a minute."""
+        """Record the use, at most once a minute."""
         now = timezone.now()
         if self.last_used_at is None or now - self.last_used_at >= LAST_USE_RESOLUTION:
             ApiKey.objects.filter(pk=self.pk).update(last_used_at=now)

@@ -1,4 +1,4 @@
-"""Where the turns of a session went that are past their keep-by date."""
+"""Archives: the files that hold a session's turns past their keep-by date."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,7 +9,7 @@ from sessions_app.models.user_profile import UserProfile
 
 
 class Archive(models.Model):
-    """One gzipped file of JSON lines, a turn a line, in the storage named `archive`: a session's turns of one month."""
+    """A gzipped file of JSON lines in the storage named `archive`: a session's turns of one month, one per line."""
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="archives", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="archives")

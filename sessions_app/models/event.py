@@ -9,14 +9,15 @@ MOMENT_DELETED = "moment_deleted"
 
 class EventQuerySet(models.QuerySet["Event"]):
     def left_out_of(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
-        """First and last sequences of a session's turns whose moment was deleted: memory of them is not wanted."""
+        """Return the first and last sequence of a session's deleted moments: memory of those turns is unwanted."""
         deleted = self.filter(user_pk=user.pk, session_pk=session_pk, type=MOMENT_DELETED)
-        told = deleted.filter(payload__has_keys=["first_sequence", "last_sequence"]).values_list("payload", flat=True)
-        return [(payload["first_sequence"], payload["last_sequence"]) for payload in told]
+        ranges = deleted.filter(payload__has_keys=["first_sequence", "last_sequence"])
+        payloads = ranges.values_list("payload", flat=True)
+        return [(payload["first_sequence"], payload["last_sequence"]) for payload in payloads]
 
 
 class Event(models.Model):
-    """One thing that happened. People and sessions are plain ids, so that erasure can blank them and keep the log."""
+    """One event. People and sessions are plain ids, so that an erasure can blank them and keep the log."""
 
     type = models.CharField(max_length=64)
     actor = models.CharField(max_length=255, help_text="Who did it: key:…, operator:… or job:…")

@@ -1,4 +1,4 @@
-"""One entry of a session: a turn, what is left of an archived one, or the partition event of a compaction."""
+"""One entry of a session: a turn, the remaining row of an archived turn, or a partition event."""
 
 from typing import Self
 
@@ -16,48 +16,48 @@ from sessions_app.models.user_profile import UserProfile
 
 class MessageQuerySet(SearchedQuerySet["Message"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Only this person's messages."""
+        """Return only this person's messages."""
         return self.filter(user=user)
 
     def turns(self) -> Self:
         return self.filter(kind=Message.Kind.TURN)
 
     def believed(self) -> Self:
-        """Those that are not retracted: all that an engine, a context or a search may ever get."""
+        """Return the messages that are not retracted. Engines, contexts and searches never get any others."""
         return self.filter(retracted_at=None)
 
     def archived(self) -> Self:
-        """What stays of turns whose text is in an archive: all but their text."""
+        """Return the rows that remain of archived turns: they have everything but the text."""
         return self.filter(kind=Message.Kind.ARCHIVED)
 
     def partitions(self) -> Self:
         return self.filter(kind=Message.Kind.PARTITION)
 
     def boundaries_of(self, session: Session) -> Self:
-        """A session's partition events, latest first: its live window begins after the first of them."""
+        """Return a session's partition events, latest first. The live window begins after the latest."""
         return self.partitions().filter(session=session, user_id=session.user_id).order_by("-sequence", "-id")
 
     def in_order(self) -> Self:
-        """Conversation order: by sequence, a partition event right after its turn."""
+        """Return the messages in conversation order: by sequence, each partition event right after its turn."""
         return self.order_by("sequence", "-kind", "id")
 
     def archive(self) -> int:
-        """Takes their text, which is in an archive by then, out of these turns; their words and vectors stay.
+        """Remove the text of these turns, which an archive holds by now. Their words and vectors stay.
 
         Returns:
-            How many.
+            The number of turns.
         """
-        # The words they have are those of their text, whatever version made them, and stay.
+        # The words of their text stay as they are, whatever version made them.
         return self.update(kind=Message.Kind.ARCHIVED, content="", payload=None, metadata={}, search_version=VERSION)
 
     def delete_unread(self) -> int:
-        """Deletes these rows and what hangs on them, as `delete` does, by a statement a table: none is read for it.
+        """Delete these rows and their dependents as `delete` does, by one statement per table, without reading them.
 
         Returns:
-            How many.
+            The number of messages deleted.
         """
         for relation in Message._meta.related_objects:
-            # Of another kind there is none yet; the database would refuse to let go what still is referred to.
+            # No other kind of relation exists yet; the database would refuse to delete rows that are still referenced.
             if isinstance(relation, models.ManyToOneRel) and relation.on_delete is models.CASCADE:
                 dependents = relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": self})
                 dependents.delete()
@@ -65,10 +65,10 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
 
 
 class Message(Searched):
-    """A turn has its own `sequence`, 0-based and without gaps; a partition event that of the last turn before it.
+    """A turn with its own `sequence`, 0-based without gaps, or a partition event with that of the turn before it.
 
-    An archived turn keeps its row, so that it is still found and what was made of it still names it. Its text, payload
-    and metadata are in its archive alone; it is in no load, page, build or count of turns.
+    An archived turn keeps its row, so that searches still find it and the memory made from it still refers to it. Its
+    text, payload and metadata are only in its archive, and it is in no load, page, build or count of turns.
     """
 
     class Kind(models.TextChoices):
@@ -110,12 +110,12 @@ class Message(Searched):
 
     class Meta:
         constraints = [
-            # This and `message_partitions` serve "the last N turns" and "the latest boundary" as well, read backwards.
-            # A session has one user; that stands in both because queries and row security filter by it.
+            # Read backward, this and `message_partitions` also serve "the last N turns" and "the latest boundary".
+            # A session has one user, but both include it because queries and row security filter by it.
             models.UniqueConstraint(
                 fields=["session", "user", "sequence"], condition=Q(kind="turn"), name="message_turn_sequence_unique"
             ),
-            # Of all messages, with an id or without: what finds the rows of a session that is deleted.
+            # Covers all messages, with or without an id: deleting a session finds its rows through this index.
             models.UniqueConstraint(fields=["session", "external_id"], name="message_external_id_unique"),
             models.CheckConstraint(condition=Q(sequence__gte=0), name="message_sequence_from_zero"),
             models.CheckConstraint(
@@ -129,7 +129,7 @@ class Message(Searched):
             ),
             models.Index(fields=["session", "user", "sequence"], condition=Q(kind="archived"), name="message_archived"),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
-            # A few kB, and next to nothing for an append: counts by day read what is of these days alone.
+            # A few kB, and almost free for an append: counts by day read only the pages of those days.
             BrinIndex(fields=["created_at"], autosummarize=True, name="message_created"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]
@@ -139,5 +139,12 @@ class Message(Searched):
 
     @classmethod
     def columns(cls, table: str) -> str:
-        """What statements by hand select to make messages of, as SQL: `*` would bring `search_vector` along."""
+        """Return the columns, as SQL, that raw statements select to build messages; `*` would read `search_vector`."""
         return ", ".join(f"{table}.{field.column}" for field in said_fields(cls))
+
+    @classmethod
+    def moment_table(cls) -> str:
+        """Return the table that `moment` refers to, for raw statements: the other app decides on its name."""
+        moment = cls._meta.get_field("moment").related_model
+        assert isinstance(moment, type)
+        return moment._meta.db_table

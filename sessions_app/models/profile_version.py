@@ -1,4 +1,4 @@
-"""How a profile was before each change of it."""
+"""Earlier versions of profiles."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -7,7 +7,7 @@ from sessions_app.models.user_profile import UserProfile
 
 
 class ProfileVersion(models.Model):
-    """A profile as it was before a change; whose, says `actor`. What retraction goes back to, and operators read."""
+    """A profile as it was before a change by `actor`. Retractions restore it, and operators read it."""
 
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="versions", db_index=False)
     summary = models.TextField(blank=True)

@@ -1,4 +1,4 @@
-"""What the tables have in common whose texts are searched by words."""
+"""The base of the tables that are searched by words."""
 
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar, cast
@@ -10,7 +10,7 @@ from sessions_app import lexemes
 
 
 class WordsAttribute:
-    """What a row's texts are indexed under: made of them whenever it is asked for, and never read."""
+    """The words that index a row's texts, computed whenever they are accessed and never read from the database."""
 
     def __init__(self, field: "WordsField") -> None:
         self._field = field
@@ -21,11 +21,11 @@ class WordsAttribute:
         return lexemes.vector("\n".join(getattr(row, name) for name in cast(type[Searched], model).SEARCHED))
 
     def __set__(self, row: models.Model, value: object) -> None:
-        row.__dict__[self._field.attname] = None  # that it is there keeps it from being taken for deferred
+        row.__dict__[self._field.attname] = None  # with an entry here, Django doesn't take the field for deferred
 
 
 class WordsField(models.Field):  # type: ignore[type-arg]
-    """A `tsvector` that is written with the texts it is made of. Searches alone use it, so no query gets it told."""
+    """A `tsvector` that is written together with its texts. Only searches use it, so no query selects it."""
 
     descriptor_class = WordsAttribute
 
@@ -41,21 +41,21 @@ Row = TypeVar("Row", bound=models.Model)
 
 class SearchedQuerySet(models.QuerySet[Row]):
     def matching(self, text: str) -> Self:
-        """Those whose texts have all words of `text`, in any form; see `lexemes.all_of`."""
-        has_words = "search_vector @@ %s::tsquery"  # without its table: a subquery gives that a name
+        """Return the rows that contain all words of `text` in any form; see `lexemes.all_of`."""
+        has_words = "search_vector @@ %s::tsquery"  # without the table's name, because a subquery gives it another
         query = [lexemes.all_of(text)]
         return self.filter(RawSQL(has_words, query, output_field=models.BooleanField()))  # noqa: S611 (a parameter)
 
     def unindexed(self) -> Self:
-        """Those whose words are not as this version makes them, a person's together."""
+        """Return the rows with words of an older version, ordered by person."""
         return self.filter(search_version__lt=lexemes.VERSION).order_by("user_id", "pk")
 
 
 class Searched(models.Model):
     """A table with texts that are found by their words.
 
-    A row that was written past the application, or by an older version of it, has a lesser `search_version`, which
-    triggers see to (see `word_search.py`): `index_words` indexes it.
+    Triggers give a lower `search_version` to a row that was not written by the application, or by an older version of
+    it (see `word_search.py`). `index_words` then indexes it.
     """
 
     SEARCHED: Sequence[str] = ("content",)  # names of the fields with texts
@@ -67,7 +67,7 @@ class Searched(models.Model):
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Saves the words with the texts."""
+        """Save the words together with the texts."""
         named = kwargs.get("update_fields")
         if named is None:
             self.__dict__.setdefault("search_vector", None)
@@ -78,6 +78,6 @@ class Searched(models.Model):
 
 
 def said_fields(model: type[models.Model]) -> "list[models.Field[Any, Any]]":
-    """The columns of a table without those that are made of others."""
-    made = {field.name for field in Searched._meta.local_fields} if issubclass(model, Searched) else set()
-    return [field for field in model._meta.concrete_fields if not field.generated and field.name not in made]
+    """Return the columns of a table without those that are derived from others."""
+    derived = {field.name for field in Searched._meta.local_fields} if issubclass(model, Searched) else set()
+    return [field for field in model._meta.concrete_fields if not field.generated and field.name not in derived]

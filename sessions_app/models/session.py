@@ -32,11 +32,11 @@ def _inactive_before() -> datetime:
 
 class SessionQuerySet(models.QuerySet["Session"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Only this person's sessions."""
+        """Return only this person's sessions."""
         return self.filter(user=user)
 
     def cold(self) -> Self:
-        """Without a message for `MEMORY_FORMATION__COLD_AFTER_MINUTES`, with enough turns that were not formed."""
+        """Return sessions with enough unformed turns and no message for `MEMORY_FORMATION__COLD_AFTER_MINUTES`."""
         conf = settings.MEMORY_FORMATION
         idle = timezone.now() - timedelta(minutes=conf.cold_after_minutes)
         waiting = F("message_count") - F("formed_message_count")
@@ -44,37 +44,37 @@ class SessionQuerySet(models.QuerySet["Session"]):
         return unformed.alias(waiting=waiting).filter(waiting__gte=conf.min_messages).order_by("last_arrived_at")
 
     def idle(self) -> Self:
-        """Without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`, and not cleared yet."""
+        """Return uncleared sessions without a message for `SESSION_COMPACTION__INACTIVE_AFTER_MINUTES`."""
         return self.filter(status=Session.Status.ACTIVE, last_arrived_at__lt=_inactive_before(), message_count__gt=0)
 
     def quiet(self) -> Self:
-        """Idle, with enough turns that are live or in no moment."""
+        """Return idle sessions with enough turns that are live or in no moment."""
         least = settings.SESSION_COMPACTION.min_messages
         enough = Q(live_turns__gte=least) | Q(unbuilt_turns__gte=least)
         return self.idle().alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(enough)
 
     def busy(self) -> Self:
-        """Not idle, with enough live turns before the newest that a digest leaves."""
+        """Return active sessions with enough live turns beyond the newest, which a digest leaves."""
         conf = settings.SESSION_COMPACTION
         lively = self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=_inactive_before())
         enough = conf.keep_recent_messages + conf.min_messages
         return lively.alias(live_turns=LIVE).filter(live_turns__gte=enough)
 
     def grown(self) -> Self:
-        """Grown by a quarter since their words were last counted."""
+        """Return sessions that have grown by a quarter since their words were last counted."""
         return self.filter(message_count__gt=F("counted_message_count") * 1.25)
 
     def locked(self) -> Self:
-        """Locks the rows against other writers; readers and references go on."""
+        """Lock the rows against other writers. Readers and new references are not blocked."""
         return self.select_for_update(no_key=True, of=("self",))
 
     def claim_archive(self, pk: int) -> "Session | None":
-        """The session, whose turns nobody else moves into or out of its archives until the transaction ends.
+        """Claim the archives of a session: until the transaction ends, nobody else moves turns into or out of them.
 
-        Appends go on meanwhile; an erasure of the person waits.
+        Meanwhile, appends continue and an erasure of the person waits.
 
         Returns:
-            None when somebody else does just now, or the session is gone.
+            The session, or None if somebody else holds the claim or the session is gone.
         """
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive', %s))", [pk])
@@ -84,7 +84,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
 
 class Session(models.Model):
-    """A conversation. Its counters are kept by the transaction that changes what they count, never recounted."""
+    """A conversation. The transaction that changes its turns updates its counters; they are never recounted."""
 
     class Status(models.TextChoices):
         ACTIVE = "active"
@@ -174,7 +174,7 @@ class Session(models.Model):
 
     @property
     def live_count(self) -> int:
-        """Turns in the live window."""
+        """Number of turns in the live window."""
         return self.last_sequence - self.live_from_sequence + 1
 
     @property
@@ -215,18 +215,18 @@ class Session(models.Model):
 
     @property
     def unbuilt_count(self) -> int:
-        """Turns behind the last that is in a moment."""
+        """Number of turns after the last one that is in a moment."""
         return self.last_sequence - self.built_to
 
     @property
     def wants_digest(self) -> bool:
-        """Whether one is made when a load or a context is asked for."""
+        """True if a request for a load or a context makes a digest first."""
         conf = settings.SESSION_COMPACTION
         wanted = conf.on_request if self.compact_on_request is None else self.compact_on_request
         return wanted and self.live_count >= conf.on_request_threshold
 
     def begin_live_window(self, sequence: int) -> None:
-        """Moves the boundary forward: turns from this one on are live."""
+        """Move the boundary forward, so that the live window begins with this turn."""
         self.live_from_sequence = max(self.live_from_sequence, sequence)
         live = self.messages.turns().believed().filter(sequence__gte=self.live_from_sequence)
         self.live_tokens = live.aggregate(total=Sum("tokens"))["total"] or 0
@@ -239,11 +239,11 @@ class Session(models.Model):
             self.save(update_fields=["summarised_sequence"])
 
     def hold(self, held: bool, *, actor: str) -> None:
-        """Puts the session under legal hold, or ends it.
+        """Place the session under legal hold, or lift the hold.
 
         Args:
-            held: from now on.
-            actor: who does: key:… or operator:….
+            held: True to place the hold, False to lift it.
+            actor: Who does it: key:… or operator:….
         """
         self.legal_hold = held
         self.save(update_fields=["legal_hold"])

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from sessions_app.models.profile_version import ProfileVersion
 
 PROFILE_LIST_MAX = 50
-# The lock that a reference takes when it is committed, taken early; the ORM has none so weak.
+# The lock that a reference to the row takes at commit, taken early; the ORM offers no lock this weak.
 _HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
 
 def validate_timezone(name: str) -> None:
-    """Takes IANA names alone.
+    """Accept only IANA names.
 
     Raises:
-        ValidationError: it is none.
+        ValidationError: The name is not an IANA time zone.
     """
     if name not in zoneinfo.available_timezones():
         raise ValidationError("%(name)s is not an IANA time zone, like Europe/Berlin.", params={"name": name})
@@ -30,7 +30,7 @@ def validate_timezone(name: str) -> None:
 
 class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def ensure(self, user_id: str) -> "UserProfile":
-        """The profile of `user_id`, created on first use; safe when many ask at once."""
+        """Return the profile of `user_id`, created on first use. Safe under concurrency."""
         found = self.filter(user_id=user_id).first()
         if found:
             return found
@@ -38,16 +38,16 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         return created if insert_unless_there(created) else self.get(user_id=user_id)
 
     def locked(self) -> Self:
-        """Locks the rows for change without holding up messages that refer to them."""
+        """Lock the rows for an update without blocking new messages that refer to them."""
         return self.select_for_update(no_key=True)
 
     def hold(self, pks: Collection[int]) -> set[int]:
-        """Keeps people from being erased until the transaction ends; whatever else is done to them goes on.
+        """Protect people from erasure until the transaction ends, without blocking anything else.
 
-        Whoever writes rows of a person and has locked some already does this first, as erasure does.
+        A transaction that writes rows of a person and takes other locks does this first, in the order of an erasure.
 
         Returns:
-            The primary keys of those that are there.
+            The primary keys of the people that exist.
         """
         with connection.cursor() as cursor:
             cursor.execute(_HOLD_SQL, [list(pks)])
@@ -78,14 +78,14 @@ class UserProfile(models.Model):
 
     @property
     def uri(self) -> str:
-        """Public key of the profile."""
+        """The public address of the profile."""
         return f"rem://users/{self.user_id}"
 
     def keep_version(self, actor: str) -> None:
-        """Keeps the profile as it is, before it is changed, in the same transaction.
+        """Store the profile as a version before it is changed, in the same transaction.
 
         Args:
-            actor: who is about to change it: key:…, operator:… or job:….
+            actor: Who is about to change it: key:…, operator:… or job:….
         """
         self.versions.create(
             summary=self.summary, interests=self.interests, preferred_topics=self.preferred_topics, actor=actor
@@ -93,11 +93,11 @@ class UserProfile(models.Model):
 
     @transaction.atomic
     def restore(self, version: "ProfileVersion", *, actor: str) -> None:
-        """Makes the profile say what it said; what it says now is kept as one more version.
+        """Restore an earlier version. The present text is kept as another version.
 
         Args:
-            version: of this profile.
-            actor: who asks: operator:….
+            version: A version of this profile.
+            actor: Who asks: operator:….
         """
         UserProfile.objects.locked().get(pk=self.pk).keep_version(actor)
         self.summary, self.interests = version.summary, version.interests
@@ -105,12 +105,12 @@ class UserProfile(models.Model):
         self.save(update_fields=["summary", "interests", "preferred_topics", "updated_at"])
 
     def merge(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str], actor: str) -> None:
-        """Takes in what an engine learned and saves it; how it was before is kept.
+        """Merge what an engine learned and save the profile. Its previous state is kept as a version.
 
         Args:
-            actor: whose doing it is.
-            summary: replaces the present one unless blank: the engine had that in hand and merged it.
-            interests, preferred_topics: united with those here, see `united`.
+            actor: Who makes the change.
+            summary: Replaces the present summary unless blank; the engine was given that one and has merged it.
+            interests, preferred_topics: Added to the present ones, see `united`.
         """
         self.keep_version(actor)
         self.summary = summary or self.summary
@@ -120,7 +120,7 @@ class UserProfile(models.Model):
 
 
 def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
-    """`known` and `new` in one list without case-insensitive duplicates, newest last, the newest 50."""
+    """Return `known` and `new` as one list without case-insensitive duplicates: the newest 50, newest last."""
     merged: dict[str, str] = {}
     for item in (*known, *new):
         text = item.strip()

@@ -1,9 +1,9 @@
-"""Archive files: turns of a session and month as gzipped JSON lines, in the storage named `archive`.
+"""Archive files: the turns of one session and month as gzipped JSON lines, in the storage named `archive`.
 
-PostgreSQL writes each turn down with all its columns, so that it can be put back exactly as it was. Names are made of
-primary keys and numbers alone. A file is never changed: a month that grows is written anew under another name. It is
-compressed in parts, one behind the other, so that a turn is read without unpacking all before it; to any program that
-knows gzip it is one file.
+PostgreSQL writes each turn with all its columns, so that it can be restored exactly as it was. File names consist only
+of primary keys and numbers. A file is never changed: a month that grows is written again under another name. The
+content is compressed in consecutive parts, so that a turn can be read without unpacking everything before it. To any
+program that knows gzip, it is one file.
 """
 
 import gzip
@@ -27,13 +27,13 @@ from sessions_app.models import Archive, Message, Session
 from sessions_app.models.searched import said_fields
 
 COLUMNS = [field.attname for field in said_fields(Message)]
-OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at"}  # of a turn that was archived before there were more
-LEVEL = 6  # of compression: beyond it files hardly get smaller
-BLOCK_BYTES = 32_000  # of lines, about, that are compressed together: less would take more room, more longer to read
-CHUNK_BYTES = 16_000  # read of a file at a time when one part of it is wanted
-AT_ONCE = 50  # lines fetched at once; one may have some megabytes
+OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at"}  # columns of turns archived before this one was added
+LEVEL = 6  # of compression: higher levels hardly make files smaller
+BLOCK_BYTES = 32_000  # of lines compressed together, roughly: smaller blocks take more room, larger ones more time
+CHUNK_BYTES = 16_000  # bytes read at a time when one part of a file is wanted
+AT_ONCE = 50  # lines fetched at once; a line may have several megabytes
 
-# A turn as a line, and its SHA-256, both made by PostgreSQL: numbers and times are written as they are stored.
+# A turn as a line, and its SHA-256. PostgreSQL makes both, so numbers and times are written as they are stored.
 LINE = Func(
     *map(F, COLUMNS),
     template="(SELECT row_to_json(turn)::text FROM (SELECT %(expressions)s) turn)",
@@ -47,73 +47,73 @@ LINE_SHA256 = Func(
 
 
 class ArchiveError(Exception):
-    """A file can't be written or isn't what was written; the message names it."""
+    """A file can't be written, or is not the one that was written. The message names it."""
 
 
 @dataclass
-class Turns:
-    """How many turns went by, and one number for all of them in their order: equal for equal turns alone."""
+class TurnsHash:
+    """A count of turns with a hash over all of them in order. Two are equal only if the turns are."""
 
     count: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
 
     def add(self, line_sha256: bytes) -> None:
-        """Takes in the next turn."""
+        """Add the next turn."""
         self.count += 1
         self._hash.update(line_sha256)
 
     def counted(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Passes the lines on."""
+        """Add each line and yield it."""
         for line in lines:
             self.add(hashlib.sha256(line).digest())
             yield line
 
-    def equal(self, other: "Turns") -> bool:
-        """Whether the very same turns went by."""
+    def equal(self, other: "TurnsHash") -> bool:
+        """Return True if both have the very same turns."""
         return self.count == other.count and self._hash.digest() == other._hash.digest()
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A file that is not in the storage yet; it vanishes when it is closed, or its process dies.
+class PackedFile:
+    """A temporary file that is not in the storage yet. It vanishes when it is closed or its process dies.
 
     Args:
-        blocks: the first turn of each part, and where it begins.
+        blocks: The first turn of each part, and the offset at which the part begins.
     """
 
     file: IO[bytes]
-    turns: Turns
+    turns: TurnsHash
     byte_count: int
     sha256: str
     blocks: list[tuple[int, int]]
 
 
 def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
-    """Each turn as a line without its end, in conversation order; a few in memory at a time."""
+    """Yield each turn as a line without its line end, in conversation order, with a few in memory at a time."""
     lines = turns.order_by("sequence").annotate(line=LINE).values_list("line", flat=True)
     for line in lines.iterator(chunk_size=AT_ONCE):
         yield line.encode()
 
 
 @contextmanager
-def packed(lines: Iterable[bytes]) -> Iterator[Packed]:
-    """The lines, compressed: equal lines give equal bytes.
+def packed(lines: Iterable[bytes]) -> Iterator[PackedFile]:
+    """Compress lines into a temporary file. Equal lines give equal bytes.
 
     Raises:
-        ArchiveError: there is no room for it.
+        ArchiveError: There is no room for the file.
     """
-    turns, blocks = Turns(), []
+    turns, blocks = TurnsHash(), []
     with TemporaryFile() as file:
         with _naming("a temporary file"):
             for block in _blocks(turns.counted(lines)):
                 blocks.append((json.loads(block[0])["sequence"], file.tell()))
                 with gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as compressed:
                     compressed.writelines(line + b"\n" for line in block)
-        yield Packed(file, turns, file.tell(), _sha256(File(file)), blocks)
+        yield PackedFile(file, turns, file.tell(), _sha256(File(file)), blocks)
 
 
 def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lines that are compressed together."""
+    """Yield groups of lines that are compressed together."""
     block: list[bytes] = []
     size = 0
     for line in lines:
@@ -127,27 +127,27 @@ def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def name_of(session: Session, month: date, last_sequence: int) -> str:
-    """The name of a month's file that ends with this turn."""
+    """Return the name of a month's file that ends with this turn."""
     return f"{folder_of(session)}/{month:%Y-%m}-{last_sequence}.jsonl.gz"
 
 
 def folder_of(session: Session) -> str:
-    """Where a session's files are: in that of its person."""
+    """Return the folder of a session's files, which is inside its person's folder."""
     return f"{session.user_id}/{session.pk}"
 
 
-def store(content: Packed, name: str) -> str:
-    """Writes a file into the storage, and reads it back. Its name is safe from a crash after `sync_folder`.
+def store(content: PackedFile, name: str) -> str:
+    """Write a file into the storage and read it back. Its name survives a crash only after `sync_folder`.
 
     Args:
-        content: of the file.
-        name: wanted.
+        content: The content of the file.
+        name: The preferred name.
 
     Returns:
-        The name it has.
+        The name that the storage gave it.
 
     Raises:
-        ArchiveError: the storage fails, or what is read back is not what was written; then nothing is left of it.
+        ArchiveError: The storage fails, or reading back gives something else. The file is then removed.
     """
     content.file.seek(0)
     with _naming(name):
@@ -161,17 +161,17 @@ def store(content: Packed, name: str) -> str:
     return stored
 
 
-def _read_back(name: str, content: Packed) -> None:
-    turns = Turns()
+def _read_back(name: str, content: PackedFile) -> None:
+    turns = TurnsHash()
     for _line in turns.counted(_lines(name, content.sha256)):
         pass
     if not turns.equal(content.turns):
-        raise ArchiveError(f"{name}: what is read back is not what was written.")
+        raise ArchiveError(f"{name}: the content read back is not what was written.")
 
 
 def _sync(name: str) -> None:
-    """Has a file or folder written to disk, where the storage is one."""
-    with suppress(NotImplementedError):  # from `path`: a storage elsewhere has none
+    """Flush a file or folder to disk, if the storage is a local one."""
+    with suppress(NotImplementedError):  # raised by `path` of a storage that is not local
         descriptor = os.open(storages["archive"].path(name), os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -180,10 +180,10 @@ def _sync(name: str) -> None:
 
 
 def sync_folder(session: Session) -> None:
-    """Has a session's folder written to disk, and so the names in it, where the storage is one.
+    """Flush a session's folder to disk, and with it the names in it, if the storage is a local one.
 
     Raises:
-        ArchiveError: the storage fails.
+        ArchiveError: The storage fails.
     """
     for folder in (folder_of(session), str(session.user_id), ""):
         with _naming(folder):
@@ -191,16 +191,16 @@ def sync_folder(session: Session) -> None:
 
 
 def read(archive: Archive) -> Iterator[bytes]:
-    """The lines of an archive, after its file was found whole.
+    """Yield the lines of an archive after checking that its file is intact.
 
     Raises:
-        ArchiveError: the file is missing or is not the one that was written.
+        ArchiveError: The file is missing, or is not the one that was written.
     """
-    turns = Turns()
+    turns = TurnsHash()
     with _naming(archive.name):
         yield from turns.counted(_lines(archive.name, archive.sha256))
     if turns.count != archive.turn_count:
-        raise ArchiveError(f"{archive.name} has {turns.count} turns in place of {archive.turn_count}.")
+        raise ArchiveError(f"{archive.name} has {turns.count} turns instead of {archive.turn_count}.")
 
 
 def _lines(name: str, sha256: str) -> Iterator[bytes]:
@@ -214,17 +214,17 @@ def _lines(name: str, sha256: str) -> Iterator[bytes]:
 
 
 def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[str, Any]]:
-    """Some turns of one part of a file, with all their columns as JSON has them; those of them that are there.
+    """Return those of the wanted turns that one part of a file has, with all their columns as JSON has them.
 
-    It reads that part alone and trusts the checksum of it: a look at a turn, not what anything is deleted by.
+    Only that part is read, and its checksum is trusted. That suffices to show a turn, but not to delete anything.
 
     Args:
-        name: of the file.
-        offset: where the part begins.
-        sequences: of the turns wanted.
+        name: The name of the file.
+        offset: Where the part begins.
+        sequences: The sequences of the turns wanted.
 
     Raises:
-        ArchiveError: the file is missing, or the part isn't what was written.
+        ArchiveError: The file is missing, or the part is not what was written.
     """
     with _naming(name):
         lines = _block_at(name, offset).split(b"\n")
@@ -252,10 +252,10 @@ def _sha256(file: "File[bytes]") -> str:
 
 
 def check(archive: Archive) -> None:
-    """Reads an archive to its end.
+    """Verify an archive by reading it to its end.
 
     Raises:
-        ArchiveError: the file is missing, is not what was written, or has a line that is no turn of its session.
+        ArchiveError: The file is missing, is not what was written, or has a line that isn't a turn of its session.
     """
     last = -1
     for number, line in enumerate(read(archive), 1):
@@ -271,10 +271,10 @@ def check(archive: Archive) -> None:
 
 
 def discard(names: Iterable[str]) -> None:
-    """Removes files; one that isn't there is no error.
+    """Remove files. A missing file is not an error.
 
     Raises:
-        ArchiveError: the storage fails.
+        ArchiveError: The storage fails.
     """
     for name in names:
         with _naming(name):
@@ -282,16 +282,19 @@ def discard(names: Iterable[str]) -> None:
 
 
 def sweep(session: Session) -> None:
-    """Removes files of a session that no archive names: what a crash has left. Its archives have to be claimed."""
+    """Remove files of a session that no archive names, left by a crash. The caller must hold the archives' claim."""
     named = set(session.archives.values_list("name", flat=True))
     discard(name for name in _files(folder_of(session)) if name not in named)
 
 
 def remove(folder: str) -> None:
-    """Removes a folder with all that is in it: a session's, as `folder_of` names it, or a person's, their primary key.
+    """Remove a folder with everything in it.
+
+    Args:
+        folder: A session's folder, as `folder_of` names it, or a person's, which is named by their primary key.
 
     Raises:
-        ArchiveError: the storage fails.
+        ArchiveError: The storage fails.
     """
     with _naming(folder):
         try:
@@ -304,7 +307,7 @@ def remove(folder: str) -> None:
 
 
 def _files(folder: str) -> list[str]:
-    """Names of all files in a folder and those within."""
+    """Return the names of all files in a folder and its subfolders."""
     with _naming(folder):
         try:
             folders, files = storages["archive"].listdir(folder)
@@ -315,7 +318,7 @@ def _files(folder: str) -> list[str]:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Names the file when a storage fails; each kind of storage has errors of its own."""
+    """Raise storage failures as an `ArchiveError` that names the file: each kind of storage has its own errors."""
     try:
         yield
     except (ArchiveError, DatabaseError):

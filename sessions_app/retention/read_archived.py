@@ -1,7 +1,7 @@
-"""`read_archived`: the text of some archived turns, read back from their files.
+"""`read_archived`: read the text of some archived turns back from their files.
 
-It is for the few turns that somebody is shown. Of a file only the part with the turn is read, whatever its size. A
-storage that fails or hangs costs the texts that are in it and at most `SECONDS`, never what they are wanted for.
+It serves the few turns that somebody is shown. Only the part of a file that holds the turn is read, however large the
+file is. If a storage fails or hangs, the texts in it are missing and at most `SECONDS` are lost; the request goes on.
 """
 
 from collections import defaultdict
@@ -16,17 +16,18 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
-SECONDS = 2.0  # that all files together may take
-THREADS = 4  # of a process; a storage that hangs holds no more
+SECONDS = 2.0  # most seconds that all files together may take
+THREADS = 4  # per process: a storage that hangs blocks no more than these
 UNREADABLE = "(archived; its text can't be read just now)"
 
-# A primary key of a session, and the sequence of a turn.
-Place = tuple[int, int]
-# Of a file: its name, and where a part of it begins.
-Part = tuple[str, int]
+# The primary key of a session, and the sequence of a turn.
+TurnPlace = tuple[int, int]
+# The name of a file, and the offset at which a part of it begins.
+FilePart = tuple[str, int]
 
-# One after another by `message_archived`: right after the first turns of a site were archived, the planner would expect
-# hardly any, and read all of them. A turn is in the file of the month in which it was said.
+# LATERAL makes it look up the turns one by one through `message_archived`. Right after a site's first turns were
+# archived, the planner would otherwise expect hardly any and read all of them. A turn is in the file of the month in
+# which it was said.
 _PARTS_SQL = """
 SELECT message.session_id, message.sequence, archive.name,
     archive.block_offsets[width_bucket(message.sequence, archive.block_sequences)]
@@ -44,24 +45,24 @@ logger = structlog.get_logger(__name__)
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="archive")
 
 
-def read_archived(user: UserProfile, places: Collection[Place]) -> dict[Place, str]:
-    """Read the text of archived turns; one statement, and a part of a file for turns that stand together.
+def read_archived(user: UserProfile, places: Collection[TurnPlace]) -> dict[TurnPlace, str]:
+    """Read the text of archived turns, by one statement and one read for all turns in the same part of a file.
 
     Args:
-        user: whose turns they are; others' are not found.
-        places: of the turns.
+        user: The owner of the turns; other people's turns are not found.
+        places: The places of the turns.
 
     Returns:
-        The text by place; none of a turn that isn't archived, or whose file can't be read.
+        The text by place, without turns that aren't archived or are in a file that can't be read.
     """
     return {place: turn["content"] for place, turn in _turns(user, places).items()}
 
 
 def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Message]:
-    """Give the archived ones among a person's messages their text, payload and metadata back, in memory alone.
+    """Fill in the text, payload and metadata of the archived ones among a person's messages, only in memory.
 
     Returns:
-        The same messages; one whose file can't be read says so in place of its text.
+        The same messages. If a file can't be read, its messages have `UNREADABLE` as their text.
     """
     archived = {(m.session_id, m.sequence): m for m in messages if m.kind == Message.Kind.ARCHIVED}
     turns = _turns(user, archived.keys()) if archived else {}
@@ -72,8 +73,8 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
     return messages
 
 
-def _turns(user: UserProfile, places: Collection[Place]) -> dict[Place, dict[str, Any]]:
-    """The turns as they were written down."""
+def _turns(user: UserProfile, places: Collection[TurnPlace]) -> dict[TurnPlace, dict[str, Any]]:
+    """Return the turns as their files have them."""
     reads = {
         _threads.submit(archive_files.read_some, *part, [sequence for _session, sequence in wanted]): part
         for part, wanted in _parts(user, places).items()
@@ -86,8 +87,8 @@ def _turns(user: UserProfile, places: Collection[Place]) -> dict[Place, dict[str
     return {(turn["session_id"], turn["sequence"]): turn for turn in turns if turn["user_id"] == user.pk}
 
 
-def _parts(user: UserProfile, places: Collection[Place]) -> Mapping[Part, list[Place]]:
-    """Where the turns at these places are."""
+def _parts(user: UserProfile, places: Collection[TurnPlace]) -> Mapping[FilePart, list[TurnPlace]]:
+    """Find the parts of files that hold the turns at these places."""
     sessions = [session for session, _sequence in places]
     sequences = [sequence for _session, sequence in places]
     parts = defaultdict(list)

@@ -1,6 +1,6 @@
-"""`restore_archive`: archived turns of a session come back into the transcript, exactly as they were.
+"""`restore_archive`: put archived turns of a session back into the transcript, exactly as they were.
 
-The files are read to their end before anything is changed. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
+All files are read to their end before anything changes. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,22 +12,24 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from sessions_app.models import Archive, Event, Session
+from sessions_app.models.message import Message
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 
 LINES_AT_ONCE = 1_000
-BYTES_AT_ONCE = 1_000_000  # about
+BYTES_AT_ONCE = 1_000_000  # roughly
 
 _COLUMNS = ", ".join(archive_files.COLUMNS)
-# PostgreSQL reads what it wrote. A turn gets its text back where its row is; what the row says otherwise is newer than
-# the file. One that was archived when rows went too is inserted: a moment that was deleted since is let go, and it
-# counts as come in now where nothing says when it did.
+# PostgreSQL reads what it wrote. If the turn still has its row, only its text is put back, because the row's other
+# columns are newer than the file. Older versions archived rows too; their turns are inserted. Such a turn loses its
+# moment if that was deleted since, and its arrival counts as now if the file doesn't tell. The moments' table is found
+# through the foreign key, because it belongs to another app.
 _FROM_FILE = {"moment_id": "moment.id", "arrived_at": "COALESCE(turn.arrived_at, now())"}
 _PUT_BACK_SQL = f"""
 INSERT INTO sessions_app_message AS message ({_COLUMNS})
 SELECT {", ".join(_FROM_FILE.get(column, f"turn.{column}") for column in archive_files.COLUMNS)}
 FROM json_populate_recordset(NULL::sessions_app_message, %s::json) turn
-LEFT JOIN moments_app_moment moment ON moment.id = turn.moment_id AND moment.user_id = turn.user_id
+LEFT JOIN {Message.moment_table()} moment ON moment.id = turn.moment_id AND moment.user_id = turn.user_id
 ON CONFLICT (id) DO UPDATE SET
     kind = excluded.kind, content = excluded.content, payload = excluded.payload, metadata = excluded.metadata
 WHERE message.kind = 'archived' AND (message.session_id, message.user_id) = (excluded.session_id, excluded.user_id)
@@ -41,23 +43,23 @@ class CannotRestore(Conflict):
 
 @dataclass(frozen=True)
 class Restored:
-    """What came back."""
+    """The number of files and turns restored."""
 
     files: int
     turns: int
 
 
 def restore_archive(session: Session, *, actor: str, month: date | None = None) -> Restored:
-    """Puts archived turns back, and removes their files.
+    """Put archived turns back, and remove their files.
 
     Args:
-        session: whose they are.
-        actor: who asks, for the event log.
-        month: its first day; None for all there are.
+        session: The session of the turns.
+        actor: Who asks, for the event log.
+        month: The first day of the month; None for all months.
 
     Raises:
-        CannotRestore: there is no archive, its turns have no place, or retention is at work on this session.
-        ArchiveError: a file is missing or not what was written. Nothing is changed.
+        CannotRestore: There is no archive, its turns have no place, or retention is working on this session.
+        ArchiveError: A file is missing or is not what was written. Nothing is changed.
     """
     with transaction.atomic():
         if Session.objects.claim_archive(session.pk) is None:

@@ -1,9 +1,9 @@
-"""`retain`: turns past their keep-by date leave the transcript, once memory covers them: archived first, or deleted.
+"""`retain`: archive or delete turns past their keep-by date once memory covers them.
 
-Of each session the oldest turns go, up to the first that came in too lately, is not covered yet, or still live. Their
-archive is written, synced and read back before one transaction names it and takes exactly the texts that it holds out
-of the table; an archived turn keeps its row, its words and its vectors, by which it is found. A crash at any point
-leaves a file too many at most, which the session's next run removes.
+A session's oldest turns go, up to the first one that arrived too recently, is not covered yet, or is still live. Their
+archive is written, synced and read back. Then one transaction names it and removes exactly the texts that it holds
+from the table. An archived turn keeps its row, its words and its vectors, so that searches still find it. A crash at
+any point leaves at most a surplus file, which the session's next run removes.
 """
 
 import time
@@ -24,35 +24,35 @@ from django.utils import timezone
 from sessions_app.models import Archive, Event, Message, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.retention import archive_files
-from sessions_app.retention.archive_files import ArchiveError, Packed, Turns
+from sessions_app.retention.archive_files import ArchiveError, PackedFile, TurnsHash
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
 SESSIONS_AT_ONCE = 500
 TAKEN_AT_ONCE = 1_000
-FAILURES_TOLD = 10  # in a result; the event log has all
+FAILURES_SHOWN = 10  # in a result; the event log has all of them
 
 logger = structlog.get_logger(__name__)
 
 
-class Moved(Exception):
-    """What was archived changed meanwhile: the session is left for the next run."""
+class SessionChanged(Exception):
+    """The session or its turns changed in the meantime: the session is left for the next run."""
 
 
 @dataclass(frozen=True)
 class Retained:
-    """What a run did.
+    """The result of a run.
 
     Args:
-        sessions: that turns were taken from.
-        archived_turns: that are in an archive now, and no longer in the transcript.
-        archived_bytes: by which archives grew.
-        deleted_turns: that are gone for good.
-        overdue_sessions: with turns past their keep-by date that are kept, since memory doesn't cover them yet.
-        held_sessions: with such turns, under legal hold.
-        failed_sessions: left as they were, since the storage failed.
-        failures: of the first of them, a sentence each.
-        seconds: it took.
+        sessions: Sessions that turns were removed from.
+        archived_turns: Turns that are in an archive now, and no longer in the transcript.
+        archived_bytes: Bytes by which the archives grew.
+        deleted_turns: Turns that are gone for good.
+        overdue_sessions: Sessions with turns past their keep-by date that stay because memory doesn't cover them yet.
+        held_sessions: Sessions with such turns that are under legal hold.
+        failed_sessions: Sessions left as they were because the storage failed.
+        failures: A sentence for each of the first failed sessions.
+        seconds: How long the run took.
     """
 
     sessions: int = 0
@@ -67,7 +67,7 @@ class Retained:
 
     def __add__(self, other: "Retained") -> "Retained":
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        return Retained(**sums | {"failures": sums["failures"][:FAILURES_TOLD]})
+        return Retained(**sums | {"failures": sums["failures"][:FAILURES_SHOWN]})
 
     def __str__(self) -> str:
         sentence = (
@@ -80,7 +80,7 @@ class Retained:
         return f"{sentence}. {self.failed_sessions} sessions failed and are as they were: {' '.join(self.failures)}"
 
     def counts(self) -> dict[str, float]:
-        """For the event log."""
+        """Return the numbers for the event log."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "failures"}
 
 
@@ -88,7 +88,7 @@ def retain(*, dry_run: bool = False) -> Retained:
     """Archive or delete turns past their keep-by date that memory covers.
 
     Args:
-        dry_run: find and count the same, and change nothing.
+        dry_run: Find and count the same turns, and change nothing.
     """
     started = time.monotonic()
     retained = Retained()
@@ -107,11 +107,11 @@ def retain(*, dry_run: bool = False) -> Retained:
 
 
 def candidates(before: datetime) -> QuerySet[Session]:
-    """Sessions whose first turn came in before, by primary key; not those whose turns were restored since."""
+    """Return sessions with a first turn that arrived before this time, unless turns were restored since."""
     kept = Message.objects.turns().filter(
         session=OuterRef("pk"), user=OuterRef("user_id"), sequence__gte=OuterRef("kept_from_sequence")
     )
-    # `session_kept` has the sessions with turns, and the turns' own index the first of each.
+    # The index `session_kept` finds the sessions with turns, and the index of turns the first turn of each.
     return (
         Session.objects.filter(Q(restored_at=None) | Q(restored_at__lt=before))
         .filter(last_sequence__gte=F("kept_from_sequence"))
@@ -132,13 +132,13 @@ def _candidates(before: datetime) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """The oldest turns of a session, as far as they can go.
+class RemovableTurns:
+    """The oldest turns of a session, up to the first that has to stay.
 
     Args:
-        turns: all of them.
-        end: sequence after the last one.
-        is_overdue: the turn there is past its keep-by date as well.
+        turns: The turns.
+        end: The sequence after the last of them.
+        is_overdue: True if the turn at `end` is past its keep-by date as well.
     """
 
     turns: MessageQuerySet
@@ -151,27 +151,27 @@ def _retain_session(pk: int, before: datetime, *, dry_run: bool) -> Retained:
     try:
         with transaction.atomic():
             session = Session.objects.claim_archive(pk)
-            if session is None:  # another run is at it
+            if session is None:  # another run is working on it
                 return Retained()
             if session.legal_hold:
                 return Retained(held_sessions=1)
-            stretch = _stretch(session, before)
-            is_empty = not stretch.turns.exists()
-            retained = Retained() if is_empty else take(session, stretch, dry_run=dry_run)
-    except Moved as moved:
-        logger.info("session left for the next run", session=pk, reason=str(moved))
+            removable = _removable_turns(session, before)
+            is_empty = not removable.turns.exists()
+            retained = Retained() if is_empty else take(session, removable, dry_run=dry_run)
+    except SessionChanged as changed:
+        logger.info("session left for the next run", session=pk, reason=str(changed))
         return Retained()
     except ArchiveError as error:
         return _failed(session, error, dry_run=dry_run)
-    if stretch.is_overdue and not dry_run:
+    if removable.is_overdue and not dry_run:
         with transaction.atomic():
             if Session.objects.claim_archive(pk):  # it may have been deleted, or its person erased
                 turns_overdue.send(sender=Session, session=session)
-    return retained + Retained(overdue_sessions=int(stretch.is_overdue))
+    return retained + Retained(overdue_sessions=int(removable.is_overdue))
 
 
-def _stretch(session: Session, before: datetime) -> Stretch:
-    """Up to the first turn that has to stay."""
+def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
+    """Return the turns of the session up to the first that has to stay."""
     covered = Q(retracted_at__isnull=False) | Q(moment__isnull=False, sequence__lte=session.summarised_to)
     for first, last in Event.objects.left_out_of(session.user, session.pk):
         covered |= Q(sequence__range=(first, last))
@@ -179,8 +179,8 @@ def _stretch(session: Session, before: datetime) -> Stretch:
     turns = session.messages.turns().filter(user_id=session.user_id, sequence__gte=session.kept_from_sequence)
     stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "arrived_at").first()
     end, arrived_at = stays or (session.last_sequence + 1, before)
-    # The condition again: a turn may come to be uncovered before it is locked, and is missed then.
-    return Stretch(turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
+    # The condition stands here again so that a turn that loses its coverage before it is locked is left out.
+    return RemovableTurns(turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
 def _failed(session: Session | None, error: ArchiveError, *, dry_run: bool) -> Retained:
@@ -200,40 +200,43 @@ def _failed(session: Session | None, error: ArchiveError, *, dry_run: bool) -> R
 # --- delete ---
 
 
-def _delete(session: Session, stretch: Stretch, *, dry_run: bool) -> Retained:
-    count = stretch.turns.count()
+def _delete(session: Session, removable: RemovableTurns, *, dry_run: bool) -> Retained:
+    count = removable.turns.count()
     if not dry_run:
         _lock(session)
-        if _take_out(stretch.turns, MessageQuerySet.delete_unread).count != count:
-            raise Moved("turns changed")
-        _keep_from(session, stretch.end)
+        if _take_out(removable.turns, MessageQuerySet.delete_unread).count != count:
+            raise SessionChanged("turns changed")
+        _keep_from(session, removable.end)
     return Retained(sessions=1, deleted_turns=count)
 
 
 def _lock(session: Session) -> None:
-    """Locks a claimed session.
+    """Lock a claimed session.
 
     Raises:
-        Moved: it is gone, or what decides about its turns is no longer as it was read.
+        SessionChanged: The session is gone, or it changed in a way that keeps its turns.
     """
     now = Session.objects.locked().filter(pk=session.pk).first()
     if now is None:
-        raise Moved("it is gone")
+        raise SessionChanged("it is gone")
     if now.legal_hold or now.live_from_sequence < session.live_from_sequence:
-        raise Moved("its turns have to stay")
+        raise SessionChanged("its turns have to stay")
 
 
-def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> Turns:
-    """Takes turns of a locked session out of its transcript, and says which they were.
+def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> TurnsHash:
+    """Take turns of a locked session out of its transcript.
 
     Args:
-        turns: all of them.
-        take: does it for some, and says for how many.
+        turns: All of the turns.
+        take: Does it for some of them, and returns for how many.
+
+    Returns:
+        A hash of the turns as they were.
 
     Raises:
-        Moved: one of them changed in this very moment.
+        SessionChanged: A turn changed just now.
     """
-    taken, after = Turns(), -1
+    taken, after = TurnsHash(), -1
     hashed = turns.select_for_update(of=("self",)).order_by("sequence").annotate(sha256=archive_files.LINE_SHA256)
     rows = hashed.values_list("sequence", "sha256")
     while batch := list(rows.filter(sequence__gt=after)[:TAKEN_AT_ONCE]):
@@ -241,7 +244,7 @@ def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) ->
             taken.add(bytes(sha256))
         first, after = batch[0][0], batch[-1][0]
         if take(turns.filter(sequence__range=(first, after))) != len(batch):
-            raise Moved("turns changed")
+            raise SessionChanged("turns changed")
     return taken
 
 
@@ -254,15 +257,15 @@ def _keep_from(session: Session, sequence: int) -> None:
 
 
 @dataclass
-class Month:
-    """The turns of a stretch that one file takes.
+class MonthOfTurns:
+    """The removable turns of one month, which go into one file.
 
     Args:
-        month: its first day.
-        turns: those of them.
-        last_sequence: of them.
-        old: the archive of this month, when there is one.
-        added: the turns as they were written.
+        month: The first day of the month.
+        turns: The turns.
+        first_sequence, last_sequence: Of the turns.
+        old: The existing archive of this month, if any.
+        added: A hash of the turns as they were written.
     """
 
     month: date
@@ -270,15 +273,15 @@ class Month:
     first_sequence: int
     last_sequence: int
     old: Archive | None
-    added: Turns = field(default_factory=Turns)
+    added: TurnsHash = field(default_factory=TurnsHash)
 
     def lines(self) -> Iterator[bytes]:
-        """What there was, and what comes to it."""
+        """Yield the lines of the existing archive, then those of the added turns."""
         before = archive_files.read(self.old) if self.old else iter(())
         return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
 
-    def record(self, session: Session, name: str, content: Packed) -> None:
-        """Names the file in the month's row."""
+    def record(self, session: Session, name: str, content: PackedFile) -> None:
+        """Store the file's name and figures in the month's row."""
         row = {
             "user_id": session.user_id,
             "name": name,
@@ -293,8 +296,8 @@ class Month:
         Archive.objects.update_or_create(session=session, month=self.month, defaults=row)
 
 
-def _months(session: Session, turns: MessageQuerySet) -> list[Month]:
-    """By their times, which may be in any order: most often each is a stretch, but none need be."""
+def _months(session: Session, turns: MessageQuerySet) -> list[MonthOfTurns]:
+    """Split turns into months. Times may be in any order, so a month's turns need not be consecutive."""
     by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
     ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
     old = {archive.month: archive for archive in session.archives.all()}
@@ -302,17 +305,17 @@ def _months(session: Session, turns: MessageQuerySet) -> list[Month]:
     for month, first, last in ranges.values_list("month", "first", "last"):
         following = (month + timedelta(days=31)).replace(day=1)
         own = turns.filter(sequence__range=(first, last), created_at__gte=month, created_at__lt=following)
-        months.append(Month(month.date(), own, first, last, old.get(month.date())))
+        months.append(MonthOfTurns(month.date(), own, first, last, old.get(month.date())))
     return months
 
 
-def _archive(session: Session, stretch: Stretch, *, dry_run: bool) -> Retained:
+def _archive(session: Session, removable: RemovableTurns, *, dry_run: bool) -> Retained:
     retained = Retained(sessions=1)
     if not dry_run:
         archive_files.sweep(session)
     with ExitStack() as undo:
-        written: list[tuple[Month, str, Packed]] = []
-        for month in _months(session, stretch.turns):
+        written: list[tuple[MonthOfTurns, str, PackedFile]] = []
+        for month in _months(session, removable.turns):
             with archive_files.packed(month.lines()) as content:
                 grown = content.byte_count - (month.old.byte_count if month.old else 0)
                 retained += Retained(archived_turns=month.added.count, archived_bytes=grown)
@@ -324,22 +327,22 @@ def _archive(session: Session, stretch: Stretch, *, dry_run: bool) -> Retained:
         if not dry_run:
             archive_files.sync_folder(session)
             _replace(session, written)
-            _keep_from(session, stretch.end)
+            _keep_from(session, removable.end)
         undo.pop_all()
     return retained
 
 
-def _replace(session: Session, written: list[tuple[Month, str, Packed]]) -> None:
-    """Names the files, and takes the texts that are in them out of the table.
+def _replace(session: Session, written: list[tuple[MonthOfTurns, str, PackedFile]]) -> None:
+    """Record the files, and remove the texts that they hold from the table.
 
     Raises:
-        Moved: the session or a turn is not as it was when it was written down.
+        SessionChanged: The session or a turn is no longer as it was when it was written.
     """
     _lock(session)
     for month, name, content in written:
         month.record(session, name, content)
         if not _take_out(month.turns, MessageQuerySet.archive).equal(month.added):
-            raise Moved("turns changed")
+            raise SessionChanged("turns changed")
     old = [month.old.name for month, _, _ in written if month.old]
     transaction.on_commit(partial(archive_files.discard, old), robust=True)
 

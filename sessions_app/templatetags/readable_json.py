@@ -1,4 +1,4 @@
-"""JSON in templates, to be read by people."""
+"""Readable JSON for templates."""
 
 import json
 from typing import Any
@@ -11,5 +11,5 @@ register = template.Library()
 
 @register.filter
 def readable_json(value: Any) -> str:
-    """The value as indented JSON; a dash where there is none."""
+    """Return the value as indented JSON, or a dash for None."""
     return "-" if value is None else json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2)

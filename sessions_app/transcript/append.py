@@ -1,8 +1,8 @@
-"""`append`: messages in. All of a batch with its counters and the jobs it makes due, or none of it.
+"""`append`: add a batch of messages with its counters and the jobs it makes due, completely or not at all.
 
-The session's row is locked for the length of the transaction, so sequences have no gap and counters equal the rows
-under any concurrency. A message whose `external_id` is known already is returned, not added again: a client that
-doesn't know whether its request arrived sends it once more.
+The session's row is locked for the whole transaction, so under any concurrency sequences have no gaps and counters
+match the rows. A message with a known `external_id` is returned, not added again: a client that doesn't know whether
+its request arrived can send it once more.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ BATCH_MAX = 500  # messages that a client may send at once
 
 @dataclass(frozen=True)
 class NewMessage:
-    """A message as a client sends it; `created_at` is aware, None means now."""
+    """A message as a client sends it. `created_at` is an aware time; None means now."""
 
     role: str
     content: str = ""
@@ -36,7 +36,7 @@ class NewMessage:
 
 
 class DueJob(Protocol):
-    """What a receiver of `messages_appended` returns."""
+    """A job as a receiver of `messages_appended` returns it."""
 
     @property
     def job_id(self) -> Any: ...
@@ -48,12 +48,12 @@ class DueJob(Protocol):
 
 @dataclass(frozen=True)
 class Appended:
-    """What `append` did.
+    """The result of an append.
 
     Args:
-        session: with its counters as they are now.
-        messages: one for each message given, in the same order: the row, and whether this call added it.
-        jobs: the jobs that became due.
+        session: The session with its new counters.
+        messages: A pair for each message given, in the same order: the row, and True if this call added it.
+        jobs: The jobs that became due.
     """
 
     session: Session
@@ -61,17 +61,17 @@ class Appended:
     jobs: list[DueJob]
 
 
-@transaction.atomic(savepoint=False)  # all of it is undone with the caller's transaction, or with its own
+@transaction.atomic(savepoint=False)  # rolled back with the caller's transaction or, without one, by itself
 def append(
     user: UserProfile, session_id: str, batch: Sequence[NewMessage], *, agent_id: str = "", source: str = ""
 ) -> Appended:
-    """Appends a batch to a session, which is made if it isn't there.
+    """Append a batch to a session, which is created if it doesn't exist.
 
     Args:
-        user: whose session it is.
-        session_id: the application's id.
-        batch: in conversation order.
-        agent_id, source: of a new session; an existing one keeps its own.
+        user: The owner of the session.
+        session_id: The application's id of the session.
+        batch: Messages in conversation order.
+        agent_id, source: Those of a new session; an existing one keeps its own.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
     known = _known(session, batch)
@@ -95,10 +95,10 @@ def append(
 
 
 def locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
-    """The session, locked until the transaction ends; made with these fields if it isn't there."""
+    """Return the session, locked until the transaction ends. Create it with these fields if it doesn't exist."""
     mine = Session.objects.for_user(user).locked().filter(session_id=session_id)
     given = {name: value for name, value in fields.items() if value}
-    while (session := mine.first()) is None:  # others may make it meanwhile, and delete it
+    while (session := mine.first()) is None:  # another transaction may create it meanwhile, and delete it
         session = Session(user=user, session_id=session_id, **given)
         if insert_unless_there(session):
             break
@@ -106,7 +106,7 @@ def locked_session(user: UserProfile, session_id: str, **fields: str) -> Session
 
 
 def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Message]:
-    """Messages of this session that carry one of the batch's external ids."""
+    """Return the messages of this session that have one of the batch's external ids."""
     ids = {new.external_id for new in batch if new.external_id}
     if not ids or not session.message_count:
         return {}
@@ -137,7 +137,7 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     session.live_tokens += tokens
     session.weighted_tokens += sum(settings.MEMORY_FORMATION.weighted(m.role, m.tokens) for m in added)
     session.last_arrived_at = timezone.now()
-    # A client's clock may be ahead: nothing was said in the future.
+    # A client's clock may be ahead, but nothing was said in the future.
     newest = min(session.last_arrived_at, max(message.created_at for message in added))
     session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
     session.status = Session.Status.ACTIVE

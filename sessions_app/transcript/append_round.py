@@ -1,9 +1,9 @@
-"""`append_round`: a chat model's call into the transcript: what the caller sent that isn't there yet, and the answer.
+"""`append_round`: add a call of a chat model to the transcript: the caller's new messages and the model's answer.
 
-Chat clients send their whole history with every call, or the end of it, or nothing but the newest message; they send a
-call again when its answer got lost, and change what was said. What is new is found by comparing with the session's
-newest turns, under the session's lock, so that calls at the same time can't both find it new. Where it can't be told
-whether a message is repeated or said once more, it is taken as said once more: a turn too many is better than one lost.
+Chat clients send their whole history with every call, or the end of it, or only the newest message. They repeat a call
+when its answer got lost, and they edit earlier messages. The new messages are found by a comparison with the session's
+newest turns, under the session's lock, so that two concurrent calls can't both find the same message new. If a message
+may be either repeated or said once more, it counts as said once more: a surplus turn is better than a lost one.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append, locked_session
 
-BEYOND = 20  # turns that may follow those a caller knows of: rounds stored meanwhile, answers to calls sent again
+BEYOND = 20  # turns that may follow those that a caller knows: rounds stored meanwhile, answers to repeated calls
 COMPARED = ("role", "content", "payload", "metadata")
-INCOMPLETE = "incomplete"  # in the metadata of an answer, or of what went unanswered: why
+INCOMPLETE = "incomplete"  # metadata key: why an answer is incomplete, or why a message has none
 
 
-class Said(Protocol):
-    """What two turns are compared by."""
+class ComparedTurn(Protocol):
+    """The fields by which two turns are compared."""
 
     @property
     def role(self) -> str: ...
@@ -42,45 +42,46 @@ def append_round(
     agent_id: str = "",
     source: str = "",
 ) -> Appended:
-    """Appends a round to a session, which is made if it isn't there; in a transaction.
+    """Append a round to a session, which is created if it doesn't exist. The caller opens the transaction.
 
     Args:
-        user: whose session it is.
-        session_id: the application's id.
-        sent: the conversation as the caller sent it, oldest first; of a longer one the newest `BATCH_MAX` count.
-        answer: the model's; None when there is none.
-        agent_id, source: of a new session.
+        user: The owner of the session.
+        session_id: The application's id of the session.
+        sent: The conversation as the caller sent it, oldest first; only the newest `BATCH_MAX` messages count.
+        answer: The model's answer; None if there is none.
+        agent_id, source: Those of a new session.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
     known = newest_turns(session, sent) if session.message_count else []
-    # A history whose turns were all archived or deleted has nothing to be compared with, and is not new.
-    first = _asking_from(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
+    # If all turns of a session were archived or deleted, its history can't be compared, but it is not new.
+    first = _question_start(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
     return append(user, session_id, new_turns(known, sent[first:], answer))
 
 
 def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
-    """The session's newest turns, oldest first: as many as were sent, and some more."""
+    """Return the session's newest turns, oldest first: as many as were sent, and `BEYOND` more."""
     turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only("sequence", *COMPARED)
     return list(turns[: min(len(sent), BATCH_MAX) + BEYOND])[::-1]
 
 
 def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: int) -> int:
-    """Where in what a caller sent the turns after a boundary of the session begin.
+    """Find the position in a caller's messages at which the turns after a boundary of the session begin.
 
     Args:
-        known: see `newest_turns`.
-        sent: the conversation as the caller sent it, oldest first.
-        boundary: sequence of the last turn before them.
+        known: The session's newest turns, see `newest_turns`.
+        sent: The conversation as the caller sent it, oldest first.
+        boundary: The sequence of the last turn before the boundary.
 
     Returns:
-        How many messages stand before them, a call never without its results; 0 where that can't be told.
+        The number of messages before that position, 0 if it can't be found. The position never separates a tool call
+        from its results.
     """
-    history = sent[: _asking_from(sent)]
+    history = sent[: _question_start(sent)]
     beyond = max(0, len(history) - BATCH_MAX)
     if not known or known[0].sequence > boundary + 1:
         return 0
     edge = sum(turn.sequence <= boundary for turn in known)
-    # Where words were said more than once there may be several answers: a turn too many is better than one too few.
+    # If words were said more than once, several positions may fit: a surplus turn is better than a missing one.
     starts = [beyond + edge - shift for shift in _shifts(known, history[beyond:], edge)]
     start = min(max(0, min(starts, default=0)), len(history))
     while start and start < len(sent) and sent[start].role == Message.Role.TOOL:
@@ -89,54 +90,56 @@ def live_from(known: Sequence[Message], sent: Sequence[NewMessage], boundary: in
 
 
 def _shifts(known: Sequence[Message], history: Sequence[NewMessage], edge: int) -> list[int]:
-    """By how much places in `known` and in `history` may differ: all ways in which they agree wherever both have a
-    turn, and end within some turns of each other; where a turn was edited or left out, as around the edge.
+    """Return the possible offsets between positions in `known` and in `history`.
+
+    An offset is possible if both agree wherever both have a turn, and if they end within `BEYOND` turns of each other.
+    If a turn was edited or left out, no offset is possible; the one that fits around the edge is then returned.
     """
     ours, theirs = _keys(known), _keys(history)
     same_end = len(ours) - len(theirs)
     near = range(same_end - BEYOND, min(same_end + BEYOND, len(ours) - 1) + 1)
     agreeing = [shift for shift in near if _agree(ours, theirs, shift)]
-    blocks = [] if agreeing else [block for block in _in_both(known, history) if block.size]
+    blocks = [] if agreeing else [block for block in _common_blocks(known, history) if block.size]
     around = next((block for block in blocks if block.a + block.size > edge), blocks[-1] if blocks else None)
     return [around.a - around.b] if around else agreeing
 
 
 def _agree(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
-    """Whether `theirs`, that many places further on, says what `ours` does; they have to overlap."""
+    """Return True if `theirs`, shifted by this offset, agrees with `ours`. The two must overlap."""
     pairs = zip(ours[max(0, shift) :], theirs[max(0, -shift) :], strict=False)
     return -shift < len(theirs) and all(one == other for one, other in pairs)
 
 
 def new_turns(known: Sequence[Message], sent: Sequence[NewMessage], answer: NewMessage | None) -> list[NewMessage]:
-    """What of a round is not in the session yet.
+    """Return the messages of a round that are not in the session yet.
 
     Args:
-        known: the session's newest turns, oldest first.
-        sent: as the caller sent it, oldest first.
-        answer: to it.
+        known: The session's newest turns, oldest first.
+        sent: The conversation as the caller sent it, oldest first.
+        answer: The answer to it.
     """
-    begun = _asking_from(sent)
-    history, asking = sent[:begun], sent[begun:]
-    missing, place = _after_history(known, history) if history else ([], _unfinished_from(known, asking))
+    start = _question_start(sent)
+    history, question = sent[:start], sent[start:]
+    missing, place = _after_history(known, history) if history else ([], _unfinished_from(known, question))
     following = known[place:]
-    repeated = _repeated([turn for turn in following if turn.role != Message.Role.ASSISTANT], asking)
-    new = [*missing, *asking[repeated:]]
+    repeated = _repeated([turn for turn in following if turn.role != Message.Role.ASSISTANT], question)
+    new = [*missing, *question[repeated:]]
     if answer and (new or not any(_same(turn, answer) for turn in following)):
         new.append(answer)
     return new
 
 
-def _asking_from(sent: Sequence[Said]) -> int:
-    """Where what is to be answered begins: behind the last answer in it."""
+def _question_start(sent: Sequence[ComparedTurn]) -> int:
+    """Return the position at which the unanswered messages begin: after the last answer."""
     return len(sent) - len(list(takewhile(lambda turn: turn.role != Message.Role.ASSISTANT, reversed(sent))))
 
 
 def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> tuple[Sequence[NewMessage], int]:
-    """What the history has behind the last turn that both have, and where in `known` that turn's successor is.
+    """Return what the history has after the last common turn, and the position in `known` after that turn.
 
-    Compared from the end: of turns that are alike the newest is meant.
+    The comparison goes from the end, so that of several equal turns the newest is taken.
     """
-    newest = _in_both(known[::-1], history[::-1])[0]  # with nothing in common the one that ends the list, of no length
+    newest = _common_blocks(known[::-1], history[::-1])[0]  # of length 0 if the two have nothing in common
     if not newest.size:
         return history, len(known)
     missing, place = history[len(history) - newest.b :], len(known) - newest.a
@@ -145,25 +148,26 @@ def _after_history(known: Sequence[Message], history: Sequence[NewMessage]) -> t
     return missing, len(known) if missing else place
 
 
-def _in_both(ours: Sequence[Said], theirs: Sequence[Said]) -> list[Match]:
-    """The stretches that are alike; one of no length ends the list."""
+def _common_blocks(ours: Sequence[ComparedTurn], theirs: Sequence[ComparedTurn]) -> list[Match]:
+    """Return the ranges in which both agree. The last has the length 0."""
     return SequenceMatcher(None, _keys(ours), _keys(theirs), autojunk=False).get_matching_blocks()
 
 
 def _is_part_of(known: Message, sent: NewMessage) -> bool:
-    """Whether a turn is an answer that broke off, as far as one of both sides got it."""
+    """Return True if a turn is an interrupted answer, and one side has the beginning of the other's text."""
     if sent.role != known.role or INCOMPLETE not in known.metadata:
         return False
     ours, theirs = known.content.strip(), sent.content.strip()
     return ours.startswith(theirs) or theirs.startswith(ours)
 
 
-def _unfinished_from(known: Sequence[Message], asking: Sequence[NewMessage]) -> int:
-    """Where the round begins that a call without history may repeat: the first of all, or one without a whole answer.
+def _unfinished_from(known: Sequence[Message], question: Sequence[NewMessage]) -> int:
+    """Return the start of the round that a call without history may repeat.
 
-    A round that was answered is over: the same words after it are said once more.
+    That is the session's only round, or one without a complete answer. A round that was answered is over: the same
+    words after it are said once more.
     """
-    if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(asking):
+    if _keys([turn for turn in known if turn.role != Message.Role.ASSISTANT]) == _keys(question):
         return 0
     finished = [
         number
@@ -173,22 +177,22 @@ def _unfinished_from(known: Sequence[Message], asking: Sequence[NewMessage]) -> 
     return finished[-1] if finished else 0
 
 
-def _repeated(following: Sequence[Message], asking: Sequence[NewMessage]) -> int:
-    """How many of the messages stand in the session already."""
-    pairs = zip(_keys(following), _keys(asking), strict=False)
+def _repeated(following: Sequence[Message], question: Sequence[NewMessage]) -> int:
+    """Return how many of the messages are in the session already."""
+    pairs = zip(_keys(following), _keys(question), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-def _same(one: Said, other: Said) -> bool:
+def _same(one: ComparedTurn, other: ComparedTurn) -> bool:
     return _key(one) == _key(other)
 
 
-def _keys(turns: Sequence[Said]) -> list[str]:
+def _keys(turns: Sequence[ComparedTurn]) -> list[str]:
     return [_key(turn) for turn in turns]
 
 
-def _key(turn: Said) -> str:
-    """What a turn says, however its sender wrote it down."""
+def _key(turn: ComparedTurn) -> str:
+    """Return a key that is equal for turns that say the same, however their senders formatted them."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     listed = payload["tool_calls"] if isinstance(payload.get("tool_calls"), list) else []
     calls = [part if not isinstance(part, dict) else (part.get("id"), part.get("function")) for part in listed]

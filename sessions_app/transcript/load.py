@@ -1,6 +1,6 @@
-"""`load`: what a client replays: the latest boundary and the turns after it, and pages over the whole transcript.
+"""`load`: read the latest boundary and the turns after it, which a client replays, or a page of the transcript.
 
-No turn after the boundary goes missing unsaid: those that are too many are named, and can be had as a page.
+No turn after the boundary is left out silently: the range that exceeds the limit is named and can be read as a page.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from django.db.models import Count, F, Min
 from sessions_app.models import Message, Session
 
 _COLUMNS = Message.columns("message")
-# Two index reads of at most one and N rows, whatever the length of the session: the latest boundary from
-# `message_partitions`, the newest turns after it from `message_turn_sequence_unique`, both read backwards.
-# COALESCE stands within the subquery: beside the column it would be no leakproof condition, and under row security only
-# such ones bound the stretch of an index that is read.
+# Two index reads of at most one and N rows, however long the session: the latest boundary from `message_partitions`,
+# and the newest turns after it from `message_turn_sequence_unique`, both read backward.
+# COALESCE is inside the subquery because beside the column it would not be a leakproof condition, and under row
+# security only leakproof conditions limit the range of an index that is read.
+# The moments' table is found through the foreign key, because it belongs to another app.
 LIVE_SQL = f"""
 WITH boundary AS (
     SELECT {_COLUMNS} FROM sessions_app_message message
@@ -27,14 +28,15 @@ WITH boundary AS (
       AND retracted_at IS NULL AND sequence > (SELECT COALESCE(max(sequence), -1) FROM boundary)
     ORDER BY sequence DESC LIMIT %(limit)s
 ), live AS (SELECT * FROM boundary UNION ALL SELECT * FROM newest)
-SELECT live.*, moment.key AS moment_key FROM live LEFT JOIN moments_app_moment moment ON moment.id = live.moment_id
+SELECT live.*, moment.key AS moment_key
+FROM live LEFT JOIN {Message.moment_table()} moment ON moment.id = live.moment_id
 ORDER BY sequence, kind
 """  # noqa: S608 (columns of our own)
 
 
 @dataclass(frozen=True)
 class Omitted:
-    """Turns that would stand before those returned: how many, and the sequences of the first and the last."""
+    """Turns left out before those returned: how many, and the sequences of the first and the last."""
 
     count: int
     from_sequence: int
@@ -42,7 +44,7 @@ class Omitted:
 
 
 class Loaded(NamedTuple):
-    """Messages in conversation order, whether the first is a partition event, and what was left out behind it."""
+    """Messages in conversation order, whether the first is a partition event, and the turns left out after it."""
 
     messages: list[Message]
     has_partition_event: bool
@@ -50,19 +52,19 @@ class Loaded(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A stretch of the transcript in conversation order, and whether there is more in the direction asked for."""
+    """A range of the transcript in conversation order, and whether there is more in the requested direction."""
 
     messages: list[Message]
     has_more: bool
 
 
 def load_session_messages(session: Session, max_messages: int | None = None) -> Loaded:
-    """The latest partition event, if any, and the newest turns after it that are not retracted, in one statement.
+    """Load the latest partition event, if any, and the newest unretracted turns after it, in one statement.
 
     Args:
-        session: of the acting user.
-        max_messages: most turns returned; the partition event comes on top. None: as the settings say, never fewer than
-            a build leaves live.
+        session: A session of the acting user.
+        max_messages: The most turns returned, not counting the partition event. None: the limit in the settings, but
+            never fewer than a build leaves live.
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
@@ -76,10 +78,10 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
 
 
 def left_out(session: Session, first: int, last: int) -> Omitted:
-    """What is left out between two sequences, of which the second is a turn's.
+    """Describe the turns left out between two sequences; the second is a turn's.
 
-    Sequences have no gaps. Turns that were retracted are not left out: they would not be returned in any case. So where
-    there are some, the others are counted.
+    Sequences have no gaps, so their difference is the count. Retracted turns don't count as left out, because they
+    are never returned; if there are any, the other turns are counted.
     """
     if not session.retraction_count:
         return Omitted(last - first + 1, first, last)
@@ -89,9 +91,9 @@ def left_out(session: Session, first: int, last: int) -> Omitted:
 
 
 def page_of_messages(session: Session, limit: int, *, after: int | None = None, before: int | None = None) -> Page:
-    """A page of the whole transcript by sequence: the `limit` turns after `after`, or the last ones before `before`.
+    """Return a page of the whole transcript: the `limit` turns after `after`, or the last ones before `before`.
 
-    Partition events that stand among the turns come with them and are not counted.
+    Partition events among the turns are included and not counted.
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     if before is not None:

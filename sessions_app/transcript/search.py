@@ -1,8 +1,8 @@
-"""`find_sessions`: the sessions in which something was said, for an operator who knows words and not where.
+"""`find_sessions`: find the sessions in which something was said, for an operator who knows the words but not where.
 
-The index of words has each word with the person who said it (see `word_search.py`), so the newest sessions are taken
-and their people are looked up in it. What is read is bounded, whatever the number of turns; the price is that of many
-sessions only the newest are searched.
+The index stores each word with the person who said it (see `word_search.py`). So the search takes the newest sessions
+and looks up their people. The amount of data read is bounded, whatever the number of turns. The price is that only the
+newest of many sessions are searched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ from sessions_app import lexemes
 from sessions_app.models import Session
 
 NEWEST = 1_000  # sessions searched, by their last activity
-PEOPLE = 50  # looked up at once: each look reads the index's unsorted end as well
-MOST_TURNS = 5_000  # read of so many people
-MOST_READ = 20_000  # of all
-MOST_SESSIONS = 100  # found
-MOST_WORDS = 8  # the longest of a long text
-SHORT = 120  # characters of a turn that is told whole
-EXCERPT_CHARS = 4_000  # of a turn from which an excerpt is made
+PEOPLE = 50  # people looked up at once: each lookup also reads the index's unsorted end
+MOST_TURNS = 5_000  # most turns read for that many people
+MOST_READ = 20_000  # most turns read in all
+MOST_SESSIONS = 100  # most sessions found
+MOST_WORDS = 8  # most words of a query; the longest are used
+SHORT = 120  # characters up to which a turn is shown completely
+EXCERPT_CHARS = 4_000  # characters of a turn from which an excerpt is made
 
 _KEYS_SQL = "ARRAY(SELECT 'u' || id || ' ' || stem FROM unnest(ids) id, unnest(%(word_{n})s::text[]) stem) AS keys_{n}"
 _HAS_WORD_SQL = "memory_words('u' || user_id, search_vector) && people.keys_{n}"
-# A few dozen people at a time, in the order of their newest sessions, until enough is read. A turn is of one person, so
-# one that has a key of each word has all words: `sessions_app_message_words` finds these and no others.
+# This reads a few dozen people at a time, in the order of their newest sessions, until enough is read. A turn belongs
+# to one person, so a turn with a key of each word has all words: `sessions_app_message_words` finds exactly these.
 _SAID_SQL = """
 WITH people AS MATERIALIZED (
     SELECT place, {keys} FROM (
@@ -56,36 +56,36 @@ _LIMITS = {
 
 
 @dataclass(frozen=True)
-class Said:
-    """Where in a session it was said: the newest such turn.
+class Mention:
+    """The newest turn of a session that has the words.
 
     Args:
-        sequence: of the turn.
-        excerpt: of its text.
+        sequence: The sequence of the turn.
+        excerpt: An excerpt of its text.
     """
 
     sequence: int
     excerpt: str
 
 
-def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Said | None]:
-    """Which of some sessions have a turn with all these words, or a title with this text.
+def find_sessions(sessions: QuerySet[Session], text: str) -> Mapping[int, Mention | None]:
+    """Find the sessions that have a turn with all these words, or a title with this text.
 
     Args:
-        sessions: to be searched: the newest of them are.
-        text: words, in any form; stop words say nothing.
+        sessions: The sessions to search; only the newest are.
+        text: Words in any form. Stop words are ignored.
 
     Returns:
-        By primary key where it was said; None for a session found by its title alone.
+        The mention by the session's primary key; None for a session found only by its title.
     """
     rows = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "user_id", "title")[:NEWEST])
     titled = [pk for pk, _, title in rows if text.casefold() in title.casefold()]
     users = list(dict.fromkeys(user for _, user, _ in rows))
-    return dict.fromkeys(titled) | _said(text, [pk for pk, _, _ in rows], users)
+    return dict.fromkeys(titled) | _mentions(text, [pk for pk, _, _ in rows], users)
 
 
-def _said(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Said]:
-    """Where in some sessions, of these people, all the words of a text were said."""
+def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int, Mention]:
+    """Find the newest turn with all words of a text in each of some sessions of these people."""
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
     if not words:
         return {}
@@ -97,11 +97,11 @@ def _said(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[int,
     )
     with connection.cursor() as cursor:
         cursor.execute(sql, _LIMITS | stems | {"users": list(users), "sessions": list(sessions)})
-        return {pk: Said(sequence, _excerpt(content, words)) for pk, sequence, content in cursor}
+        return {pk: Mention(sequence, _excerpt(content, words)) for pk, sequence, content in cursor}
 
 
-def _excerpt(content: str, words: Sequence[lexemes.Asked]) -> str:
-    """A text, or of a long one what stands around the first of the words."""
+def _excerpt(content: str, words: Sequence[lexemes.QueryWord]) -> str:
+    """Return a short text as it is, or the part of a long one around the first of the words."""
     if len(content) <= SHORT:
         return content
     place = lexemes.first_place(content, words)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def printed(settings: Settings) -> list[str]:
-    """What it prints where its jobs are not run."""
+    """Return what it prints if its jobs are not run."""
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"enabled": False})
     nora = UserProfile.objects.ensure("demo-nora")
     Moment.objects.create(

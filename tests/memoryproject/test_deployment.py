@@ -26,7 +26,7 @@ with acting_for("bo", create=True) as user:
 
 @pytest.fixture
 def administrator() -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
-    """A connection that may do everything; afterwards database and owner are gone."""
+    """Open a connection that may do everything; drop database and owner afterward."""
     folder = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
     with psycopg.connect(f"host={folder} dbname=postgres user=postgres", autocommit=True) as connection:
         _drop(connection)

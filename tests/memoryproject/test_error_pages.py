@@ -1,4 +1,4 @@
-"""What a browser gets where something is not as asked, and what a client of the API gets."""
+"""Errors as a browser and as a client of the API get them."""
 
 import pytest
 from django.test import Client, RequestFactory

@@ -1,4 +1,4 @@
-"""What stands in place of unfold's own files: made from the version whose hash is noted here.
+"""Files that override unfold's own, each made from the version with the hash noted here.
 
 A test that fails here says that unfold changed one of them. Take its change over into ours, look at the pages, and note
 the new hash: docs/decisions/0012.
@@ -38,7 +38,7 @@ ORIGINALS = {
 
 
 def overridden() -> list[str]:
-    """Files of ours that have a namesake in unfold."""
+    """Return our files that have a namesake in unfold."""
     return [
         f"{kind}/{path.relative_to(folder)}"
         for kind, folder in OURS.items()

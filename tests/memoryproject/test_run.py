@@ -51,13 +51,13 @@ class Run:
             time.sleep(0.1)
 
     def stop(self) -> str:
-        """Interrupts it as Ctrl-C does, and returns all it printed."""
+        """Interrupt it as Ctrl-C does, and return everything it printed."""
         os.killpg(self.process.pid, signal.SIGINT)
         self.process.wait(TIMEOUT)
         return self.log.read_text()
 
     def members(self) -> list[str]:
-        """Commands of the processes it started that are still there."""
+        """Return the commands of its processes that are still running."""
         listed = subprocess.run(["ps", "-o", "args=", "-g", str(self.process.pid)], capture_output=True, text=True)
         return listed.stdout.splitlines()
 

@@ -1,4 +1,4 @@
-"""What the site answers without, or beside, the API."""
+"""Answers of the site outside the API."""
 
 import json
 from datetime import UTC, datetime, time, timedelta

@@ -1,4 +1,4 @@
-"""What texts are indexed under, and what a query's words are looked for under."""
+"""The stems that index texts, and the stems that a query's words are searched for under."""
 
 import pytest
 from django.db import connection
@@ -26,8 +26,8 @@ def stems(text: str) -> set[str]:
 
 
 def meet(query: str, text: str) -> bool:
-    """Whether any word of a query is one of the text."""
-    return any(not stems(text).isdisjoint(word.stems) for word in lexemes.asked(query))
+    """Return True if any word of a query is in the text."""
+    return any(not stems(text).isdisjoint(word.stems) for word in lexemes.words_of_query(query))
 
 
 @pytest.mark.parametrize(("text", "language"), SAMPLES)
@@ -78,7 +78,7 @@ def test_words_meet_in_other_forms(query: str, text: str) -> None:
 @pytest.mark.parametrize("word", ["Klavierprüfungen", "bisikletini", "corazones", "rowerem", "harpsichords", "sœur"])
 def test_a_word_is_met_whatever_the_language_of_its_text_is_taken_for(word: str, language: str) -> None:
     indexed = lexemes._stems_of(word, (language,))
-    [asked] = lexemes.asked(word)
+    [asked] = lexemes.words_of_query(word)
     assert indexed and set(indexed) <= set(asked.stems)
 
 
@@ -88,12 +88,12 @@ def test_a_word_of_another_language_is_no_false_friend() -> None:
 
 def test_stop_words_of_the_texts_language_are_left_out() -> None:
     assert stems("Who are you and what is it?") == stems("Was ist das und wie sind sie?") == set()
-    assert lexemes.asked("Who are you?") == []
-    assert {word.word for word in lexemes.asked("Wo ist die Katze?")} == {"katze"}
+    assert lexemes.words_of_query("Who are you?") == []
+    assert {word.word for word in lexemes.words_of_query("Wo ist die Katze?")} == {"katze"}
 
 
 def test_forms_of_one_word_in_a_query_are_one() -> None:
-    [word] = lexemes.asked("painting paints painted")
+    [word] = lexemes.words_of_query("painting paints painted")
     assert word.word == "painting"
 
 

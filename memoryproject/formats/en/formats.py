@@ -1,4 +1,4 @@
-"""How pages show times: short, sortable, the same for every operator, in UTC."""
+"""Date formats of the pages: short, sortable, the same for every operator, in UTC."""
 
 DATE_FORMAT = "Y-m-d"
 TIME_FORMAT = "H:i:s"

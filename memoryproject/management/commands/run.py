@@ -1,4 +1,4 @@
-"""`manage.py run`: everything on one machine, as `make run` starts it."""
+"""`manage.py run`: run everything on one machine, as `make run` does."""
 
 import os
 import secrets
@@ -26,11 +26,11 @@ STOP_TIMEOUT = 30
 
 
 class Command(BaseCommand):
-    help = "Prepares the database, starts web server and worker, shows the demonstration, and serves until stopped."
+    help = "Prepare the database, start web server and worker, show the demonstration, and serve until stopped."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8000)
-        parser.add_argument("--no-demo", action="store_true", help="only serve")
+        parser.add_argument("--no-demo", action="store_true", help="only serve, without the demonstration")
 
     def handle(self, *args: Any, **options: Any) -> None:
         for name in (signal.SIGINT, signal.SIGTERM):
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             _end(children)
 
     def _ensure_operator(self) -> None:
-        """Makes a login for the admin when there is none, and prints its password, this once."""
+        """Create a login for the admin if there is none, and print its password, only this once."""
         operators = get_user_model().objects
         if not operators.filter(is_superuser=True).exists():
             password = secrets.token_urlsafe(12)
@@ -76,7 +76,7 @@ class Command(BaseCommand):
         )
 
     def _say(self, text: str) -> None:
-        """At once: in a file or a pipe it would else stand in a buffer for as long as the site serves."""
+        """Print a text and flush it. In a file or pipe it would otherwise stay in a buffer while the site serves."""
         self.stdout.write(text)
         self.stdout.flush()
 
@@ -95,7 +95,7 @@ def _start(port: int) -> list[subprocess.Popen[bytes]]:
     gunicorn = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
     commands = [[*gunicorn, "memoryproject.asgi"], ["manage.py", "qcluster"]]
     environment = {"LOG_FORMAT": "console", "LOG_LEVEL": "WARNING", **os.environ}
-    # In sessions of their own: Ctrl-C reaches this process only, which then ends them in order.
+    # In sessions of their own, so that Ctrl-C reaches only this process, which then ends them in order.
     return [
         subprocess.Popen([sys.executable, *command], cwd=settings.BASE_DIR, env=environment, start_new_session=True)  # noqa: S603
         for command in commands

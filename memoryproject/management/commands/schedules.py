@@ -7,7 +7,7 @@ from memoryproject.schedules import register_schedules, schedules
 
 
 class Command(BaseCommand):
-    help = "Registers what runs by itself, and lists it with the time of its next run."
+    help = "Register the schedules, and list them with the time of their next run."
 
     def handle(self, *args: Any, **options: Any) -> str:
         register_schedules()

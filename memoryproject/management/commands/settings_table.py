@@ -8,7 +8,7 @@ from memoryproject.conf import BASE_DIR, variables
 
 
 class Command(BaseCommand):
-    help = "Prints the table of all settings, as docs/settings.md has it."
+    help = "Print the table of all settings for docs/settings.md."
 
     def handle(self, *args: Any, **options: Any) -> str:
         rows = [f"| `{name}` | {_default(field)} | {field.description} |" for name, _, field in variables()]

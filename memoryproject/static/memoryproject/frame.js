@@ -1,8 +1,8 @@
-/* What surrounds each page, under a strict Content-Security-Policy: docs/decisions/0012. */
+/* The frame around each page, under a strict Content-Security-Policy: docs/decisions/0012. */
 "use strict";
 
-// Alpine's build for such a policy reads expressions itself and finds nothing of `window` in them. So here is what
-// unfold's templates name.
+// Alpine's build for such a policy parses expressions itself and has no access to `window`. So this file registers the
+// names that unfold's templates use.
 document.addEventListener("alpine:init", () => {
   Alpine.data("theme", theme);
   Alpine.data("searchForm", searchForm);
@@ -14,7 +14,7 @@ document.addEventListener("alpine:init", () => {
     activeTab: getCurrentTab() || firstTab,
     sidebarMobileOpen: false,
     sidebarDesktopOpen: localStorage.getItem("sidebarDesktopOpen") !== "0",
-    // As much of it as expressions of forms and pages use.
+    // Only the properties that expressions in forms and pages use.
     window: {
       location: {
         get pathname() { return location.pathname; },
@@ -29,8 +29,8 @@ document.addEventListener("alpine:init", () => {
   }));
 });
 
-// The search for names. Unfold's shows itself with the next frame and puts the focus on its field after 20 ms: what is
-// typed before goes nowhere, and if no frame was drawn by then, so does all the rest. Ours listens from the shortcut on.
+// The search for names. Unfold's version appears with the next frame and focuses its field after 20 ms. Anything typed
+// before that is lost, and if no frame was drawn by then, so is all the rest. Ours listens from the shortcut on.
 function listeningCommand() {
   const command = searchCommand();
   const open = command.handleOpen;
@@ -42,7 +42,7 @@ function listeningCommand() {
   return command;
 }
 
-// Django's boxes of choices have hints that are an icon with a label: without a role nobody is told it.
+// Django's choice boxes have hints that are an icon with a label. Without a role, screen readers skip the label.
 window.addEventListener("load", () => requestAnimationFrame(() => {
   document.querySelectorAll(".help-tooltip[aria-label]").forEach((hint) => hint.setAttribute("role", "img"));
 }));

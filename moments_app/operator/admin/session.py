@@ -34,7 +34,7 @@ from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
 from sessions_app.admin.links import turn_url
 from sessions_app.admin.views.base import actor_of
 from sessions_app.models import Session
-from sessions_app.transcript.search import Said, find_sessions
+from sessions_app.transcript.search import Mention, find_sessions
 
 
 @admin.register(Session)
@@ -143,7 +143,7 @@ class SessionAdmin(PageAdmin):
         term = search_term.strip().replace("\0", "")
         if not term:
             return queryset, False
-        said: Mapping[int, Said | None] = find_sessions(queryset, term)
+        said: Mapping[int, Mention | None] = find_sessions(queryset, term)
         request.said = said  # type: ignore[attr-defined]
         named = prefix_search(queryset, term, "session_id", "user__user_id")
         return named | queryset.filter(pk__in=list(said)), False
@@ -172,7 +172,7 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
 
     @admin.display(description="Said")
     def said(session: Session) -> str:
-        found: Said | None = getattr(request, "said", {}).get(session.pk)
+        found: Mention | None = getattr(request, "said", {}).get(session.pk)
         if found is None:
             return ""
         url = turn_url(session.pk, found.sequence)

@@ -8,13 +8,13 @@ from sessions_app.models import ApiKey, UserProfile
 
 
 class Command(BaseCommand):
-    help = "Creates an API key. The key itself is the last line printed; it can't be shown again."
+    help = "Create an API key. The last line printed is the key itself; it can't be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="what the key is for")
-        parser.add_argument("--user", help="only for this user_id; without it the key acts for any user")
+        parser.add_argument("--user", help="limit the key to this user_id; without it, the key acts for any user")
         parser.add_argument("--scope", choices=ApiKey.Scope.values, default=ApiKey.Scope.WRITE)
-        parser.add_argument("--expires", type=int, metavar="DAYS", help="valid for so many days")
+        parser.add_argument("--expires", type=int, metavar="DAYS", help="how many days the key is valid")
 
     def handle(self, *args: Any, **options: Any) -> str:
         days = options["expires"]

@@ -8,7 +8,7 @@ from sessions_app.people.erase import SomethingLeft, erase_user, holdings
 
 
 class Command(RefusingCommand):
-    help = "Erases everything that is kept of a person. Shows first how much that is, and asks. It can't be undone."
+    help = "Erase everything that is kept about a person. Show first how much that is, and ask. It can't be undone."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")

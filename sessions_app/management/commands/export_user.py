@@ -10,7 +10,7 @@ from sessions_app.people.export import export_user
 
 
 class Command(RefusingCommand):
-    help = "Writes everything that is kept about a person into a zip of JSON lines. `import_user` takes it back."
+    help = "Write everything that is kept about a person into a zip of JSON lines. `import_user` restores it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")

@@ -1,4 +1,4 @@
-"""`import_sessions`: conversations from a file, as if they had been posted."""
+"""`import_sessions`: add the conversations of a file as if they had been posted."""
 
 import time
 from pathlib import Path
@@ -6,33 +6,34 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from sessions_app.imports import FORMATS, CannotImport, Owner, Source, public_id, recognise
-from sessions_app.imports.import_sessions import Imported, Rejected, import_sessions
+from sessions_app.imports import FORMATS, Owner, Source, public_id, recognize
+from sessions_app.imports.import_sessions import ImportCounts, Rejected, import_sessions
+from sessions_app.imports.records import CannotImport
 from sessions_app.management.refusing import RefusingCommand
 
-SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # two reports of progress, on a terminal and elsewhere
+SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # time between two progress reports: on a terminal, and elsewhere
 MIB = 2**20
 
 
 class Command(RefusingCommand):
     help = (
-        "Imports conversations: our own JSON lines, OpenAI chat messages as JSON lines, or the data export of ChatGPT "
-        "or Claude (conversations.json, or the zip file it comes in). It can be repeated: what is there already is not "
-        "added again. Bad records are reported and left out."
+        "Import conversations: our own JSON lines, OpenAI chat messages as JSON lines, or the data export of ChatGPT "
+        "or Claude (conversations.json, or the zip file it comes in). It can be repeated: messages that are there "
+        "already are not added again. Bad records are reported and left out."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument("--format", choices=["auto", *FORMATS], default="auto")
-        parser.add_argument("--user", default="", help="user_id of the person, if the file names none.")
-        parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file names none.")
-        parser.add_argument("--dry-run", action="store_true", help="Say what would be added, and change nothing.")
+        parser.add_argument("--user", default="", help="user_id of the person, if the file names none")
+        parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file names none")
+        parser.add_argument("--dry-run", action="store_true", help="say what would be added, and change nothing")
 
     def handle(self, *args: Any, **options: Any) -> str:
         self.progress_wanted = options["verbosity"] > 0
         self.reported_at = time.monotonic()
         self.source = Source(options["file"])
-        chosen = recognise(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
+        chosen = recognize(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
         found = chosen.read(self.source, _owner(options["user"], options["agent"]))
         imported = import_sessions(
             found, dry_run=options["dry_run"], on_rejected=self._reject, on_batch=self._report_progress
@@ -45,7 +46,7 @@ class Command(RefusingCommand):
     def _reject(self, rejected: Rejected) -> None:
         self.stderr.write(f"{rejected.where}: {rejected.reason}")
 
-    def _report_progress(self, imported: Imported) -> None:
+    def _report_progress(self, imported: ImportCounts) -> None:
         is_terminal = self.stderr.isatty()
         if not self.progress_wanted or time.monotonic() < self.reported_at + SECONDS_BETWEEN[is_terminal]:
             return
@@ -63,6 +64,6 @@ def _owner(user_id: str, agent_id: str) -> Owner:
     return Owner(user_id, agent_id)
 
 
-def _counts(imported: Imported) -> str:
+def _counts(imported: ImportCounts) -> str:
     added = f"{imported.added:,} messages added, {imported.known:,} were there already"
     return f"{added}, {imported.rejected:,} records rejected"

@@ -12,13 +12,13 @@ from sessions_app.people.import_user import import_user
 class Command(RefusingCommand):
     unchanged = "Nothing was imported."
     help = (
-        "Restores a person from a zip that `export_user` wrote. All of it or nothing; it can be repeated: what is "
-        "there already stays as it is."
+        "Restore a person from a zip that `export_user` wrote, completely or not at all. It can be repeated: rows that "
+        "are there already stay as they are."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument("--as", dest="user_id", metavar="USER_ID", help="under this name; else under the old one")
+        parser.add_argument("--as", dest="user_id", metavar="USER_ID", help="new name; without it, the old one is kept")
 
     def handle(self, *args: Any, **options: Any) -> str:
         user_id = options["user_id"]

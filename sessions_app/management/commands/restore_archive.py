@@ -11,12 +11,12 @@ from sessions_app.retention.restore import restore_archive
 
 class Command(RefusingCommand):
     unchanged = "Nothing was changed."
-    help = "Puts archived turns of a session back into the transcript, and removes their files."
+    help = "Put archived turns of a session back into the transcript, and remove their files."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")
         parser.add_argument("session_id")
-        parser.add_argument("--month", help="YYYY-MM; left out: all there are")
+        parser.add_argument("--month", help="YYYY-MM; without it, all months are restored")
 
     def handle(self, *args: Any, **options: Any) -> str:
         month = _month(options["month"]) if options["month"] else None

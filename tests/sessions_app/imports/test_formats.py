@@ -29,7 +29,7 @@ def imported(path: Path, **options: Any) -> str:
 
 
 def refused(path: Path, **options: Any) -> str:
-    """What a command says that fails: reports and the last sentence."""
+    """Run an import that fails; return its reports and the last sentence."""
     err = StringIO()
     with pytest.raises(CommandError) as caught:
         call_command("import_sessions", str(path), user="ada", stdout=StringIO(), stderr=err, **options)
@@ -46,7 +46,7 @@ def payload(turn: Message) -> dict[str, Any]:
 
 
 def dump() -> list[list[Any]]:
-    """All that an import could change."""
+    """Return everything that an import could change."""
     return [list(model.objects.order_by("pk").values()) for model in (UserProfile, Session, Message, Job, Summary)]
 
 
@@ -321,7 +321,7 @@ def test_a_title_that_somebody_gave_stays(tmp_path: Path) -> None:
 
 
 def test_row_1_what_was_archived_is_not_imported_again(tmp_path: Path) -> None:
-    """As retention leaves a session: the oldest turns gone, or all."""
+    """Cover both states that retention leaves: the oldest turns are gone, or all of them."""
     imported(as_array(tmp_path / "f", CLAUDE))
     session = Session.objects.get()
     for kept_from in (2, 4):
@@ -503,7 +503,7 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_of_50_megabytes_is_read_in_little_memory(tmp_path: Path) -> None:
-    """Of 50 conversations with a megabyte each, most of it in branches that were left."""
+    """Import 50 conversations of a megabyte each, most of it in abandoned branches."""
     left = [node(f"left{n}", "root", "user", "x" * 10_000) for n in range(100)]
     taken = node("root", None, "user", "hello"), node("last", "root", "assistant", "hello yourself")
     path = as_array(tmp_path / "f", *(chatgpt(*left, *taken, name=f"c{n}") for n in range(50)))

@@ -1,4 +1,4 @@
-"""What a profile was like before each change."""
+"""Earlier versions of a profile."""
 
 import pytest
 from django.test import Client

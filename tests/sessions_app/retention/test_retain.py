@@ -60,14 +60,14 @@ SELECT id, %s, user_id, created_at, '[1,2]', now() FROM sessions_app_message
 
 @pytest.fixture(autouse=True)
 def folder(settings: Settings, tmp_path: Path) -> Path:
-    """Where the archives are."""
+    """Return the folder of the archives."""
     settings.STORAGES = settings.STORAGES | {"archive": settings.RETENTION.storage(tmp_path)}
     return tmp_path / "archive"
 
 
 @pytest.fixture
 def overdue() -> Iterator[list[Session]]:
-    """The sessions that settling was asked for."""
+    """Record the sessions for which settling is requested."""
     asked: list[Session] = []
 
     def ask(session: Session, **_: Any) -> None:
@@ -83,7 +83,7 @@ def sequences(session: Session) -> list[int]:
 
 
 def restored(session: Session) -> str:
-    """What the turns are after everything was brought back."""
+    """Restore everything, and return the turns."""
     restore_archive(session, actor="test")
     return fingerprint(session)
 
@@ -347,7 +347,7 @@ def test_row_16_restoring_killed_between_any_two_steps_loses_nothing(ada: UserPr
 
 
 def wait_for_backends_to_end() -> None:
-    """A killed client's transaction ends a moment after it."""
+    """Wait for the end of a killed client's transaction, which comes a moment later."""
     with connection.cursor() as cursor:
         for _ in range(2_000):
             cursor.execute(
@@ -386,7 +386,7 @@ def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """No file of this process grows beyond so many bytes."""
+    """Limit the files of this process to this many bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -504,7 +504,7 @@ def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) 
 
 
 def archived_without_rows(session: Session) -> None:
-    """As it was done before: an archived turn left no row, and lines told nothing of its arrival."""
+    """Archive as older versions did: without a row of the turn, and without its arrival in the line."""
     for archive in session.archives.all():
         turns = [json.loads(line) for line in archive_files.read(archive)]
         lines = (json.dumps({k: v for k, v in turn.items() if k != "arrived_at"}).encode() for turn in turns)
@@ -594,7 +594,7 @@ def test_turns_and_vectors_are_changed_and_deleted_by_index_however_many_there_a
 
 
 def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
-    """How the database would run the first statement that begins so."""
+    """Return the plan of the first statement with this beginning."""
     sql = next(query["sql"] for query in queries if query["sql"].startswith(beginning))
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN {sql}")

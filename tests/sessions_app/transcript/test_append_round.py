@@ -1,4 +1,4 @@
-"""What of a chat model's call is new: histories sent again, in part, changed, at once."""
+"""The new messages of a chat model's call: histories that are repeated, partial, edited, or concurrent."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,7 +19,7 @@ ROLES = {"u": "user", "a": "assistant", "t": "tool"}
 
 
 def said(texts: str, **fields: Any) -> list[NewMessage]:
-    """Turns of a line such as `u:hi a:hello`."""
+    """Return the turns of a line such as `u:hi a:hello`."""
     pairs = [text.split(":") for text in texts.split()]
     return [NewMessage(role=ROLES[role], content=content, **fields) for role, content in pairs]
 

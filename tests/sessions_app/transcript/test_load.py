@@ -1,4 +1,4 @@
-"""What a client replays."""
+"""The messages that a client replays."""
 
 import re
 from contextlib import nullcontext
@@ -105,7 +105,7 @@ class TestOmitted:
         assert load_session_messages(session, 3).omitted == Omitted(2, 4, 5)
 
     def test_after_a_build_a_reload_replays_all_that_no_moment_holds(self, service: Api, ada: UserProfile) -> None:
-        """The worked example: of 250 turns 175 are compacted."""
+        """Check the worked example: of 250 turns, 175 are in moments."""
         session = talk(ada, 250)
         assert build(session).result["last_sequence"] == 174
         live = service.get("sessions/s1/messages", user_id="ada").json()
@@ -156,7 +156,7 @@ def test_loading_is_one_statement(ada: UserProfile) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("as_request", [False, True])
 def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfile, as_request: bool) -> None:
-    """The planner may not prefer to sort all of a person's turns, whatever it takes the conditions to filter."""
+    """Check that the planner never sorts all of a person's turns, however selective it expects the conditions to be."""
     sessions = [talk(ada, 50)]
     sessions += [talk(UserProfile.objects.ensure(f"person-{number}"), 50) for number in range(40)]
     with connection.cursor() as cursor:
@@ -175,7 +175,7 @@ def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfi
 
 
 def test_deleting_a_session_finds_its_messages_by_index(ada: UserProfile, bo: UserProfile) -> None:
-    """Those of one session among many: what the request and the database's own check of references ask for."""
+    """Check the statements of the request and of the database's own check of references, with many sessions."""
     session, other = talk(ada, 3), talk(bo, 50, session_id="other")
     with connection.cursor() as cursor:
         cursor.execute(MORE_TURNS, [20_000, other.pk])

@@ -1,5 +1,5 @@
-// Buttons that copy what a field holds: <button hidden data-copies="id of the field" aria-live="polite">Copy</button>.
-// Without this script the buttons stay hidden, and the field can be copied by hand.
+// Buttons that copy the value of a field: <button hidden data-copies="id of the field" aria-live="polite">Copy</button>.
+// Without this script, the buttons stay hidden and people copy the field by hand.
 "use strict";
 
 async function copy(field) {
@@ -7,7 +7,7 @@ async function copy(field) {
         await navigator.clipboard.writeText(field.value);
         return true;
     } catch {
-        field.focus(); // a page served over plain HTTP has no clipboard to write to, and copies what is selected
+        field.focus(); // a page served over plain HTTP can't write to the clipboard, but can copy the selection
         field.select();
         return document.execCommand("copy");
     }
