@@ -92,6 +92,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
         yield
+    fresh.close()
 
 
 @pytest.fixture(autouse=True)
