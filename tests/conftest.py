@@ -174,7 +174,7 @@ def model_server(settings: Settings) -> Iterator[OpenAIServer]:
                 "provider": "openai",
                 "base_url": server.base_url,
                 "api_key": SecretStr("sk-marked-key"),
-                "timeout_seconds": 5,
+                "timeout_seconds": 30,
                 "circuit_seconds": 0,
             }
         )
@@ -193,8 +193,8 @@ def embeddings_server(settings: Settings) -> Iterator[OpenAIServer]:
             model="test-embedder",
             dimensions=64,
             batch_size=10,
-            timeout_seconds=5,
-            query_timeout_seconds=1,
+            timeout_seconds=30,
+            query_timeout_seconds=30,
         )
         settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})

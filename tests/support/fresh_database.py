@@ -24,10 +24,12 @@ class FreshDatabase:
     are, and that takes longer than the rest.
     """
 
+    NAME = "fresh"  # of the connection, and of the schema
+
     def __init__(self) -> None:
         models = [model for model in apps.get_models(include_auto_created=True) if model._meta.can_migrate(connection)]
         self._tables = sorted({model._meta.db_table for model in models})
-        self._connection = _connected()
+        self._connection = _connected(self.NAME)
         self._indexes = self._listed(_INDEXES_SQL, self._tables)
         self._connection.execute("DROP SCHEMA IF EXISTS fresh CASCADE")
         self._connection.execute("CREATE SCHEMA fresh")
@@ -64,11 +66,13 @@ class FreshDatabase:
         return {value for (value,) in self._connection.execute(sql, parameters)}
 
 
-def _connected() -> psycopg.Connection:
-    """Return a connection to the database of the tests that Django knows nothing of, so that it closes none."""
+def _connected(name: str) -> psycopg.Connection:
+    """Return a connection to the database of the tests that Django doesn't know, and so doesn't close."""
     wrapper = connection.copy()
     wrapper.connect()
-    return wrapper.connection
+    made: psycopg.Connection = wrapper.connection
+    made.execute(f"SET application_name = {name}")
+    return made
 
 
 def _function(statements: Iterable[str]) -> str:
