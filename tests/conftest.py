@@ -1,6 +1,7 @@
 """Fixtures that many tests share: people, keys, a client, a model to talk to, and the database server of the run."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,17 @@ STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 _started_server = False
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the number to shuffle by."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in an order that this number decides")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say by which number the order is shuffled."""
+    seed = config.option.shuffle
+    return None if seed is None else f"shuffled by {seed}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Remembers whether the embedded database has to be stopped afterwards: by the run, not by one of its workers."""
     global _started_server
@@ -49,11 +61,13 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` takes its choice
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What opens a browser is slow; what else is says so itself."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what opens a browser as slow; what else is says so itself. Shuffle where that was asked for."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+    if config.option.shuffle is not None:
+        random.Random(config.option.shuffle).shuffle(items)
 
 
 @pytest.fixture(autouse=True)
@@ -155,6 +169,13 @@ def service(transactional_db: None) -> Api:
 def as_ada(ada: UserProfile) -> Api:
     """A client with a key of Ada's own."""
     return Api(ApiKey.objects.issue("ada", user=ada, scope="admin")[1])
+
+
+@pytest.fixture
+def as_stranger(transactional_db: None) -> Api:
+    """A client with a key of somebody of whom nothing is known."""
+    stranger = UserProfile.objects.ensure("stranger")
+    return Api(ApiKey.objects.issue("stranger", user=stranger, scope="admin")[1])
 
 
 @pytest.fixture
