@@ -4,7 +4,7 @@ PORT ?= 8000
 DATA_DIR ?= .data
 export DATA_DIR
 
-.PHONY: run quick test bench bench-recall lock
+.PHONY: run quick shuffle test bench bench-recall lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -14,6 +14,11 @@ quick: .venv/installed-dev
 	.venv/bin/ruff check .
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser \
 		--durations 15 --durations-min 1
+
+# The same in another order: a test that rests on one before it fails.
+shuffle: SEED ?= $(shell date +%s)
+shuffle: .venv/installed-dev
+	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser --shuffle $(SEED)
 
 # Before one pushes: everything, as continuous integration runs it.
 test: .venv/installed-dev

@@ -56,6 +56,7 @@ class Site:
                 subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)
             _prepare_database()
             self.fresh = FreshDatabase()
+            stack.callback(self.fresh.close)
             self.key = _issue_key()
             self.conninfo = _conninfo()
             self._stack = stack.pop_all()

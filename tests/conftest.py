@@ -1,6 +1,7 @@
 """Fixtures that many tests share: people, keys, a client, a model to talk to, and the database server of the run."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,17 @@ STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 _started_server = False
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the number to shuffle by."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in an order that this number decides")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say by which number the order is shuffled."""
+    seed = config.option.shuffle
+    return None if seed is None else f"shuffled by {seed}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Remembers whether the embedded database has to be stopped afterwards: by the run, not by one of its workers."""
     global _started_server
@@ -49,11 +61,13 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` takes its choice
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What opens a browser is slow; what else is says so itself."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what opens a browser as slow; what else is says so itself. Shuffle where that was asked for."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+    if config.option.shuffle is not None:
+        random.Random(config.option.shuffle).shuffle(items)
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +106,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
         yield
+    fresh.close()
 
 
 @pytest.fixture(autouse=True)
@@ -157,6 +172,13 @@ def as_ada(ada: UserProfile) -> Api:
 
 
 @pytest.fixture
+def as_stranger(transactional_db: None) -> Api:
+    """A client with a key of somebody of whom nothing is known."""
+    stranger = UserProfile.objects.ensure("stranger")
+    return Api(ApiKey.objects.issue("stranger", user=stranger, scope="admin")[1])
+
+
+@pytest.fixture
 def archive_folder(settings: Settings, tmp_path: Path) -> Path:
     """Where archives lie during a test."""
     kept = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": tmp_path}}
@@ -173,7 +195,7 @@ def model_server(settings: Settings) -> Iterator[OpenAIServer]:
                 "provider": "openai",
                 "base_url": server.base_url,
                 "api_key": SecretStr("sk-marked-key"),
-                "timeout_seconds": 5,
+                "timeout_seconds": 30,
                 "circuit_seconds": 0,
             }
         )
@@ -192,8 +214,8 @@ def embeddings_server(settings: Settings) -> Iterator[OpenAIServer]:
             model="test-embedder",
             dimensions=64,
             batch_size=10,
-            timeout_seconds=5,
-            query_timeout_seconds=1,
+            timeout_seconds=30,
+            query_timeout_seconds=30,
         )
         settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
         settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 0, "max_attempts": 3})

@@ -67,14 +67,14 @@ def migrated_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def run(migrated_folder: Path) -> Run:
-    """Run Python code that measures, with these arguments and environment."""
+    """Run Python code that measures, with these arguments and environment, and one web process."""
 
     def measure(code: str, *arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
         begin = f"import pathlib, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated_folder)!r})"
         return subprocess.run(
             [sys.executable, "-c", f"{begin}\n{code}", *map(str, arguments)],
             cwd=settings.BASE_DIR,
-            env=os.environ | env,
+            env=os.environ | {"WEB_WORKERS": "1"} | env,
             capture_output=True,
             text=True,
             timeout=300,

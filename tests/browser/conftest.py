@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 from tests.support import chromium
 from tests.support.live import live_site
@@ -21,6 +21,8 @@ ARGUMENTS = (
 )
 DESKTOP: ViewportSize = {"width": 1360, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
+
+expect.set_options(timeout=30_000)  # as long as an action waits: a machine may be busy
 
 
 @pytest.fixture(scope="module")

@@ -83,8 +83,8 @@ def test_what_was_typed_is_not_left_without_a_question(tab: Page, prompt: Prompt
     tab.on("dialog", stay)
     tab.goto(change_url(prompt))
     tab.get_by_label("Text", exact=True).press_sequentially("x")
-    tab.close(run_before_unload=True)
-    tab.wait_for_timeout(500)
+    with tab.expect_event("dialog"):
+        tab.close(run_before_unload=True)
     assert asked == ["beforeunload"]
     expect(tab.get_by_text("Not saved yet.")).to_be_visible()
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from django.db import connection
 
+from tests.support.fresh_database import FreshDatabase
+
 
 def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
     """Runs `work(0..workers-1)` in threads that start together, each with its own connection."""
@@ -21,3 +23,15 @@ def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
 
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(run, range(workers)))
+
+
+def other_connections() -> int:
+    """Return how many connections the database has beside this thread's and the one that gives it back."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend' AND application_name <> %s",
+            [FreshDatabase.NAME],
+        )
+        [others] = cursor.fetchone()
+    return int(others)

@@ -108,6 +108,12 @@ class Handler(BaseHTTPRequestHandler):
         part = {"id": "chatcmpl-test", "object": "chat.completion.chunk", "created": 0, "model": "test-model"}
         self.event(json.dumps(part | {"choices": [choice]}))
 
+    def end_stream(self) -> None:
+        """The end of a completion in parts."""
+        self.say("stop")
+        self.event("[DONE]")
+        self.chunk(b"")
+
     def log_message(self, *_: Any) -> None:
         """Nothing: tests are quiet."""
 
@@ -228,9 +234,7 @@ def streamed(*texts: str, pause: float = 0, end: "Behaviour | None" = None) -> B
             handler.say(content=text)
         if end:
             return end(handler, body)
-        handler.say("stop")
-        handler.event("[DONE]")
-        handler.chunk(b"")
+        handler.end_stream()
 
     return behave
 

@@ -1,5 +1,8 @@
 """That no test sees what another did to the database."""
 
+from collections.abc import Iterator
+from contextlib import closing
+
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import Permission
@@ -15,6 +18,13 @@ from tests.support.fresh_database import FreshDatabase
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def fresh(transactional_db: None) -> Iterator[FreshDatabase]:
+    """As the whole run has one, made before the test writes anything."""
+    with closing(FreshDatabase()) as made:
+        yield made
 
 
 def everything() -> dict[str, list[tuple[str]]]:
@@ -47,8 +57,8 @@ def test_it_begins_with_what_migrate_leaves_and_with_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 1_000])
-def test_what_a_test_wrote_is_gone(turns: int) -> None:
-    fresh, before = FreshDatabase(), everything()
+def test_what_a_test_wrote_is_gone(fresh: FreshDatabase, turns: int) -> None:
+    before = everything()
     talk(UserProfile.objects.ensure("ada"), turns)
     Job.objects.request("count_words", user_id=UserProfile.objects.get().pk, requested_by="test")
     EmbeddingModel.objects.ensure("m", 64)
@@ -57,13 +67,21 @@ def test_what_a_test_wrote_is_gone(turns: int) -> None:
     assert everything() == before
 
 
-def test_what_a_test_changed_or_deleted_is_back() -> None:
-    fresh, before = FreshDatabase(), everything()
+def test_what_a_test_changed_or_deleted_is_back(fresh: FreshDatabase) -> None:
+    before = everything()
     resource = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
     resource.activate(resource.add_version("own", created_by="operator:eve"))
     Schedule.objects.update(minutes=99)
     Schedule.objects.create(name="own", func="x")
     Permission.objects.filter(codename__startswith="view").delete()
     ContentType.objects.filter(model="moment").delete()
+    fresh.restore()
+    assert everything() == before
+
+
+def test_a_transaction_that_a_test_left_open_is_not_waited_for(fresh: FreshDatabase) -> None:
+    before = everything()
+    connection.set_autocommit(False)
+    UserProfile.objects.ensure("ada")
     fresh.restore()
     assert everything() == before

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import F
 
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -37,6 +37,11 @@ def arrived_when_said(session: Session) -> Session:
     session.last_arrived_at = session.last_activity_at
     session.save(update_fields=["last_arrived_at"])
     return session
+
+
+def retracted() -> list[int]:
+    """Return the places of all turns that are retracted."""
+    return list(Message.objects.exclude(retracted_at=None).order_by("sequence").values_list("sequence", flat=True))
 
 
 def messages(count: int, **fields: Any) -> list[dict[str, Any]]:

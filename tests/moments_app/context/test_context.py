@@ -550,7 +550,8 @@ class TestAutomaticRetrieval:
         assert layer(context(service, query="Hello there, harpsichord!", retrieval="auto"), "retrieved") == []
 
     @pytest.mark.parametrize(
-        "behaviour", [behave.error(500), behave.stall(3), behave.raw("null"), behave.content("no JSON"), behave.hang_up]
+        "behaviour",
+        [behave.error(500), behave.stall(60), behave.raw("null"), behave.content("no JSON"), behave.hang_up],
     )
     def test_when_the_engine_fails_the_message_itself_is_the_query_in_time(
         self, service: Api, model_server: OpenAIServer, settings: Settings, behaviour: Any
@@ -559,7 +560,7 @@ class TestAutomaticRetrieval:
         model_server.always(behaviour)
         started = time.monotonic()
         found = context(service, query="Where is the harpsichord from?", retrieval="auto")
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 30  # one would go on for 60 s
         assert layer(found, "retrieved")
         assert not EngineCall.objects.get().ok
 

@@ -162,7 +162,7 @@ def test_a_failed_job_can_be_retried_and_no_other(service: Api, keys: list[str])
 
 
 def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
-    service: Api, as_ada: Api, ada: UserProfile, bo: UserProfile
+    service: Api, as_ada: Api, as_stranger: Api, ada: UserProfile, bo: UserProfile
 ) -> None:
     build(talk(bo, 40, session_id="bos"), lag=0)
     key, job = Moment.objects.get(user=bo, first_sequence=0).key, Job.objects.get().job_id
@@ -189,7 +189,7 @@ def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
             api.get("jobs", session_id=ids["session"], **who),
         ]
 
-    for api, who in ((service, {"user_id": "ada"}), (as_ada, {}), (as_ada, {"user_id": "bo"})):
+    for api, who in ((service, {"user_id": "ada"}), (as_ada, {}), (as_ada, {"user_id": "bo"}), (as_stranger, {})):
         foreign = [(a.status_code, a.content) for a in probes(api, ids, **who)]
         absent = [(a.status_code, a.content) for a in probes(api, unknown, **who)]
         assert foreign == absent

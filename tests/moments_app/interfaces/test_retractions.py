@@ -1,4 +1,4 @@
-"""Retraction over REST, by command, and on the operator's pages."""
+"""Retraction over REST and by command."""
 
 import re
 from io import StringIO
@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.urls import reverse
 
 from moments_app.models import Moment, Retraction
-from moments_app.provenance.retract import retract
-from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
+from sessions_app.models import ApiKey, Event, Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
-from tests.support.operator import operator
-from tests.support.transcript import talk
+from tests.support.transcript import retracted, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,10 +21,6 @@ def session(ada: UserProfile) -> Session:
     session = talk(ada, 40)
     build(session, lag=0)
     return session
-
-
-def retracted() -> list[int]:
-    return list(Message.objects.exclude(retracted_at=None).order_by("sequence").values_list("sequence", flat=True))
 
 
 def test_turns_are_previewed_retracted_listed_and_believed_again(service: Api, session: Session) -> None:
@@ -121,65 +114,3 @@ class TestCommand:
         with pytest.raises(CommandError, match=told):
             self.run(*args)
         assert retracted() == []
-
-
-class TestPages:
-    def test_an_operator_previews_retracts_and_undoes(self, session: Session) -> None:
-        root = operator()
-        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-        change = reverse("admin:sessions_app_session_change", args=[session.pk])
-        assert url in root.get(change).content.decode()
-        moment = Moment.objects.earliest("id")
-        for answer in (root.get(url, {"sequences": "3-4"}), root.get(url, {"turn": [4, 3]})):
-            assert "2 turns and what was made of them" in answer.content.decode()
-            assert reverse("admin:moments_app_moment_change", args=[moment.pk]) in answer.content.decode()
-        assert retracted() == []
-        shown = root.post(url, {"sequences": "3-4", "reason": "planted"}, follow=True).content.decode()
-        assert "What was withdrawn" in shown and moment.name in shown and retracted() == [3, 4]
-        page = reverse("admin:moments_app_retraction_change", args=[Retraction.objects.get().pk])
-        assert f'<a class="rem-link" href="{page}">retracted' in root.get(change).content.decode()
-        undo = reverse("admin:moments_app_retraction_undo", args=[Retraction.objects.get().pk])
-        assert undo in root.get(page).content.decode()
-        assert "is undone" in root.post(undo, follow=True).content.decode()
-        assert undo not in root.get(page).content.decode()
-        assert "was undone already" in root.post(undo, follow=True).content.decode()
-        assert retracted() == []
-
-    def test_several_are_undone_from_the_list(self, session: Session) -> None:
-        for sequence in (3, 5):
-            retract(session, [sequence], reason="x", requested_by="test")
-        listed = reverse("admin:moments_app_retraction_changelist")
-        chosen = list(Retraction.objects.values_list("pk", flat=True))
-        operator().post(listed, {"action": "undo_selected", "_selected_action": chosen})
-        assert retracted() == []
-
-    def test_a_reason_has_to_be_given(self, session: Session) -> None:
-        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-        shown = operator().post(url, {"sequences": "3", "reason": " "}).content.decode()
-        assert "This field is required." in shown and "Retract 1 turn" in shown
-        assert retracted() == []
-
-    def test_a_page_that_is_only_opened_previews_nothing(self, session: Session) -> None:
-        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-        assert "what was made of" not in operator().get(url).content.decode()
-
-    @pytest.mark.parametrize("sequences", ["x", "99"])
-    def test_a_wrong_form_says_what_is_wrong(self, session: Session, sequences: str) -> None:
-        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-        answer = operator().post(url, {"sequences": sequences, "reason": "x"})
-        assert answer.status_code == 200 and 'role="alert"' in answer.content.decode()
-        assert retracted() == []
-
-    def test_row_18_a_viewer_retracts_and_undoes_nothing(self, service: Api, session: Session) -> None:
-        service.post("retractions", user_id="ada", session_id="s1", sequences=[3], reason="x")
-        viewer = operator("view_")
-        url = reverse("admin:sessions_app_session_retract", args=[session.pk])
-        assert viewer.post(url, {"reason": "x"}).status_code == 403
-        assert viewer.get(url).status_code == 403
-        listed = reverse("admin:moments_app_retraction_changelist")
-        viewer.post(listed, {"action": "undo_selected", "_selected_action": str(Retraction.objects.get().pk)})
-        assert (
-            viewer.post(reverse("admin:moments_app_retraction_undo", args=[Retraction.objects.get().pk])).status_code
-            == 403
-        )
-        assert retracted() == [3]

@@ -1,4 +1,4 @@
-"""Memory streams over REST and in the admin."""
+"""Memory streams over REST."""
 
 import uuid
 from typing import Any
@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.urls import reverse
 
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import work_off
-from tests.support.operator import operator
-from tests.support.streams import fold, note, shard
+from tests.support.streams import note, shard
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -151,42 +149,3 @@ def test_row_9_anothers_streams_are_as_if_they_were_not(service: Api, mine: Memo
     for verb in ("consolidate", "undo"):
         assert service.post(f"streams/{mine.stream_id}/{verb}", {"user_id": "bo"}).status_code == 404
     assert service.get("streams", user_id="bo").json()["total"] == 0
-
-
-class TestAdmin:
-    """The operator's pages of streams."""
-
-    def test_a_shard_is_made_there(self, transactional_db: None) -> None:
-        root = operator()
-        defaults = {"name": "kilns", "agent_id": "", "is_active": "on", "extraction_prompt": "Ways to repair."}
-        limits = dict.fromkeys(("observation_max", "observation_max_words", "fact_max", "fact_max_words"), 5)
-        limits |= {"observation_min": 0, "fact_min": 0, "fact_buffer_max": 100, "consolidation_trigger": 5}
-        forms = {"versions-TOTAL_FORMS": 0, "versions-INITIAL_FORMS": 0, "consolidated_max_words": 400}
-        answer = root.post(reverse("admin:moments_app_memorystream_add"), defaults | limits | forms)
-        assert answer.status_code == 302, answer.content
-        assert MemoryStream.objects.get().stream_type == "agent"
-
-    def test_pages_open_consolidate_and_undo(self, mine: MemoryStream) -> None:
-        root = operator()
-        note(mine, "<script>alert('planted')</script>")
-        listed = reverse("admin:moments_app_memorystream_changelist")
-        for url in (listed, reverse("admin:moments_app_memoryatom_changelist")):
-            assert "<script>alert('planted')" not in root.get(url).content.decode()
-        fold(mine)
-        page = root.get(reverse("admin:moments_app_memorystream_change", args=[mine.pk])).content.decode()
-        assert "planted" in page and "<script>alert('planted')" not in page
-        root.post(listed, {"action": "undo", "_selected_action": [mine.pk]})
-        mine.refresh_from_db()
-        assert mine.consolidated_content == ""
-
-    def test_row_18_a_viewer_changes_nothing(self, mine: MemoryStream) -> None:
-        viewer = operator("view_")
-        note(mine, "An observation.")
-        fold(mine)
-        mine.refresh_from_db()
-        listed = reverse("admin:moments_app_memorystream_changelist")
-        viewer.post(listed, {"action": "undo", "_selected_action": [mine.pk]})
-        assert viewer.post(reverse("admin:moments_app_memorystream_change", args=[mine.pk]), {}).status_code == 403
-        before = mine.consolidated_content
-        mine.refresh_from_db()
-        assert mine.consolidated_content == before != ""

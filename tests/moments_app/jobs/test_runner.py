@@ -17,6 +17,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job
 from moments_app.models.job import CannotChange
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.transcript.append import append
 from tests.moments_app.engines.test_model import BAD_ANSWERS
 from tests.support import openai_server as behave
 from tests.support.jobs import (
@@ -28,7 +29,7 @@ from tests.support.jobs import (
     work_off,
 )
 from tests.support.openai_server import OpenAIServer
-from tests.support.transcript import talk
+from tests.support.transcript import talk, turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,8 +87,8 @@ def test_row_4_with_an_engine_that_fails_at_random_every_turn_ends_in_exactly_on
     settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"message_threshold": 40, "lag_messages": 5})
     settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 100})
     model_server.always(behave.fails_at_random(0.4))
-    for number in range(1000):
-        talk(ada, 1, session_id=f"s{number % 4}")
+    for number in range(200):  # in turn, a few at a time
+        append(ada, f"s{number % 4}", turns(5, first=number // 4 * 5))
     work_off(rounds=300)
     assert set(Job.objects.values_list("status", flat=True)) == {"completed"}
     assert EngineCall.objects.filter(ok=False).exists()

@@ -16,6 +16,7 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Session, UserProfile
 from tests.support import openai_server as behave
+from tests.support.concurrency import other_connections
 from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import fold, form, note
@@ -209,12 +210,7 @@ def test_row_17_no_connection_is_held_while_a_prompt_is_tried(ada: UserProfile, 
     thread = threading.Thread(target=closing(lambda: made.append(tried(Purpose.MOMENT_BUILDER, session))))
     thread.start()
     model_server.wait_for_held(2)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND backend_type = 'client backend'"
-        )
-        [others] = cursor.fetchone()
+    others = other_connections()
     model_server.release()
     thread.join()
     assert others == 0

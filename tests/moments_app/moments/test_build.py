@@ -19,6 +19,7 @@ from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages
 from tests.support import openai_server as behave
+from tests.support.concurrency import other_connections
 from tests.support.jobs import (
     assert_chain_is_whole,
     assert_each_compacted_turn_is_in_exactly_one_moment,
@@ -401,12 +402,7 @@ class TestMeanwhile:
     ) -> None:
         jobs = [self.held_build(talk(ada, 50, session_id=f"s{n}"), model_server) for n in range(3)]
         model_server.wait_for_held(3)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                " AND backend_type = 'client backend'"
-            )
-            [others] = cursor.fetchone()
+        others = other_connections()
         append(ada, "busy", turns(5))
         model_server.release()
         for thread, _ in jobs:

@@ -263,3 +263,42 @@ def test_no_page_asks_more_of_the_database_when_there_is_more(root: Client, own:
         note(own, f"Another observation {number}.")
     assert asked() == few
     assert max(few) <= MAX_QUERIES
+
+
+class TestByHand:
+    """A shard made, a text undone, from the list."""
+
+    def test_a_shard_is_made_there(self, transactional_db: None) -> None:
+        root = operator()
+        defaults = {"name": "kilns", "agent_id": "", "is_active": "on", "extraction_prompt": "Ways to repair."}
+        limits = dict.fromkeys(("observation_max", "observation_max_words", "fact_max", "fact_max_words"), 5)
+        limits |= {"observation_min": 0, "fact_min": 0, "fact_buffer_max": 100, "consolidation_trigger": 5}
+        forms = {"versions-TOTAL_FORMS": 0, "versions-INITIAL_FORMS": 0, "consolidated_max_words": 400}
+        answer = root.post(reverse("admin:moments_app_memorystream_add"), defaults | limits | forms)
+        assert answer.status_code == 302, answer.content
+        assert MemoryStream.objects.get().stream_type == "agent"
+
+    def test_pages_open_consolidate_and_undo(self, own: MemoryStream) -> None:
+        root = operator()
+        note(own, "<script>alert('planted')</script>")
+        listed = reverse("admin:moments_app_memorystream_changelist")
+        for url in (listed, reverse("admin:moments_app_memoryatom_changelist")):
+            assert "<script>alert('planted')" not in root.get(url).content.decode()
+        fold(own)
+        page = root.get(reverse("admin:moments_app_memorystream_change", args=[own.pk])).content.decode()
+        assert "planted" in page and "<script>alert('planted')" not in page
+        root.post(listed, {"action": "undo", "_selected_action": [own.pk]})
+        own.refresh_from_db()
+        assert own.consolidated_content == ""
+
+    def test_row_18_a_viewer_changes_nothing(self, own: MemoryStream) -> None:
+        viewer = operator("view_")
+        note(own, "An observation.")
+        fold(own)
+        own.refresh_from_db()
+        listed = reverse("admin:moments_app_memorystream_changelist")
+        viewer.post(listed, {"action": "undo", "_selected_action": [own.pk]})
+        assert viewer.post(reverse("admin:moments_app_memorystream_change", args=[own.pk]), {}).status_code == 403
+        before = own.consolidated_content
+        own.refresh_from_db()
+        assert own.consolidated_content == before != ""

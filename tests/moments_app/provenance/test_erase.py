@@ -389,7 +389,7 @@ def recover_one() -> None:
             run_job(entry.task["args"][0])
 
 
-def wait_until_somebody_waits(seconds: float = 10) -> None:
+def wait_until_somebody_waits(seconds: float = 30) -> None:
     """Returns when another connection waits for a lock."""
     end = time.monotonic() + seconds
     with connection.cursor() as cursor:

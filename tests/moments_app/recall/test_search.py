@@ -502,14 +502,15 @@ class TestByMeaning:
         assert answer["degraded"] is False and answer["sources"]["retrieved"] > 0
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(3), behave.holding(float("nan"))])
+    @pytest.mark.parametrize("behaviour", [behave.error(500), behave.stall(60), behave.holding(float("nan"))])
     def test_when_the_endpoint_fails_words_answer_and_it_is_said(
-        self, service: Api, embeddings_server: OpenAIServer, behaviour: Any
+        self, service: Api, embeddings_server: OpenAIServer, settings: Settings, behaviour: Any
     ) -> None:
+        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"query_timeout_seconds": 0.5})
         embeddings_server.always(behaviour)
         started = time.monotonic()
         answer = self.ask(service, "harpsichord")
-        assert time.monotonic() - started < 2.5
+        assert time.monotonic() - started < 30  # one would go on for 60 s
         assert (answer["mode"], answer["degraded"]) == ("text", True)
         assert answer["results"]
         context = service.get("memory/context", user_id="ada", session_id="s1", query="harpsichord").json()
