@@ -186,7 +186,7 @@ SPECTACULAR_SETTINGS = {
         "EntityStatusEnum": "moments_app.models.entity.Entity.Status",
         "JobStatusEnum": "moments_app.models.job.Job.Status",
         "SummaryStatusEnum": "moments_app.models.summary.Summary.Status",
-        "MemoryKindEnum": "moments_app.recall.search.KINDS",
+        "MemoryKindEnum": "moments_app.recall.request.KINDS",
         "MessageKindEnum": "sessions_app.models.message.Message.Kind",
         "ValidationErrorEnum": "drf_standardized_errors.openapi_serializers.ValidationErrorEnum.choices",
     },
