@@ -4,7 +4,7 @@ PORT ?= 8000
 DATA_DIR ?= .data
 export DATA_DIR
 
-.PHONY: run quick shuffle test bench bench-recall lock
+.PHONY: run quick shuffle test bench bench-recall house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -31,6 +31,10 @@ test: .venv/installed-dev
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal
+
+# Draws the rooms and what imports what into docs/architecture.md.
+house: .venv/installed-dev
+	.venv/bin/python -m tests.support.house
 
 bench: .venv/installed-dev
 	.venv/bin/python -m benchmarks

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from tests.support import house
+
 ROOT = Path(settings.BASE_DIR)
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
@@ -46,3 +48,14 @@ def test_a_decision_has_its_date_and_whether_it_holds(record: Path) -> None:
 
 def test_decisions_are_numbered_without_a_gap() -> None:
     assert [int(record.name[:4]) for record in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_the_picture_of_the_house_is_as_the_house() -> None:
+    assert house.page() == house.PAGE.read_text(), "Run `make house`."
+
+
+def test_every_arrow_of_the_house_leads_down() -> None:
+    for app, floors in house.floors().items():
+        level = {room: number for number, floor in enumerate(floors) for room in floor}
+        for room, below in house.arrows(app, set(level)).items():
+            assert all(level[room] < level[other] for other in below), f"{app}.{room} imports upwards"
