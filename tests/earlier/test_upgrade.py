@@ -55,7 +55,7 @@ def test_row_33_data_of_every_earlier_state_is_found_and_goes_on(upgraded: tuple
     appended = api.post("sessions/ada-0/messages", user_id="ada", messages=[said])
     assert appended.status_code == 201, appended.json()
     call_command("embed", stdout=StringIO())
-    call_command("index_words", stdout=StringIO())
+    call_command("run_schedule", "index_words", stdout=StringIO())
     work_off()
     new = search(api, "zephyr honey")[0]
     assert "zephyr" in new["content"] and new["ranks"]["semantic"]

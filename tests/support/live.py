@@ -10,7 +10,7 @@ from unittest.mock import patch
 import uvicorn
 from django.db import connection
 
-from moments_app.interfaces.chat.endpoint import application
+from memoryproject.asgi import application
 
 
 @contextmanager
