@@ -3,6 +3,8 @@ PYTHON ?= python3
 PORT ?= 8000
 DATA_DIR ?= .data
 export DATA_DIR
+# The commands here make a database where there is none.
+export MEMORY_NEW_DATABASE = 1
 
 .PHONY: run quick shuffle test bench bench-recall house lock
 

@@ -7,6 +7,8 @@ import sys
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
+    if sys.argv[1:2] in (["run"], ["migrate"]):  # the only ones that make a database without asking
+        os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 

@@ -285,7 +285,7 @@ class RetentionSettings(Group):
 class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
-    workers: int = Field(2, ge=1, le=64, description="Worker processes of one `qcluster`.")
+    workers: int = Field(4, ge=1, le=64, description="Worker processes of one `qcluster`; one per lane is four.")
     max_attempts: int = Field(6, ge=1, le=100, description="Attempts before a job fails for good.")
     backoff_seconds: int = Field(30, ge=0, le=3600, description="Wait after the first failure; doubles up to an hour.")
     heartbeat_seconds: float = Field(5, gt=0, le=60, description="Seconds between two heartbeats of a running job.")
@@ -371,13 +371,19 @@ def secret_key(settings: Settings) -> str:
     """Return the configured secret key, or one generated on first use.
 
     A generated key is kept in `DATA_DIR/secret_key`, which only its owner can read.
+
+    Raises:
+        ImproperlyConfigured: `DATA_DIR` can't be used.
     """
     configured = settings.secret_key.get_secret_value()
     if configured:
         return configured
     path = settings.data_dir / "secret_key"
     if not path.exists():
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            settings.data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ImproperlyConfigured(f"DATA_DIR: {settings.data_dir} can't be used: {error.strerror}.") from error
         # Exclusive creation under another name, then a link: if two processes start at once, one key wins.
         fresh = path.with_name(f"secret_key.{secrets.token_hex(8)}")
         fresh.touch(mode=0o600)

@@ -4,6 +4,9 @@ Several processes use several cores. How each handles its requests is described 
 """
 
 import os
+from typing import Any
+
+from memoryproject.process_tree import die_with, die_with_parent
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
@@ -16,3 +19,10 @@ keepalive = 75  # seconds that an idle connection is kept, because clients appen
 timeout = 60  # seconds without a heartbeat after which a worker is replaced
 loglevel = CONF.log_level.lower()
 control_socket_disable = True
+
+die_with_parent()  # the master, when `run` started it
+
+
+def post_fork(_server: Any, worker: Any) -> None:
+    """Have a worker die with its master: nobody serves on under old settings."""
+    die_with(worker.ppid)

@@ -91,7 +91,9 @@ TEMPLATES = [
     }
 ]
 
-EMBEDDED_DATABASE_DIR = CONF.data_dir.resolve() / "postgres"
+DATA_DIR = CONF.data_dir.resolve()
+EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
+DATABASE_IS_EMBEDDED = not CONF.database_url
 if CONF.database_url:
     DATABASES = {"default": environ.Env.db_url_config(CONF.database_url)}
     DATABASES["default"].setdefault("OPTIONS", {})
@@ -195,13 +197,13 @@ SPECTACULAR_SETTINGS = {
 
 # The queue redelivers an unacknowledged task after this long. A process limits its own work to much less.
 QUEUE_RETRY_SECONDS = 3700
+JOB_SECONDS = QUEUE_RETRY_SECONDS - 100  # that a job or a task may take
 Q_CLUSTER = {
     "name": "memory",
     "orm": "default",
-    "workers": JOBS.workers,
-    "queue_limit": JOBS.workers,  # tasks that wait in a cluster's memory would be delivered twice after `retry`
+    "bulk": 1,
     "poll": 0.2,
-    "timeout": QUEUE_RETRY_SECONDS - 100,
+    "timeout": JOB_SECONDS,
     "retry": QUEUE_RETRY_SECONDS,
     "save_limit": -1,  # successes aren't saved, because the Job row is the record; failures are always saved
     "catch_up": False,

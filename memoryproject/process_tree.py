@@ -1,0 +1,266 @@
+"""One tree of processes a data directory: it is held by its root, dies with it, and what dies in it is started again.
+
+Crash-only: nothing here needs a clean end. The lock on the directory is the kernel's and goes with the process that
+holds it; a child is killed by the kernel when its parent is gone; so a root that was killed leaves nobody behind who
+would serve on under old settings.
+"""
+
+import ctypes
+import fcntl
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from memoryproject.conf import BASE_DIR
+
+PARENT = "MEMORY_PARENT"  # in the environment of a child: the process it dies with
+LOCK_FILE = "run.lock"
+STOP_SECONDS = 30  # that a child may take to end
+LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
+STEADY_SECONDS = 60  # after which a child counts as well again
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_FORK = multiprocessing.get_context("fork")
+
+
+class Held(Exception):
+    """Another process holds the data directory; the message says which, and since when."""
+
+
+class CannotStart(Exception):
+    """A child ended before the tree was ready; the message names it."""
+
+
+@contextmanager
+def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
+    """Hold a data directory until the block ends, or the process does.
+
+    Args:
+        directory: made when missing.
+        patience: seconds to wait for whoever holds it.
+
+    Raises:
+        Held: another process holds it.
+        OSError: it can't be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK_FILE).open("a+") as file:
+        deadline = time.monotonic() + patience
+        while not _locked(file):
+            if time.monotonic() >= deadline:
+                file.seek(0)
+                raise Held(f"{directory} is held by {file.read().strip() or 'another process'}.")
+            time.sleep(0.1)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        file.flush()
+        yield
+
+
+def _locked(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, if a tree started it; else do nothing."""
+    if os.environ.get(PARENT) == str(os.getppid()):
+        die_with(os.getppid())
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies; it ends at once when that has happened already.
+
+    Args:
+        parent: process id of the parent, read before this process was forked.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+class Child(ABC):
+    """One process of the tree.
+
+    Args:
+        name: as people call it: "The web server".
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.was_started = False
+        self.due_at = 0.0
+        self._started_at = 0.0
+        self._deaths = 0  # in a row
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """Its process id."""
+
+    @abstractmethod
+    def poll(self) -> int | None:
+        """Return the status it ended with; None while it runs."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, at most so long."""
+
+    @abstractmethod
+    def _spawn(self) -> None:
+        """Start the process, in a session of its own: Ctrl-C reaches the root alone."""
+
+    def start(self) -> None:
+        """Start it."""
+        self._spawn()
+        self.was_started, self._started_at = True, time.monotonic()
+
+    @property
+    def is_alive(self) -> bool:
+        return self.was_started and self.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it is there."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def note_death(self) -> None:
+        """Count a death, and say when to start again: at once, later the more often it dies without having run."""
+        steady = time.monotonic() - self._started_at > STEADY_SECONDS
+        self._deaths = 1 if steady else self._deaths + 1
+        pause = 0.0 if self._deaths == 1 else min(2.0 ** (self._deaths - 2), LONGEST_PAUSE)
+        self.was_started, self.due_at = False, time.monotonic() + pause
+
+
+class Program(Child):
+    """A child with a program of its own.
+
+    Args:
+        name: as people call it.
+        command: arguments of the Python interpreter.
+        environment: variables beside those of the root.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(name)
+        self._command, self._environment = command, environment or {}
+
+    def _spawn(self) -> None:
+        environment = {**os.environ, **self._environment, PARENT: str(os.getpid())}
+        command = [sys.executable, *self._command]
+        self._process = subprocess.Popen(  # noqa: S603 (our own programs)
+            command, cwd=BASE_DIR, env=environment, start_new_session=True
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+
+class Fork(Child):
+    """A child that is a copy of its root and calls a function: it starts at once and shares the root's memory.
+
+    The root must have neither threads nor connections.
+
+    Args:
+        name: as people call it.
+        function: called in the child, without arguments.
+    """
+
+    def __init__(self, name: str, function: Callable[[], None]) -> None:
+        super().__init__(name)
+        self._function = function
+
+    def _spawn(self) -> None:
+        self._process = _FORK.Process(target=_run, args=(self._function, os.getpid()), name=self.name)
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None  # it was started
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, seconds: float) -> None:
+        self._process.join(seconds)
+
+
+def _run(function: Callable[[], None], parent: int) -> None:
+    die_with(parent)
+    os.setsid()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_DFL)
+    function()
+
+
+class Tree:
+    """The children of this process, kept alive.
+
+    Args:
+        children: in the order in which they are started; they are ended the other way round.
+        told: called with a sentence for each child that died.
+    """
+
+    def __init__(self, children: Sequence[Child], told: Callable[[str], None]) -> None:
+        self.children = list(children)
+        self._told = told
+
+    def start(self) -> None:
+        """Start all children."""
+        for child in self.children:
+            child.start()
+
+    def require(self) -> None:
+        """Check that all children live, before the tree is ready.
+
+        Raises:
+            CannotStart: one has ended; names it and its status.
+        """
+        for child in self.children:
+            if not child.is_alive:
+                raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
+
+    def keep(self) -> None:
+        """Look after the children once: start again what died."""
+        for child in self.children:
+            if child.was_started and not child.is_alive:
+                status = child.poll()
+                child.note_death()
+                self._told(f"{child.name} ended with status {status}; it is started again.")
+            if not child.was_started and time.monotonic() >= child.due_at:
+                child.start()
+
+    def end(self) -> None:
+        """Ask the children to end, last first; kill what doesn't within `STOP_SECONDS`, or at a second Ctrl-C."""
+        living = [child for child in reversed(self.children) if child.is_alive]
+        with suppress(KeyboardInterrupt):
+            for child in living:
+                child.signal(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_SECONDS
+            for child in living:
+                child.wait(max(deadline - time.monotonic(), 0.1))
+        for child in living:
+            if child.is_alive:
+                child.signal(signal.SIGKILL)  # what it started itself dies with it
+                child.wait(STOP_SECONDS)

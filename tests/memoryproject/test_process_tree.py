@@ -1,0 +1,200 @@
+"""One tree of processes a data directory: attacked by kills, second starts and an impatient Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from memoryproject.conf import BASE_DIR
+from memoryproject.embedded import server
+from memoryproject.process_tree import Fork, Held, Tree, hold
+from tests.support.folders import data_folder
+from tests.support.processes import free_port
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT = 240  # seconds; a slow machine with other tests beside this may need most of it
+
+
+class Run:
+    """A `manage.py run` without the demonstration.
+
+    Args:
+        folder: its DATA_DIR.
+        port: that it serves at; None for any that is free.
+    """
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self.log = (folder if folder.is_dir() else folder.parent) / f"run-{time.monotonic_ns()}.log"
+        environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": ""}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "run", "--no-demo", "--port", str(self.port)],
+                cwd=BASE_DIR,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def serve(self) -> "Run":
+        """Wait until it serves."""
+        wait_until(lambda: "Ctrl-C" in self.log.read_text() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.log.read_text()
+        return self
+
+    def ended(self) -> str:
+        """Wait for its end, and return all it printed."""
+        self.process.wait(TIMEOUT)
+        return self.log.read_text()
+
+    def members(self) -> list[psutil.Process]:
+        """Return every process below it."""
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.process.pid).children(recursive=True)
+        return []
+
+    def answers(self) -> bool:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as page:
+            return bool(page.status == 200)
+        return False
+
+
+def wait_until(done: Callable[[], bool], seconds: float = TIMEOUT) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with data_folder() as folder:
+        yield folder
+
+
+def of_folder(folder: Path) -> list[str]:
+    """Return the commands of all processes that name a data directory."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            line = " ".join(process.cmdline())
+            if str(folder) in line or process.environ().get("DATA_DIR") == str(folder):
+                found.append(line)
+    return found
+
+
+def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves(folder: Path) -> None:
+    run = Run(folder).serve()
+    assert len(run.members()) >= 5
+    run.process.kill()
+    wait_until(lambda: not of_folder(folder), 20)
+    assert server.running_socket(folder / "postgres") is None
+    again = Run(folder, run.port).serve()
+    again.process.send_signal(signal.SIGINT)
+    again.ended()
+    assert of_folder(folder) == []
+
+
+def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(folder: Path) -> None:
+    run = Run(folder).serve()
+    there = {process.pid for process in run.members()}
+    second = Run(folder)
+    printed = second.ended()
+    assert second.process.returncode == 1
+    assert f"is held by process {run.process.pid} since" in printed
+    assert run.answers()
+    assert there <= {process.pid for process in run.members()}
+    on_its_port = Run(folder, run.port)
+    assert "is held by process" in on_its_port.ended()
+    assert run.answers()
+    run.process.send_signal(signal.SIGTERM)
+    run.ended()
+
+
+def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        run = Run(folder, taken.getsockname()[1])
+        printed = run.ended()
+    assert run.process.returncode == 1
+    assert f"Port {run.port} can't be used" in printed
+    assert not (folder / "postgres").exists()
+
+
+def test_row_25_every_member_that_is_killed_comes_again(folder: Path) -> None:
+    run = Run(folder).serve()
+    for process in run.members():
+        with suppress(psutil.Error):
+            process.kill()
+            wait_until(run.answers, 60)
+    assert run.process.poll() is None
+    assert "is started again" in run.log.read_text()
+    run.process.send_signal(signal.SIGINT)
+    assert "Stopping." in run.ended()
+    assert run.process.returncode == 0
+    assert of_folder(folder) == []
+
+
+def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(folder: Path) -> None:
+    run = Run(folder).serve()
+    for member in run.members():  # one that would not end by itself
+        if "gunicorn" in " ".join(member.cmdline()):
+            member.suspend()
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(1)
+    run.process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    run.ended()
+    assert time.monotonic() - began < 15
+    wait_until(lambda: not of_folder(folder), 10)
+
+
+def test_a_folder_that_cannot_be_used_is_named(folder: Path) -> None:
+    (folder / "file").touch()
+    run = Run(folder / "file")
+    assert "DATA_DIR" in run.ended()
+    assert run.process.returncode == 1
+
+
+def test_commands_make_no_database_unasked(folder: Path) -> None:
+    environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": "", "MEMORY_NEW_DATABASE": ""}
+    command = [sys.executable, "manage.py", "create_api_key", "mine"]
+    tried = subprocess.run(
+        command, cwd=BASE_DIR, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert tried.returncode == 1
+    assert f"there is no database in {folder / 'postgres'}" in tried.stderr
+    assert not (folder / "postgres").exists()
+
+
+def test_a_directory_is_held_by_one_alone(tmp_path: Path) -> None:
+    with hold(tmp_path), pytest.raises(Held, match=f"process {os.getpid()} since"), hold(tmp_path):
+        pass
+    with hold(tmp_path):
+        pass
+
+
+def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:
+    told: list[str] = []
+    tree = Tree([Fork("The brief one", lambda: os._exit(3))], told.append)
+    tree.start()
+    deadline = time.monotonic() + 4
+    while time.monotonic() < deadline:
+        tree.keep()
+        time.sleep(0.01)
+    tree.end()
+    assert told[0] == "The brief one ended with status 3; it is started again."
+    assert 3 <= len(told) <= 4  # after 0, 1 and 2 seconds
