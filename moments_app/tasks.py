@@ -1,4 +1,4 @@
-"""The queue's entry point: a task only names a job, whose row decides. Sweeps are run by `memoryproject.schedules`."""
+"""What an older release had queued: jobs are found by their rows now."""
 
 from moments_app.jobs import runner
 

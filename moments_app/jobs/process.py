@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
+from enum import IntEnum
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
@@ -104,6 +105,15 @@ class Asked:
         return f"asked for: {self.jobs}"
 
 
+class Lane(IntEnum):
+    """How urgent jobs are: workers of a lane help the more urgent ones, and never the other way round."""
+
+    WAITED = 0  # somebody waits for it: summaries, digests
+    BUILD = 1  # memory of what was said
+    INDEX = 2  # what makes memory found
+    BULK = 3  # much at a time, and nobody waits for it
+
+
 Input = TypeVar("Input", bound=ProcessInput)
 Answer = TypeVar("Answer")
 
@@ -116,6 +126,7 @@ class Process(ABC, Generic[Input, Answer]):
     Attributes:
         name: kept in the rows of its jobs; never changed once there are some.
         prompt_purpose: purpose of the prompts that can be tried with this process; blank for none.
+        lane: that its jobs wait in.
         is_upkeep: a completed job leads nowhere, and its row is deleted once it is old.
         sweep_timing: when `sweep` runs by itself, on the schedule named as the process; None for never.
     """
@@ -123,6 +134,7 @@ class Process(ABC, Generic[Input, Answer]):
     name: ClassVar[str]
     prompt_purpose: ClassVar[str] = ""
     is_upkeep: ClassVar[bool] = False
+    lane: ClassVar[Lane] = Lane.BUILD
     sweep_timing: ClassVar[Timing | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -221,6 +233,11 @@ def _register(process: type[AnyProcess]) -> None:
 def processes() -> list[AnyProcess]:
     """Return all processes, by name."""
     return [_registered[name]() for name in sorted(_registered)]
+
+
+def names_in(lane: Lane) -> list[str]:
+    """Return the names of the processes of a lane."""
+    return [process.name for process in processes() if process.lane == lane]
 
 
 def process_named(name: str) -> AnyProcess:

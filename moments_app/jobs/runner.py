@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
+from django.utils import timezone
 
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.jobs.process import (
@@ -47,8 +48,19 @@ def run_job(job_id: uuid.UUID | str) -> Job | None:
         The job as it is afterwards; None when there was nothing to do: not due, taken by another, ended, unknown.
     """
     job = Job.objects.take(uuid.UUID(str(job_id)))
-    if job is None:
-        return None
+    return run_taken(job) if job else None
+
+
+class Stopped(BaseException):
+    """The worker has to end now; the job is put back, and the attempt does not count."""
+
+
+def run_taken(job: Job) -> Job:
+    """Run a job that this worker has claimed, to an outcome or back into the queue.
+
+    Raises:
+        Stopped: the worker has to end.
+    """
     try:
         _run_with(process_named(job.process), job)
     except UnknownProcess as error:  # a worker of a newer release may know it
@@ -68,6 +80,10 @@ def _run_with(process: AnyProcess, job: Job) -> None:
         job.retry_later(str(error), wait=timedelta(0))
     except Waits as error:
         job.postpone(error.until, str(error))
+    except Stopped:
+        connection.close()  # which may have been amid a statement
+        job.postpone(timezone.now(), "Its worker was asked to end.")
+        raise
     except Exception as error:
         _end_attempt(job, process, error)
 

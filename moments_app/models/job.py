@@ -1,19 +1,19 @@
 """One run of a process: asked for, worked on, ended with an outcome.
 
-The queue only delivers a job's id; this row decides whether there is anything to do. So a task that is delivered
-twice does its work once, and a task that is lost is found by `recover_jobs`. A running job is held by a *claim*: the
-number of its attempt. Whoever ends it must still hold that claim.
+The table is the queue: a worker takes a row that is due, and there is nothing else that could be lost or come twice. A
+running job is held by a *claim*: the number of its attempt. Whoever ends it must still hold that claim.
 """
 
 import uuid
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
-from django.db import models, transaction
+from django.db import connection, models, transaction
 from django.db.models import Count, F, Min, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
-from django_q.tasks import async_task
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
@@ -22,13 +22,29 @@ from sessions_app.refusals import Refusal
 if TYPE_CHECKING:
     from moments_app.models.stream import MemoryStream
 
-RUN_TASK = "moments_app.tasks.run_job"
+RUN_TASK = "moments_app.tasks.run_job"  # by which an older release queued jobs
 CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
 LONGEST_BACKOFF = timedelta(hours=1)
 
 
 class CannotChange(Refusal):
     """The job can't be cancelled or retried in the state that it is in; the message says why."""
+
+
+SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
+# The loop over processes has the index of each read from the last subject on: as quick however much waits.
+NEXT_SQL = """
+SELECT due.id, due.subject FROM unnest(%(processes)s::text[]) AS wanted (process), LATERAL (
+    SELECT job.id, COALESCE(job.user_id, job.stream_id * -1, 0) AS subject, job.run_after FROM moments_app_job job
+    WHERE job.status = 'queued' AND job.process = wanted.process AND job.run_after <= %(now)s
+    AND COALESCE(job.user_id, job.stream_id * -1, 0) > %(after)s
+    AND NOT EXISTS (
+        SELECT FROM moments_app_job other WHERE other.status = 'processing' AND other.heartbeat_at >= %(silent)s
+        AND COALESCE(other.user_id, other.stream_id * -1, 0) = COALESCE(job.user_id, job.stream_id * -1, 0)
+    )
+    ORDER BY COALESCE(job.user_id, job.stream_id * -1, 0), job.run_after, job.id LIMIT 1
+) due ORDER BY due.subject, due.run_after, due.id LIMIT 1
+"""
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -90,7 +106,7 @@ class JobQuerySet(models.QuerySet["Job"]):
     ) -> "Job":
         """Ask for a run of a process on a session, a stream or a person; while one is open, that one is returned.
 
-        Call this in the transaction that makes the run due: job and queue entry are committed with it or not at all.
+        Call this in the transaction that makes the run due: the job is committed with it or not at all.
 
         Args:
             process: name of what is to be run.
@@ -112,7 +128,6 @@ class JobQuerySet(models.QuerySet["Job"]):
             requested_by=requested_by,
         )
         if insert_unless_there(job):
-            job.enqueue()
             return job
         found = self.open().filter(process=process, session=session, stream=stream, user_id=job.user_id).first()
         if found is None:  # it ended between the two statements
@@ -157,24 +172,62 @@ class JobQuerySet(models.QuerySet["Job"]):
         if job:
             job.status, job.run_after = Job.Status.QUEUED, timezone.now()
             job.save(update_fields=["status", "run_after"])
-            job.enqueue()
         return job
 
     def take(self, job_id: uuid.UUID) -> "Job | None":
         """Claim a due job for this worker; None when there is nothing to do: not due, taken, ended, unknown."""
+        return self.due().filter(job_id=job_id)._claim_one()
+
+    def take_next(self, processes: Collection[str], *, after: int) -> "Job | None":
+        """Claim the next due job of some processes, people in turn; None when there is none.
+
+        Nobody has two jobs running at a time: whoever has one is passed over until it ends. A job that has fallen
+        silent keeps nobody waiting, as its worker is dead.
+
+        Args:
+            processes: names of them.
+            after: the subject of the job that was taken last, as `Job.subject`: the turn is with the one after it.
+        """
+        for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
+            while (found := self._next(processes, start)) is not None:
+                pk, start = found
+                if job := self._take_alone(pk, start):
+                    return job
+        return None
+
+    def _next(self, processes: Collection[str], after: int) -> "tuple[int, int] | None":
+        """Return the primary key and the subject of the first job that may be taken."""
         now = timezone.now()
-        taken = (
-            self.due()
-            .filter(job_id=job_id)
-            .update(
-                status=Job.Status.PROCESSING,
-                attempts=F("attempts") + 1,
-                started_at=now,
-                heartbeat_at=now,
-                progress_done=0,
-            )
+        silent = now - timedelta(seconds=settings.JOBS.stale_seconds)
+        with connection.cursor() as cursor:
+            cursor.execute(NEXT_SQL, {"processes": list(processes), "after": after, "now": now, "silent": silent})
+            found: tuple[int, int] | None = cursor.fetchone()
+        return found
+
+    @transaction.atomic
+    def _take_alone(self, pk: int, subject: int) -> "Job | None":
+        """Claim a job unless another of the same person runs, or is being taken just now."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('job', %s))", [subject])
+            [is_alone] = cursor.fetchone() or [False]
+        if not is_alone:
+            return None
+        person = {"user_id": subject} if subject > 0 else {"user_id": None, "stream_id": -subject or None}
+        silent = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
+        running = self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent, **person)
+        return None if running.exists() else self.due().filter(pk=pk)._claim_one()
+
+    def _claim_one(self) -> "Job | None":
+        now = timezone.now()
+        job = self.order_by("id").first()
+        taken = job and Job.objects.due().filter(pk=job.pk).update(
+            status=Job.Status.PROCESSING,
+            attempts=F("attempts") + 1,
+            started_at=now,
+            heartbeat_at=now,
+            progress_done=0,
         )
-        return self.select_related("session__user", "stream").get(job_id=job_id) if taken else None
+        return Job.objects.select_related("session__user", "stream").get(pk=job.pk) if job and taken else None
 
 
 class Job(models.Model):
@@ -188,6 +241,7 @@ class Job(models.Model):
         SKIPPED = "skipped"
 
     OPEN = (Status.QUEUED, Status.PROCESSING)
+    FIRST_SUBJECT = -(2**63)  # before all that there may be
 
     job_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     process = models.CharField(max_length=32)
@@ -224,6 +278,7 @@ class Job(models.Model):
         ]
         indexes = [
             models.Index(fields=["run_after"], condition=Q(status="queued"), name="job_queued"),
+            models.Index(F("process"), SUBJECT, F("run_after"), condition=Q(status="queued"), name="job_in_turn"),
             models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
@@ -233,6 +288,11 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.process} {self.job_id}"
+
+    @property
+    def subject(self) -> int:
+        """Whom it is about: a person's primary key, or a shard's as a negative number."""
+        return self.user_id or -(self.stream_id or 0)
 
     @property
     def is_due(self) -> bool:
@@ -267,14 +327,9 @@ class Job(models.Model):
             self.force, self.params = True, self.params | params
 
     def make_due(self) -> None:
-        """Make a job that waits for its next attempt due now, and queue it: there is something new to do."""
+        """Make a job that waits for its next attempt due now: there is something new to do."""
         waiting = Job.objects.filter(pk=self.pk, status=Job.Status.QUEUED, attempts__gt=0)
-        if waiting.update(run_after=timezone.now()):
-            self.enqueue()
-
-    def enqueue(self) -> None:
-        """Put the job into the queue, in the current transaction."""
-        async_task(RUN_TASK, str(self.job_id))
+        waiting.update(run_after=timezone.now())
 
     def is_claimed(self) -> bool:
         """Lock the row and tell whether this run still holds the job; another may have taken it over."""
@@ -349,7 +404,6 @@ class Job(models.Model):
         cancelled = this.cancelled().update(result={}, **state)
         if not cancelled and not this.filter(status=Job.Status.FAILED).update(attempts=0, **state):
             raise CannotChange(f"Only a failed or cancelled job can be retried; this one is {self.status}.")
-        self.enqueue()
 
     def _claim(self) -> dict[str, Any]:
         return {"status": Job.Status.PROCESSING, "attempts": self.attempts}

@@ -12,6 +12,7 @@ from typing import Self
 from moments_app.engines import Caller
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    Lane,
     Moved,
     Process,
     ProcessInput,
@@ -63,6 +64,7 @@ class RebuildMoments(Process[RebuildInput, Built]):
     """Replaces the moments of a session, a build a run."""
 
     name = "rebuild_moments"
+    lane = Lane.BULK
 
     def caller(self, job: Job) -> Caller:
         return builder()

@@ -75,7 +75,10 @@ def _forget_in_shard(shard: MemoryStream, user: UserProfile) -> int:
 
 
 def forget_in_queue(user: UserProfile) -> dict[str, int]:
-    """Remove what waits, and what failed, of a person's jobs; neither table is ever long."""
+    """Remove what waits, and what failed, of a person's jobs; neither table is ever long.
+
+    An older release queued jobs by their ids.
+    """
     waiting = {entry.pk: entry.task for entry in OrmQ.objects.iterator()}
     failed = {task["pk"]: task for task in Task.objects.values("pk", "func", "args").iterator()}
     removed = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.db.models import F
 
-from moments_app.jobs.process import Asked, ClaimLost, Process, ProcessInput, Progress, Skipped, Timing
+from moments_app.jobs.process import Asked, ClaimLost, Lane, Process, ProcessInput, Progress, Skipped, Timing
 from moments_app.models import Job, Vocabulary
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session
@@ -67,6 +67,7 @@ class CountWords(Process[CountInput, None]):
     """Counts the words of a person's memory, or of a shard's."""
 
     name = "count_words"
+    lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=1)
 

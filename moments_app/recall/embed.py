@@ -21,6 +21,7 @@ from moments_app.engines.interface import EngineError
 from moments_app.jobs.process import (
     Asked,
     ClaimLost,
+    Lane,
     Moved,
     Process,
     ProcessInput,
@@ -89,6 +90,7 @@ class Embed(Process[EmbedInput, Vectors]):
     """Gives a batch of texts their vectors."""
 
     name = "embed"
+    lane = Lane.INDEX
     is_upkeep = True
     sweep_timing = Timing(minutes=10)
 

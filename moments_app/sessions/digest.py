@@ -7,7 +7,7 @@ from django.conf import settings
 
 from moments_app.engines import Caller
 from moments_app.engines.interface import Engine
-from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
+from moments_app.jobs.process import Lane, Moved, Process, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, one_call_a_session
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
@@ -29,6 +29,7 @@ class DigestSession(Process[DigestInput, Digested]):
     """Leaves a checkpoint in a session."""
 
     name = "digest_session"
+    lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.SESSION_DIGEST
 
     def caller(self, job: Job) -> Caller:

@@ -13,7 +13,7 @@ from django.conf import settings
 from moments_app.engines import Caller
 from moments_app.engines.interface import Engine
 from moments_app.jobs.orchestrator import Orchestrator, Step
-from moments_app.jobs.process import Moved, ProcessInput, Progress, Skipped, complete, locked_session, session_of
+from moments_app.jobs.process import Lane, Moved, ProcessInput, Progress, Skipped, complete, locked_session, session_of
 from moments_app.models import Job, Moment
 from moments_app.moments.partition import known_at
 from moments_app.sessions.checkpoint import (
@@ -45,6 +45,7 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
     """Brings a quiet session up to date, and clears it."""
 
     name = "settle"
+    lane = Lane.BULK
 
     def why_not(self, job: Job) -> str:
         """Return why the session is not settled; a forced settling needs no number of turns."""

@@ -17,6 +17,7 @@ from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
+    Lane,
     Moved,
     Process,
     ProcessInput,
@@ -74,6 +75,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
     """Writes the next version of a session's summary."""
 
     name = PROCESS
+    lane = Lane.WAITED
     prompt_purpose = PromptResource.Purpose.ROLLING_SUMMARY
 
     def caller(self, job: Job) -> Caller:

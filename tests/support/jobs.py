@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from django.utils.module_loading import import_string
-from django_q.models import OrmQ
-
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
+from moments_app.jobs.scheduled import run_scheduled
 from moments_app.models import Job, Moment
 from moments_app.moments.build import BuildMoments
 from moments_app.recall.count_words import CountWords
@@ -14,16 +12,17 @@ from sessions_app.models import Message, Session, UserProfile
 
 
 def queued_job_ids() -> list[str]:
-    """The jobs that the queue holds an entry for, oldest first."""
-    return [row.task["args"][0] for row in OrmQ.objects.order_by("id")]
+    """The jobs that are due, oldest first."""
+    return [str(job.job_id) for job in Job.objects.due().order_by("id")]
 
 
 def work_off(rounds: int = 60) -> None:
-    """Runs what is queued, and what `recover_jobs` queues, until no job is open."""
+    """Runs what is due, and what `recover_jobs` puts back, until no job is open."""
     for _ in range(rounds):
-        for row in OrmQ.objects.order_by("id"):
-            import_string(row.task["func"])(*row.task["args"])
-            row.delete()
+        for job_id in queued_job_ids():
+            run_job(job_id)
+        while run_scheduled():
+            pass
         recover_jobs()
         if not Job.objects.open().exists():
             return
@@ -37,7 +36,6 @@ def build(session: Session, **asked: Any) -> Job:
         Job.objects.request(BuildMoments.name, session, requested_by="test", force=True, params=params).job_id
     )
     assert job is not None
-    OrmQ.objects.all().delete()
     return job
 
 
@@ -45,7 +43,6 @@ def count(user: UserProfile) -> Job:
     """The words of a person, counted at once."""
     job = run_job(Job.objects.request(CountWords.name, user_id=user.pk, requested_by="test", force=True).job_id)
     assert job is not None
-    OrmQ.objects.all().delete()
     return job
 
 

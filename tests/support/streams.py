@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from django_q.models import OrmQ
-
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
@@ -16,7 +14,6 @@ def form(session: Session) -> Job:
     """A forced formation, run at once; what it asks for stays in the queue."""
     job = run_job(Job.objects.request(FormMemories.name, session, requested_by="test", force=True).job_id)
     assert job is not None
-    OrmQ.objects.all().delete()
     return job
 
 
@@ -25,7 +22,6 @@ def fold(stream: MemoryStream) -> Job:
     asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
     job = run_job(asked.job_id)
     assert job is not None
-    OrmQ.objects.all().delete()
     return job
 
 

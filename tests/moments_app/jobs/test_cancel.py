@@ -52,7 +52,7 @@ def test_a_queued_job_that_is_cancelled_never_runs(ada: UserProfile) -> None:
     assert (job.status, job.result["reason"]) == ("skipped", "Cancelled by operator:root.")
     assert job.is_cancelled
     assert job.finished_at is not None
-    assert recover_jobs().requeued == 0
+    assert recover_jobs().taken_over == 0
 
 
 def test_a_job_cancelled_while_its_engine_thinks_writes_nothing(ada: UserProfile, model_server: OpenAIServer) -> None:

@@ -9,10 +9,9 @@ import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
-from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.recovery import Recovered, recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import EngineCall, Job
 from moments_app.models.job import CannotChange
@@ -205,29 +204,11 @@ class TestCircuit:
 class TestRecovery:
     """Work that nobody works on is found."""
 
-    def test_row_5_a_job_whose_queue_entry_was_lost_is_queued_again_once(self, ada: UserProfile) -> None:
-        job = asked(talk(ada, 50))
-        OrmQ.objects.all().delete()
-        assert recover_jobs(dry_run=True).requeued == 1
-        assert queued_job_ids() == []
-        assert recover_jobs().requeued == 1
-        assert recover_jobs().requeued == 0
-        assert queued_job_ids() == [str(job.job_id)]
-
-    def test_row_5_a_job_in_the_memory_of_a_dead_cluster_is_queued_again(self, ada: UserProfile) -> None:
-        asked(talk(ada, 50))
-        OrmQ.objects.update(lock=timezone.now() + timedelta(seconds=3700))  # taken just now
-        assert recover_jobs().requeued == 0
-        OrmQ.objects.update(lock=timezone.now() + timedelta(seconds=3600))  # taken 100 s ago
-        assert recover_jobs().requeued == 1
-        assert recover_jobs().requeued == 0
-
     def test_row_5_a_job_whose_worker_fell_silent_is_taken_from_it(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         session = talk(ada, 50)
         job = asked(session)
-        OrmQ.objects.all().delete()
         dead = Job.objects.take(job.job_id)
         assert dead is not None
         assert recover_jobs().taken_over == 0
@@ -252,17 +233,17 @@ class TestRecovery:
 
     def test_a_job_that_waits_for_its_time_is_left_alone(self, ada: UserProfile) -> None:
         asked(talk(ada, 50))
-        OrmQ.objects.all().delete()
         Job.objects.update(run_after=timezone.now() + timedelta(minutes=1))
-        assert recover_jobs().requeued == 0
+        assert recover_jobs() == Recovered()
+        assert queued_job_ids() == []
 
     def test_the_command_says_what_it_found(self, ada: UserProfile) -> None:
-        asked(talk(ada, 50))
-        OrmQ.objects.all().delete()
+        Job.objects.take(asked(talk(ada, 50)).job_id)
+        Job.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         out = StringIO()
         call_command("run_schedule", "recover_jobs", "--dry-run", stdout=out)
-        assert "requeued: 1" in out.getvalue()
-        assert not OrmQ.objects.exists()
+        assert "taken from dead workers: 1" in out.getvalue()
+        assert queued_job_ids() == []
 
     def test_row_5_work_that_waits_too_long_shows_in_readiness_and_metrics(self, ada: UserProfile, client: Any) -> None:
         asked(talk(ada, 50))

@@ -16,6 +16,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.utils import timezone
 from django_q.models import OrmQ, Task
+from django_q.tasks import async_task
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
@@ -33,7 +34,7 @@ from sessions_app.people.erase import OnHold, SomethingLeft, erase_user
 from sessions_app.tasks import remove_archives
 from tests.support.api import Api
 from tests.support.concurrency import at_once
-from tests.support.jobs import build, work_off
+from tests.support.jobs import build, queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.streams import fold, form, note, shard
@@ -131,7 +132,7 @@ def plant_by_hand(marker: str, user: UserProfile, session: Session, folder: Path
     job = Job.objects.filter(user=user).first()
     assert job is not None
     EngineCall.objects.filter(job=job).update(error=marker)
-    job.enqueue()
+    async_task(RUN_TASK, str(job.job_id))  # as an older release did
     now = timezone.now()
     failed = {"func": RUN_TASK, "args": (str(job.job_id),), "result": marker, "started": now, "stopped": now}
     Task.objects.create(id=marker[:32], name=marker, success=False, **failed)
@@ -383,10 +384,9 @@ class TestMeanwhile:
 
 
 def recover_one() -> None:
-    """Runs what the queue holds, as a worker does."""
-    for entry in OrmQ.objects.all()[:1]:
-        if entry.task.get("func") == RUN_TASK:
-            run_job(entry.task["args"][0])
+    """Runs a job that is due, as a worker does."""
+    for job_id in queued_job_ids()[:1]:
+        run_job(job_id)
 
 
 def wait_until_somebody_waits(seconds: float = 30) -> None:

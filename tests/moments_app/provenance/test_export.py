@@ -14,11 +14,11 @@ from django.core.files.storage import storages
 from django.core.management import CommandError, call_command
 from django.db.models import F, TextField
 from django.db.models.functions import Cast, JSONObject
-from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
 from moments_app.models import MemoryStream
+from moments_app.models.job import Job
 from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
@@ -208,7 +208,7 @@ class TestWrongFiles:
         talk(ada, 3)
         path = written("ada", tmp_path / "good.zip")
         erase_user("ada", actor="test")
-        OrmQ.objects.all().delete()
+        Job.objects.all().delete()
         return path
 
     def refused(self, path: Path) -> str:
@@ -216,7 +216,7 @@ class TestWrongFiles:
         with pytest.raises(CommandError) as refused:
             call_command("import_user", str(path), stdout=StringIO())
         assert UserProfile.objects.count() == before
-        assert not OrmQ.objects.exists()
+        assert not Job.objects.exists()
         return str(refused.value)
 
     def changed(self, good: Path, name: str, change: Any) -> Path:

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
@@ -29,7 +28,6 @@ def digest(session: Session, **params: Any) -> Job:
         Job.objects.request(DigestSession.name, session, requested_by="test", force=True, params=params).job_id
     )
     assert job is not None
-    OrmQ.objects.all().delete()
     session.refresh_from_db()
     return job
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 from django.utils import timezone
-from django_q.models import OrmQ
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
@@ -168,7 +167,6 @@ class TestWhichSessions:
     def test_row_6_two_runs_at_once_ask_for_each_session_once(self, ada: UserProfile) -> None:
         for number in range(250):
             talk(ada, 4, session_id=f"s{number}")
-        OrmQ.objects.all().delete()
         asked = [compacted.settled for compacted in at_once(lambda _: compact_sessions(), 2)]
         assert sum(asked) >= 250
         assert Job.objects.filter(process=Settle.name).count() == 250

@@ -1,0 +1,128 @@
+"""Workers: each is one process that takes due jobs by itself, one at a time, and shares nothing with the others.
+
+The table of jobs is the queue. So there is nothing to lose and no lock to die with: a worker that is killed, at work or
+idle, leaves its job's row, and every worker looks now and then for jobs that nobody works on.
+
+**Lanes.** A process belongs to a lane, and so does a worker. It takes what is due in its own lane, else in more urgent
+ones, never in less urgent ones: a summary that somebody waits for stands behind other such work alone, whatever
+embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several.
+
+**In turn.** Within a lane a worker goes on with the next person who has something due, and nobody has two jobs running
+at a time.
+"""
+
+import signal
+import threading
+import time
+from types import FrameType
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django_q.scheduler import scheduler
+
+from moments_app.jobs.process import Lane, names_in
+from moments_app.jobs.recovery import recover_jobs
+from moments_app.jobs.runner import Stopped, run_taken
+from moments_app.jobs.scheduled import run_scheduled
+from moments_app.models import Job
+
+POLL = 0.2  # seconds
+RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on
+SCHEDULES = 2.0  # seconds between two looks at the schedules
+AWAY = 2.0  # seconds before the next try when the database doesn't answer
+GRACE = 20  # seconds that a job may go on when the worker is asked to end
+
+logger = structlog.get_logger(__name__)
+
+
+def lanes_of(number: int, workers: int) -> list[Lane]:
+    """Return the lanes whose jobs a worker takes, its own first.
+
+    Args:
+        number: of the worker, from 0.
+        workers: how many there are.
+    """
+    least_urgent = max(Lane)
+    if number == workers - 1:
+        own = least_urgent  # one is enough for bulk work
+    elif workers == 2:
+        own = Lane.BUILD
+    else:
+        own = Lane(number % least_urgent)
+    return [lane for lane in sorted(Lane, reverse=True) if lane <= own]
+
+
+class TookTooLong(Exception):
+    """A job worked for longer than any may."""
+
+
+class Worker:
+    """See the module's text.
+
+    Args:
+        lanes: whose jobs it takes, its own first.
+    """
+
+    def __init__(self, lanes: list[Lane]) -> None:
+        self._lanes = lanes
+        self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
+        self._recovered_at = 0.0
+        self._ending = threading.Event()
+
+    def serve(self) -> None:
+        """Take and run jobs until SIGTERM. A job that is running then has `GRACE` seconds to end."""
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGALRM, self._alarm)
+        while not self._ending.is_set():
+            try:
+                if not self._step():
+                    self._ending.wait(POLL)
+            except Stopped:
+                return
+            except DatabaseError as error:
+                logger.warning("the database does not answer", error=type(error).__name__)
+                connection.close()
+                self._ending.wait(AWAY)
+
+    def _step(self) -> bool:
+        """Do one thing; return False when there was nothing to do."""
+        if time.monotonic() - self._recovered_at > RECOVERY:
+            self._recovered_at = time.monotonic()
+            recover_jobs()
+        return any(self._work(lane) for lane in self._lanes) or (self._lanes[0] == max(Lane) and run_scheduled())
+
+    def _work(self, lane: Lane) -> bool:
+        job = Job.objects.take_next(names_in(lane), after=self._last[lane])
+        if job is None:
+            return False
+        self._last[lane] = job.subject
+        signal.alarm(settings.JOB_SECONDS)
+        try:
+            run_taken(job)
+        finally:
+            signal.alarm(0)
+        return True
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self._ending.set()
+        signal.alarm(GRACE)
+
+    def _alarm(self, _number: int, _frame: FrameType | None) -> None:
+        if self._ending.is_set():
+            raise Stopped
+        raise TookTooLong(f"It took longer than {settings.JOB_SECONDS} s.")
+
+
+def serve(number: int, workers: int) -> None:
+    """Be one of some workers, until asked to end."""
+    Worker(lanes_of(number, workers)).serve()
+
+
+def keep_schedules() -> None:
+    """Queue what is due by the schedules, until asked to end."""
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    while not ending.is_set():
+        scheduler()  # says itself what went wrong
+        ending.wait(SCHEDULES)

@@ -1,0 +1,67 @@
+"""A database that hangs: a socket before the real one, which can be frozen."""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from django.db import connection
+
+
+class Gate:
+    """Passes bytes on between clients and the database while it is open.
+
+    Args:
+        folder: where its socket is made.
+        target: the database's own socket.
+    """
+
+    def __init__(self, folder: Path, target: Path) -> None:
+        self._path, self._target = folder / target.name, target
+        self._loop = asyncio.new_event_loop()
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
+        self._ready = threading.Event()
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(10)
+
+    def freeze(self) -> None:
+        """Pass nothing on any more."""
+        self._loop.call_soon_threadsafe(self._is_open.clear)
+
+    def thaw(self) -> None:
+        """Pass on what has waited, and all that comes."""
+        self._loop.call_soon_threadsafe(self._is_open.set)
+
+    async def _serve(self) -> None:
+        async with await asyncio.start_unix_server(self._connected, self._path):
+            self._ready.set()
+            await asyncio.Event().wait()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(self._target)
+        await asyncio.gather(self._pass(reader, back), self._pass(there, writer))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                await self._is_open.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+@contextmanager
+def gate() -> Iterator[tuple[Gate, str]]:
+    """Yield a gate before the test's database, and the address by which it is reached."""
+    connection.ensure_connection()
+    info = connection.connection.info
+    with tempfile.TemporaryDirectory(prefix="memory-gate-") as folder:
+        made = Gate(Path(folder), Path(info.host) / f".s.PGSQL.{info.port}")
+        made.start()
+        yield made, f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={folder}&port={info.port}"
