@@ -1,23 +1,24 @@
 """The web process: an event loop for connections that may stay open long, and a few threads for everything else.
 
-Django serves requests with short answers in one of `WEB_THREADS` threads. A stream occupies no thread: the MCP server
-handles `/mcp`, and the chat endpoint handles addresses under `/v1/`. See docs/decisions/0011.
+A request that asks the database a few things and answers is served by Django in one of `WEB_THREADS` threads; `front`
+says who gets one. A stream holds none: `/mcp` is the MCP server's, addresses under `/v1/` are the chat endpoint's. See
+docs/decisions/0011.
 """
 
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 
-from a2wsgi import WSGIMiddleware
 from django.core.wsgi import get_wsgi_application
 from starlette.types import Receive, Scope, Send
 
-from memoryproject.settings import CONF
+from memoryproject.front import Bridge, Gone, Refused, answer_json, refuse, replayed, take_in
+from memoryproject.settings import API_MAX_BODY_BYTES, CONF
 
-# The ignored type is a2wsgi's, which asks for more than Django's types promise.
-_in_threads = WSGIMiddleware(get_wsgi_application(), workers=CONF.web_threads)  # type: ignore[arg-type]
+_in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 
-# Imported only now, because they need Django to be set up.
+# Only now: they need Django to be set up.
+from memoryproject import health
 from moments_app.interfaces.chat.endpoint import application as _chat
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
@@ -25,16 +26,37 @@ from sessions_app import lexemes
 lexemes.load()  # takes half a second, which no request then has to wait
 
 _mcp = Endpoint()
+_readiness = health.Readiness()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Pass a request to the part that serves its address. Lifespan events go to the MCP server, the only user."""
+    """Hand a request to the part that serves its address; the MCP server alone has something to start and to end."""
+    if scope["type"] == "lifespan":
+        await _mcp(scope, receive, send)
+        return
     path = scope.get("path", "")
     # Django would read X_Forwarded_Proto as X-Forwarded-Proto, which only the proxy may set.
     scope["headers"] = [(name, value) for name, value in scope.get("headers", ()) if b"_" not in name]
-    if scope["type"] == "lifespan" or path == PATH:
-        await _mcp(scope, receive, send)
-    elif path.startswith("/v1/"):
-        await _chat(scope, receive, send)
-    else:
-        await _in_threads(scope, receive, send)  # type: ignore[arg-type]
+    try:
+        if path == "/healthz":
+            await answer_json(send, 200, {"status": health.OK})
+        elif path == "/readyz":
+            status, told = await _readiness.look()
+            await answer_json(send, status, told)
+        else:
+            await _serve(scope, receive, send, path)
+    except Refused as refused:
+        await refuse(send, refused)
+    except Gone:
+        return
+
+
+async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
+    body = await take_in(receive, limit=API_MAX_BODY_BYTES)
+    with body:
+        if path == PATH:
+            await _mcp(scope, replayed(body, receive), send)
+        elif path.startswith("/v1/"):
+            await _chat(scope, replayed(body, receive), send)
+        else:
+            await _in_threads(scope, body, send)

@@ -5,9 +5,10 @@ from typing import Any
 from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from memoryproject import health
+from memoryproject.description import description
 
 # The description of the API holds nobody's data: it is open, so that clients can be made from it.
 open_to_all: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
@@ -17,7 +18,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", include("sessions_app.api.urls")),
     path("api/v1/", include("moments_app.interfaces.api.urls")),
-    path("api/v1/schema", SpectacularJSONAPIView.as_view(**open_to_all), name="schema"),
+    path("api/v1/schema", description, name="schema"),
     path(
         "api/v1/docs",
         SpectacularSwaggerSplitView.as_view(url_name="schema", template_name="api_docs.html", **open_to_all),

@@ -1,0 +1,271 @@
+"""What stands before the threads of a web process: they are few, so nobody may keep one waiting.
+
+The event loop takes a request in whole, within a deadline, before a thread hears of it; a thread computes the answer
+and is free, however slowly the answer is read. Requests for one session get at most half of the threads, so a session
+that somebody has locked stops no other. And when no thread has come free for a while, whoever waits is told so at once
+instead of waiting with the rest. Health is answered by the loop itself.
+"""
+
+import asyncio
+import contextvars
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import IO, Any, cast
+
+from a2wsgi.wsgi import build_environ
+from starlette.types import Message, Receive, Scope, Send
+
+Environ = dict[str, Any]
+Header = tuple[bytes, bytes]
+_Write = Callable[[bytes], None]
+StartResponse = Callable[..., _Write]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+BODY_SECONDS = 30  # that a client may take to send a body
+IN_MEMORY = 1_000_000  # bytes of a body; a larger one is kept in a file until it is read
+ANSWER = 1_000_000  # bytes of an answer that are handed over at once; a longer one is streamed
+READ_SECONDS = 60  # that a client may take to read a part of a streamed answer
+WAIT_SECONDS = 10.0  # for a thread
+STALLED_SECONDS = 1.0  # without a thread that came free: a queue that doesn't move
+STALLED_WAIT = 0.3  # seconds that one waits in such a queue
+
+
+class Refused(Exception):
+    """The request is not served; status, code and message as the API tells errors."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class Gone(Exception):
+    """The client went away before it had said everything."""
+
+
+class Threads:
+    """The threads of this process, given out so that nobody has to wait for somebody who is stuck.
+
+    Args:
+        number: of threads.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._free = asyncio.Semaphore(number)
+        self._share = max(number // 2, 1)
+        self._subjects: dict[str, list[Any]] = {}  # semaphore, and how many have or want it
+        self._moved_at = time.monotonic()
+
+    @asynccontextmanager
+    async def one(self, subject: str) -> AsyncIterator[None]:
+        """Give a thread for as long as the block runs.
+
+        Args:
+            subject: what the request is about; blank for nothing that could be locked.
+
+        Raises:
+            Refused: none came free in time.
+        """
+        async with self._of(subject):
+            await self._acquire(self._free)
+            try:
+                yield
+            finally:
+                self._free.release()
+                self._moved_at = time.monotonic()
+
+    @asynccontextmanager
+    async def _of(self, subject: str) -> AsyncIterator[None]:
+        if not subject:
+            yield
+            return
+        entry = self._subjects.setdefault(subject, [asyncio.Semaphore(self._share), 0])
+        entry[1] += 1
+        try:
+            await self._acquire(entry[0])
+            try:
+                yield
+            finally:
+                entry[0].release()
+        finally:
+            entry[1] -= 1
+            if not entry[1]:
+                del self._subjects[subject]
+
+    async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
+        """Wait for one of them: long where others come free, briefly where none does."""
+        began = time.monotonic()
+        while True:
+            try:
+                await asyncio.wait_for(semaphore.acquire(), STALLED_WAIT)
+            except TimeoutError:
+                now = time.monotonic()
+                if now - began > WAIT_SECONDS or now - max(self._moved_at, began - STALLED_SECONDS) > STALLED_SECONDS:
+                    raise Refused(503, "busy", "All threads are busy; try again in a moment.") from None
+            else:
+                return
+
+
+async def take_in(receive: Receive, *, limit: int) -> IO[bytes]:
+    """Read a request's body.
+
+    Args:
+        receive: of the request.
+        limit: most bytes.
+
+    Raises:
+        Refused: it is longer, or did not come within `BODY_SECONDS`.
+        Gone: the client went away.
+    """
+    body = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (whoever asked closes it)
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > limit:
+                    raise Refused(413, "too_large", f"The body is longer than {limit} bytes.")
+                body.write(part)
+                if not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        raise Refused(408, "too_slow", f"The body did not come within {BODY_SECONDS} s.") from None
+    body.seek(0)
+    return body
+
+
+def replayed(body: IO[bytes], receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was taken in, then what comes after it."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body.read(), "more_body": False}
+
+    return again
+
+
+def subject_of(path: str) -> str:
+    """Return what of a path names a session, whose row a request may have to wait for; blank for other paths."""
+    head, found, tail = path.partition("/sessions/")
+    return f"{head}{found}{tail.partition('/')[0]}" if found else ""
+
+
+async def refuse(send: Send, refused: Refused) -> None:
+    """Answer as the API tells errors."""
+    kind = "server_error" if refused.status >= 500 else "client_error"
+    told = {"type": kind, "errors": [{"code": refused.code, "detail": str(refused), "attr": None}]}
+    more = [(b"retry-after", b"1")] if refused.status == 503 else [(b"connection", b"close")]
+    await answer_json(send, refused.status, told, more)
+
+
+async def answer_json(send: Send, status: int, data: object, more: Sequence[Header] = ()) -> None:
+    """Send a JSON answer, whole."""
+    body = json.dumps(data).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Bridge:
+    """A WSGI application as an ASGI one: bodies come and answers go whole, so that a thread only computes.
+
+    An answer longer than `ANSWER` bytes is streamed while it is made; its thread waits for the client then, for at most
+    `READ_SECONDS` a part.
+
+    Args:
+        application: the WSGI application.
+        threads: how many run it.
+    """
+
+    def __init__(self, application: Application, threads: int) -> None:
+        self._application = application
+        self._threads = Threads(threads)
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="web")
+
+    async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
+        """Serve a request.
+
+        Args:
+            scope, send: of the request.
+            body: of it, taken in whole.
+
+        Raises:
+            Refused: no thread came free.
+        """
+        environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
+        async with self._threads.one(subject_of(scope["path"])):
+            loop = asyncio.get_running_loop()
+            call = _Call(self._application, environ, send, loop)
+            rest = await loop.run_in_executor(self._executor, contextvars.copy_context().run, call.run)
+        for message in rest:
+            await send(message)
+
+
+class _Call:
+    """One request in a thread.
+
+    Args:
+        application: that answers.
+        environ: of the request.
+        send: of it, to be awaited in the loop.
+        loop: of the request.
+    """
+
+    def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
+        self._application, self._environ, self._send, self._loop = application, environ, send, loop
+        self._start: Message = {}
+
+    def run(self) -> list[Message]:
+        """Compute the answer; return the messages that are left to send."""
+        parts = self._application(self._environ, self._start_response)
+        kept: list[bytes] = []
+        size, is_streamed = 0, False
+        try:
+            for part in parts:
+                kept.append(part)
+                size += len(part)
+                if size > ANSWER:
+                    self._stream(b"".join(kept), is_first=not is_streamed)
+                    kept, size, is_streamed = [], 0, True
+        finally:
+            getattr(parts, "close", lambda: None)()
+        end: Message = {"type": "http.response.body", "body": b"".join(kept)}
+        return [end] if is_streamed else [self._start, end]
+
+    def _start_response(self, status: str, headers: list[tuple[str, str]], exc_info: object = None) -> _Write:
+        self._start = {
+            "type": "http.response.start",
+            "status": int(status.partition(" ")[0]),
+            "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+        }
+        return _no_write
+
+    def _stream(self, part: bytes, *, is_first: bool) -> None:
+        """Send a part and wait until the client has taken it.
+
+        Raises:
+            TimeoutError: it did not in `READ_SECONDS`.
+        """
+        messages = [self._start] if is_first else []
+        messages.append({"type": "http.response.body", "body": part, "more_body": True})
+        for message in messages:
+            asyncio.run_coroutine_threadsafe(_sent(self._send, message), self._loop).result(READ_SECONDS)
+
+
+async def _sent(send: Send, message: Message) -> None:
+    await send(message)
+
+
+def _no_write(_part: bytes) -> None:
+    raise NotImplementedError("Django returns its answers.")
