@@ -1,5 +1,8 @@
 """Health checks: whether the process is alive, whether it is ready for work, and the figures behind that."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -9,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from memoryproject.verification import a_request
 from moments_app.interfaces.chat.figures import FAILURES
 from moments_app.models import Job
 
@@ -17,16 +21,50 @@ OK = "ok"
 _migrated = False
 
 
+class Readiness:
+    """What `checks` say, asked in a thread of its own so that no request waits for it nor it for one.
+
+    A database that doesn't answer keeps the thread; whoever asks meanwhile is told that after `PATIENCE` seconds.
+    """
+
+    PATIENCE = 3.0
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="readiness")
+        self._look: asyncio.Future[dict[str, str]] | None = None
+
+    async def look(self) -> tuple[int, dict[str, object]]:
+        """Return the status and the body of the answer."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.get_running_loop().run_in_executor(self._executor, _checked)
+        try:
+            states = await asyncio.wait_for(asyncio.shield(self._look), self.PATIENCE)
+        except TimeoutError:
+            states = {"database": f"No answer within {self.PATIENCE:.0f} s."}
+        return _told(states)
+
+
+def _checked() -> dict[str, str]:
+    try:
+        return checks()
+    finally:
+        connection.close()
+
+
+def _told(states: dict[str, str]) -> tuple[int, dict[str, object]]:
+    ready = all(state == OK for state in states.values())
+    return 200 if ready else 503, {"status": OK if ready else "unavailable", "checks": states}
+
+
 def healthz(request: HttpRequest) -> JsonResponse:
     """Answer as long as the process is alive."""
     return JsonResponse({"status": OK})
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if database, migrations and queue are in order, or 503 with the checks that failed."""
-    states = checks()
-    ready = all(state == OK for state in states.values())
-    return JsonResponse({"status": OK if ready else "unavailable", "checks": states}, status=200 if ready else 503)
+    """Database, migrations and queue are as they should be; 503 says which is not."""
+    status, told = _told(checks())
+    return JsonResponse(told, status=status)
 
 
 def checks() -> dict[str, str]:
@@ -35,6 +73,8 @@ def checks() -> dict[str, str]:
     try:
         if not _is_migrated():
             states["migrations"] = "Migrations have not been applied; run manage.py migrate."
+        elif wrong := a_request():
+            states["database"] = wrong[0]
         else:
             age = Job.objects.oldest_wait()
             if age > settings.JOBS.queue_age_alarm_seconds:

@@ -1,0 +1,77 @@
+"""Whether an installation is whole: what a request needs, and what nothing but a look at everything tells."""
+
+from collections.abc import Iterator
+
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from moments_app.provenance.coverage import coverage
+from sessions_app.models import Archive, Message, Session
+from sessions_app.retention import archive_files
+from sessions_app.row_security import ROLE, acting_for
+
+
+def verify() -> Iterator[str]:
+    """Yield a sentence for each thing that is wrong."""
+    for check in (unknown_migrations, unprotected_tables, a_request, archives, turns):
+        yield from check()
+
+
+def unknown_migrations() -> list[str]:
+    """Return migrations that are not applied, or that a newer version has applied."""
+    executor = MigrationExecutor(connection)
+    plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    missing = [f"{migration.app_label}.{migration.name} is not applied." for migration, _ in plan]
+    return missing + [f"{app}.{name} is of a newer version." for app, name in newer(executor)]
+
+
+def newer(executor: MigrationExecutor) -> list[tuple[str, str]]:
+    """Return the applied migrations of apps of this version that it doesn't have."""
+    disk = executor.loader.disk_migrations
+    known = set(disk) | {replaced for migration in disk.values() for replaced in migration.replaces}
+    apps = {"sessions_app", "moments_app"}
+    return sorted(key for key in executor.loader.applied_migrations if key[0] in apps and key not in known)
+
+
+def unprotected_tables() -> list[str]:
+    """Return tables that requests may read and that have neither a person's policy nor are without a person."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT relname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'user_id'
+            WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+            AND has_table_privilege(%s, pg_class.oid, 'SELECT')
+            AND NOT (relrowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = pg_class.oid))
+            ORDER BY 1
+            """,
+            [ROLE],
+        )
+        return [f"{name} has no policy: requests could read other people's rows." for (name,) in cursor.fetchall()]
+
+
+def a_request() -> list[str]:
+    """Return what goes wrong in a request's own transaction, acting for nobody; of an error only its class is told."""
+    try:
+        with acting_for(None):
+            if Session.objects.exists() or Message.objects.exists():
+                return ["A request that acts for nobody sees somebody's rows."]
+    except Exception as error:
+        return [f"A request's own transaction fails: {type(error).__name__}."]
+    return []
+
+
+def archives() -> Iterator[str]:
+    """Yield each file of archived turns that is missing or damaged."""
+    for archive in Archive.objects.order_by("pk").iterator():
+        try:
+            archive_files.check(archive)
+        except archive_files.ArchiveError as error:
+            yield str(error)
+
+
+def turns() -> list[str]:
+    """Return what the count of all turns says is nowhere, or counted wrongly."""
+    found = coverage()
+    wrong = [f"{found.missing:,} turns are nowhere." if found.missing else ""]
+    wrong.append(f"{found.miscounted:,} sessions have other counters than rows." if found.miscounted else "")
+    return [sentence for sentence in wrong if sentence]

@@ -1,0 +1,130 @@
+"""A backup of everything, restored into another database."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+from django.test import Client
+
+from moments_app.models import EmbeddingModel, Moment
+from sessions_app.models import Archive, Message, UserProfile
+from tests.support.furnished import furnish
+from tests.support.processes import database_url
+from tests.support.transcript import talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+OTHER = f"restored_{os.getpid()}"
+USE = """
+from sessions_app.models import Message, UserProfile
+from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage, append
+with acting_for("ada", holding=True) as ada:
+    append(ada, "s1", [NewMessage(role="user", content="Hello again.")])
+    print("turns of hers:", Message.objects.count())
+with acting_for("stranger") as nobody:
+    print("of a stranger:", Message.objects.count())
+"""
+
+
+@pytest.fixture
+def other() -> Iterator[str]:
+    """The address of an empty database."""
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {OTHER}")
+    yield database_url().replace(f"/{connection.settings_dict['NAME']}?", f"/{OTHER}?")
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f"DROP DATABASE {OTHER} WITH (FORCE)")
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    furnish()
+    Archive.objects.all().delete()  # whose files never were
+    talk(UserProfile.objects.ensure("bo"), 12)
+    EmbeddingModel.objects.ensure("small", 3)
+    path = tmp_path / "all.backup"
+    call_command("backup", str(path), stdout=sys.stderr)
+    return path
+
+
+def manage(address: str, folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"DATABASE_URL": address, "DATA_DIR": str(folder), "SECRET_KEY": settings.SECRET_KEY}
+    return subprocess.run(
+        [sys.executable, "manage.py", *command],
+        cwd=settings.BASE_DIR,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_row_34_a_backup_restored_elsewhere_is_whole_and_serves(backup: Path, other: str, tmp_path: Path) -> None:
+    assert backup.stat().st_mode & 0o077 == 0
+    restored = manage(other, tmp_path, "restore", str(backup))
+    assert restored.returncode == 0, restored.stderr
+    verified = manage(other, tmp_path, "verify", str(backup))
+    assert verified.returncode == 0, verified.stderr
+    used = manage(other, tmp_path, "shell", "-v", "0", "-c", USE)
+    turns = Message.objects.filter(user__user_id="ada").count()
+    assert f"turns of hers: {turns + 1}" in used.stdout, used.stderr
+    assert "of a stranger: 0" in used.stdout
+    again = manage(other, tmp_path, "restore", str(backup))
+    assert again.returncode != 0
+    assert "The database has data" in again.stderr
+
+
+def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_path: Path) -> None:
+    whole = backup.read_bytes()
+    cut = tmp_path / "cut.backup"
+    cut.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CommandError, match=r"cut\.backup is no backup, or was cut short"):
+        call_command("restore", str(cut))
+    with zipfile.ZipFile(backup) as file:
+        offset = file.getinfo("tables/sessions_app_message").header_offset + 200
+    damaged = tmp_path / "damaged.backup"
+    damaged.write_bytes(whole[:offset] + bytes([whole[offset] ^ 255]) + whole[offset + 1 :])
+    with pytest.raises(CommandError, match=r"sessions_app_message is damaged"):
+        call_command("verify", str(damaged))
+    with pytest.raises(CommandError, match="exists already"):
+        call_command("backup", str(backup))
+    with pytest.raises(CommandError, match="There is no file"):
+        call_command("restore", str(tmp_path / "none"))
+
+
+def test_row_34_verify_names_what_is_wrong() -> None:
+    session = talk(UserProfile.objects.ensure("ada"), 6)
+    call_command("verify")
+    session.messages.filter(sequence=3).delete()
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE moments_app_moment DISABLE ROW LEVEL SECURITY")
+    try:
+        with pytest.raises(CommandError) as error:
+            call_command("verify")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE moments_app_moment ENABLE ROW LEVEL SECURITY")
+    assert f"{Moment._meta.db_table} has no policy" in str(error.value)
+    assert "1 sessions have other counters than rows" in str(error.value)
+
+
+def test_row_34_a_site_whose_requests_would_fail_is_not_ready(client: Client) -> None:
+    assert client.get("/readyz").status_code == 200
+    with connection.cursor() as cursor:
+        cursor.execute("REVOKE SELECT ON sessions_app_session FROM memory_request")
+    try:
+        answer = client.get("/readyz")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("GRANT SELECT ON sessions_app_session TO memory_request")
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["database"] == "A request's own transaction fails: ProgrammingError."
