@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import IO, Any, cast
+from weakref import WeakKeyDictionary
 
 from a2wsgi.wsgi import build_environ
 from starlette.types import Message, Receive, Scope, Send
@@ -30,7 +31,7 @@ IN_MEMORY = 1_000_000  # bytes of a body; a larger one is kept in a file until i
 ANSWER = 1_000_000  # bytes of an answer that are handed over at once; a longer one is streamed
 READ_SECONDS = 60  # that a client may take to read a part of a streamed answer
 WAIT_SECONDS = 10.0  # for a thread
-STALLED_SECONDS = 1.0  # without a thread that came free: a queue that doesn't move
+STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
 
 
@@ -71,6 +72,7 @@ class Threads:
         """
         async with self._of(subject):
             await self._acquire(self._free)
+            self._moved_at = time.monotonic()
             try:
                 yield
             finally:
@@ -103,7 +105,7 @@ class Threads:
                 await asyncio.wait_for(semaphore.acquire(), STALLED_WAIT)
             except TimeoutError:
                 now = time.monotonic()
-                if now - began > WAIT_SECONDS or now - max(self._moved_at, began - STALLED_SECONDS) > STALLED_SECONDS:
+                if now - began > WAIT_SECONDS or now - self._moved_at > STALLED_SECONDS:
                     raise Refused(503, "busy", "All threads are busy; try again in a moment.") from None
             else:
                 return
@@ -190,7 +192,8 @@ class Bridge:
 
     def __init__(self, application: Application, threads: int) -> None:
         self._application = application
-        self._threads = Threads(threads)
+        self._number = threads
+        self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
@@ -204,8 +207,10 @@ class Bridge:
             Refused: no thread came free.
         """
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
-        async with self._threads.one(subject_of(scope["path"])):
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        if loop not in self._threads:  # what waits in a loop belongs to it
+            self._threads[loop] = Threads(self._number)
+        async with self._threads[loop].one(subject_of(scope["path"])):
             call = _Call(self._application, environ, send, loop)
             rest = await loop.run_in_executor(self._executor, contextvars.copy_context().run, call.run)
         for message in rest:

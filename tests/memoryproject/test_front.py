@@ -103,6 +103,21 @@ def test_row_29_slow_readers_keep_nobody_waiting(key: str, prober_of: Callable[[
     assert prober.statuses == {200}
 
 
+def test_a_burst_of_slow_requests_after_a_quiet_time_is_served(
+    key: str, prober_of: Callable[[str, str], Prober]
+) -> None:
+    with web(**environment()) as url:
+        prober = prober_of(url, key)
+        prober.ask(0.3)
+        time.sleep(4)
+        clients = [threading.Thread(target=prober.ask, args=(0.01,)) for _ in range(60)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join(30)
+    assert prober.statuses == {200}
+
+
 def test_row_29_a_locked_session_stops_no_other(key: str, prober_of: Callable[[str, str], Prober]) -> None:
     bo = UserProfile.objects.ensure("bo")
     locked = Session.objects.create(user=bo, session_id="locked")
@@ -144,7 +159,7 @@ def test_row_29_a_database_that_hangs_is_told_within_seconds_and_health_at_once(
         stuck = [threading.Thread(target=prober.ask, args=(0.1,), daemon=True) for _ in range(12)]
         for one in stuck:
             one.start()
-        time.sleep(2.5)
+        time.sleep(4.5)
         health = Prober(f"{url}/healthz", key)
         late = Prober(prober._request.full_url, key)
         late.ask(3)
