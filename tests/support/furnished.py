@@ -7,8 +7,10 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
 from django.utils import timezone
 from django_q.models import Task
+from django_q.tasks import async_task
 
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
+from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
 from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
@@ -43,7 +45,8 @@ def furnish() -> Session:
     _fail(session)
     _retract(ada)
     _operate(session)
-    Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
+    job = Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
+    async_task(RUN_TASK, str(job.job_id))  # as an older release queued jobs
     session.refresh_from_db()
     return session
 
