@@ -25,6 +25,9 @@ OPENAI_URL = "https://api.openai.com/v1"
 # Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
 _CALL_ERRORS = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
+# Statuses that are no verdict on the text.
+_KINDS = {401: "credential", 403: "credential", 402: "quota", 404: "address", 405: "address", 408: "timeout"}
+
 Read = TypeVar("Read")
 
 
@@ -112,7 +115,7 @@ class Endpoint:
     def _check_key(self) -> None:
         # Refused before anything else sees it: the client's errors and logs would quote it.
         if not (self._api_key.isascii() and self._api_key.isprintable()):
-            raise EngineError("rejected", f"{self.name} can't be asked: the API key has characters no header takes.")
+            raise EngineError("credential", f"{self.name} can't be asked: the API key has characters no header takes.")
 
     def _posted(self, body: dict[str, Any], seconds: float) -> Any:
         """Return the endpoint's JSON, whatever it is."""
@@ -144,9 +147,9 @@ class Endpoint:
         if not isinstance(error, openai.APIStatusError):
             return EngineError("unavailable", f"{self.name} can't be reached ({type(error).__name__}).")
         wait = _retry_after(error)
-        if error.status_code == 429:
-            return EngineError("rate_limited", f"{self.name} is rate limited.", retry_after=wait)
-        kind = "server_error" if error.status_code >= 500 else "rejected"
+        kind = _kind_of(error)
+        if kind == "rate_limited":
+            return EngineError(kind, f"{self.name} is rate limited.", retry_after=wait)
         return EngineError(kind, f"{self.name} answered with status {error.status_code}.", retry_after=wait)
 
     def _recorded(self, purpose: str, started: float, usage: dict[str, int], failure: EngineError | None) -> CallRecord:
@@ -160,6 +163,15 @@ class Endpoint:
             error=str(failure or ""),
             retry_after=failure.retry_after if failure else None,
         )
+
+
+def _kind_of(error: openai.APIStatusError) -> str:
+    """Return the kind of an error by its status: whether it is about the text, or whatever the text is."""
+    if error.status_code == 429:
+        return "quota" if error.code == "insufficient_quota" else "rate_limited"
+    if error.status_code >= 500:
+        return "server_error"
+    return _KINDS.get(error.status_code, "rejected")
 
 
 def _usage(answer: Any) -> dict[str, int]:

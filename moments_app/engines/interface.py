@@ -25,8 +25,9 @@ class CallRecord:
         engine: name of the engine, e.g. `openai:gpt-4.1-mini`.
         input_tokens, output_tokens: as the endpoint reports them, else None.
         latency_ms: wall time, milliseconds.
-        error_kind: blank when the call succeeded; else one of `unavailable`, `timeout`, `rate_limited`, `rejected`,
-            `server_error`, `too_large`, `invalid_answer`.
+        error_kind: blank when the call succeeded; else one of `unavailable`, `timeout`, `rate_limited`, `server_error`,
+            `too_large`, `invalid_answer`; `credential`, `quota` or `address`, when the endpoint would take no text from
+            us; `rejected`, when it doesn't take this one.
         error: one sentence for an operator, without prompt, completion or key.
         retry_after: seconds the endpoint asked us to wait, or None.
     """

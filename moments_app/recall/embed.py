@@ -37,6 +37,7 @@ from moments_app.turns.platform_text import drop_platform_text, is_only_platform
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
+HARMLESS = "Good morning."
 SWEEP = 500  # failed jobs a run
 COUNTED = 10_000  # texts of a kind
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
@@ -277,10 +278,23 @@ def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
         if error.kind != "rejected":
             raise
         if len(texts) == 1:
+            if not _takes_texts(embedder):
+                raise  # then it is not about this one
             logger.warning("text refused by the embeddings endpoint", kind=texts[0].kind, pk=texts[0].pk)
             return [(texts[0], None)]
     middle = len(texts) // 2
     return vectors_of(texts[:middle], embedder) + vectors_of(texts[middle:], embedder)
+
+
+def _takes_texts(embedder: Embedder) -> bool:
+    """Ask whether the endpoint takes a text that nobody could object to."""
+    try:
+        embedder.embed([HARMLESS])
+    except EngineError as error:
+        if error.kind == "rejected":
+            return False
+        raise
+    return True
 
 
 # --- commit ---

@@ -167,8 +167,8 @@ def test_an_invalid_answer_is_refused_whole_and_the_error_says_what_is_wrong(
 
 FAILED_CALLS = [
     (behave.error(500), "server_error"),
-    (behave.error(401, detail=f"bad key {KEY}"), "rejected"),
-    (behave.error(404, detail=f"no such model for {MARK}"), "rejected"),
+    (behave.error(401, detail=f"bad key {KEY}"), "credential"),
+    (behave.error(404, detail=f"no such model for {MARK}"), "address"),
     (behave.error(429, {"Retry-After": "7"}), "rate_limited"),
     (behave.hang_up, "unavailable"),
     (behave.stall(60), "timeout"),
@@ -228,7 +228,7 @@ def test_row_20_a_key_that_no_header_takes_is_not_told_when_it_is_refused(
 ) -> None:
     with pytest.raises(EngineError) as raised:
         embedder_at(server.base_url, calls, key=f"{KEY}\nX-Other: 1").embed(TEXTS)
-    assert raised.value.kind == "rejected"
+    assert raised.value.kind == "credential"
     assert KEY not in repr(raised.value)
     assert (server.requests, calls) == ([], [])
 

@@ -93,9 +93,12 @@ SOON = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)  # t
 BAD_ANSWERS = [
     (behave.error(500), "server_error"),
     (behave.error(503), "server_error"),
-    (behave.error(401, detail=f"bad key {KEY}"), "rejected"),
-    (behave.error(403), "rejected"),
-    (behave.error(404, detail="no such model"), "rejected"),
+    (behave.error(401, detail=f"bad key {KEY}"), "credential"),
+    (behave.error(403), "credential"),
+    (behave.error(402), "quota"),
+    (behave.error(408), "timeout"),
+    (behave.error(413), "rejected"),
+    (behave.error(404, detail="no such model"), "address"),
     (behave.error(429), "rate_limited"),
     (behave.error(429, {"Retry-After": "7"}), "rate_limited"),
     (behave.error(429, {"Retry-After": SOON}), "rate_limited"),
@@ -216,7 +219,7 @@ def test_row_20_a_key_that_no_header_takes_is_refused_without_being_told(
     engine = ModelEngine(base_url=server.base_url, api_key=key, model="m", record=calls.append)
     with pytest.raises(EngineError) as raised:
         engine.build_moments(request())
-    assert raised.value.kind == "rejected"
+    assert raised.value.kind == "credential"
     assert KEY not in f"{raised.value!r} {caplog.text}"
     assert (server.requests, calls) == ([], [])
 

@@ -40,6 +40,13 @@ def embedded_sequences() -> list[int]:
     return sorted(TurnEmbedding.objects.values_list("source__sequence", flat=True))
 
 
+def refuse_marked(handler: Any, body: dict[str, Any]) -> None:
+    if any("too long" in text for text in body["input"]):
+        behave.error(400)(handler, body)
+    else:
+        behave.answer_well(handler, body)
+
+
 class TestWhat:
     """Which texts get a vector, and when."""
 
@@ -181,12 +188,6 @@ class TestFailure:
     def test_row_21_a_text_that_is_refused_costs_no_other_its_vector_and_is_not_asked_for_again(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
-        def refuse_marked(handler: Any, body: dict[str, Any]) -> None:
-            if any("too long" in text for text in body["input"]):
-                behave.error(400)(handler, body)
-            else:
-                behave.answer_well(handler, body)
-
         embeddings_server.always(refuse_marked)
         stream = own_stream(ada)
         for number in range(15):
@@ -201,6 +202,25 @@ class TestFailure:
         Job.objects.request("embed", user_id=ada.pk, requested_by="test")
         work_off()
         assert len(embeddings_server.requests) == asked
+
+    @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 503])
+    def test_row_28_an_endpoint_that_refuses_everything_says_nothing_about_a_text(
+        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 1})
+        stream = own_stream(ada)
+        for number in range(12):
+            note(stream, f"Fact {number}{' is too long' if number == 7 else ''}.", "fact")
+        embeddings_server.always(behave.error(status))
+        Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+        work_off()
+        assert not FactEmbedding.objects.exists()
+        assert Job.objects.get(process="embed").status == "failed"
+        embeddings_server.always(refuse_marked)
+        assert Embed().sweep() == Asked(1)
+        work_off()
+        assert FactEmbedding.objects.filter(vector__isnull=False).count() == 11
+        assert FactEmbedding.objects.get(vector__isnull=True).source.content == "Fact 7 is too long."
 
     def test_row_4_with_an_endpoint_that_fails_at_random_every_text_has_one_vector_in_the_end(
         self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
