@@ -50,7 +50,7 @@ class Site:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="memory-bench-"))
-            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder)
+            os.environ.update({**SETTINGS, **self._settings}, DATA_DIR=folder, MEMORY_NEW_DATABASE="1")
             stack.callback(_stop_database, Path(folder))
             if BEGIN_WITH:  # copied with its owner, because PostgreSQL doesn't start on files of another
                 subprocess.run(["cp", "-a", f"{BEGIN_WITH}/.", folder], check=True)

@@ -30,6 +30,7 @@ from tests.support.fresh_database import FreshDatabase
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
+os.environ.setdefault(server.MAY_CREATE, "1")  # the run, and what it starts, make databases of their own
 STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 
 _started_server = False
