@@ -62,10 +62,15 @@ class Worker:
             self._start()
 
     def kill_all(self) -> None:
-        """kill -9 of every process of it at once."""
+        """kill -9 of every process of it at once; returns when none is there that could still write."""
+        members = self.members()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        for member in members:
+            with suppress(psutil.Error):
+                member.kill()
         self._process.wait()
+        psutil.wait_procs(members, timeout=30)
 
     def restart(self) -> None:
         self.kill_all()
