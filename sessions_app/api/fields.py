@@ -32,9 +32,10 @@ class StrictSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
         if unknown:
-            # Named, but not quoted at length: it is the client's text.
+            # Named, but not quoted at length: it is the client's text, and may be no text at all.
+            names = [name[:100].encode(errors="backslashreplace").decode() for name in unknown[:10]]
             raise serializers.ValidationError(
-                {name[:100]: serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in unknown[:10]}
+                {name: serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in names}
             )
         return super().to_internal_value(data)
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import PolymorphicProxySerializer
+from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
@@ -143,11 +143,20 @@ class AppendAnswer(serializers.Serializer[Any]):
 class MessagesView(PersonView):
     """The transcript of one session."""
 
-    @operation({201: AppendAnswer, 200: AppendAnswer}, body=AppendInput, creates_person=True)
+    @operation(
+        {
+            201: AppendAnswer,
+            200: AppendAnswer,
+            409: OpenApiResponse(description="An `external_id` is that of a message that says something else."),
+        },
+        body=AppendInput,
+        creates_person=True,
+    )
     def post(self, session_id: str) -> Response:
         """Appends up to 500 messages, all or none; makes the session if it isn't there.
 
-        A message whose `external_id` is in the session already is returned with `created: false`, not added again.
+        A message whose `external_id` is in the session already is returned with `created: false`, not added again. If
+        it says something else than that message, nothing is added: 409.
         """
         messages = [NewMessage(**message) for message in self.body.pop("messages")]
         appended = append(self.found_person, session_id, messages, **self.body)

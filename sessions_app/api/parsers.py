@@ -1,6 +1,7 @@
 """The parser of request bodies."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -8,12 +9,22 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("A number is too large.")
+    return number
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON.")
 
 
 class StrictJSONParser(BaseParser):
-    """JSON in UTF-8 as RFC 8259 has it: no NaN, no other charset; too deep a nesting is an error, not a crash."""
+    """JSON in UTF-8 as RFC 8259 has it: no NaN, no other charset, no number beyond a double's.
+
+    Too deep a nesting is an error, not a crash.
+    """
 
     media_type = "application/json"
 
@@ -24,7 +35,7 @@ class StrictJSONParser(BaseParser):
             ParseError: answered as 400.
         """
         try:
-            return json.loads(stream.read().decode(), parse_constant=_refuse_constant)
+            return json.loads(stream.read().decode(), parse_constant=_refuse_constant, parse_float=_finite)
         except RecursionError as error:
             raise ParseError("The JSON is nested too deeply.") from error
         except ValueError as error:

@@ -12,7 +12,7 @@ from django.db.models import Model, QuerySet
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.fields import empty
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -50,12 +50,14 @@ class PersonView(APIView):
         """Validate what was sent.
 
         Raises:
-            ValidationError: answered as 400, naming item and field.
+            ValidationError: answered as 400, naming item and field; or address and request name different people.
         """
         self.query = query.validated(self.request.query_params.dict()) if query else {}
         self.body = body.validated(self.request.data) if body else {}
-        self._named = (self.body if body else self.query).pop("user_id", None)
-        self._named = self.kwargs.get("user_id", self._named)
+        named = (self.body if body else self.query).pop("user_id", None)
+        self._named = self.kwargs.get("user_id", named)
+        if named not in (None, self._named):
+            raise ValidationError({"user_id": "The address names another person."})
 
     @property
     def actor(self) -> str:

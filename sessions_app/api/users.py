@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import FileResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 from rest_framework.response import Response
@@ -62,8 +62,7 @@ class ErasedAnswer(serializers.Serializer[Any]):
 class UserView(PersonView):
     """One person's profile."""
 
-    @extend_schema(parameters=[PersonQuery])  # which nobody needs: the address names the person
-    @operation(ProfileAnswer)
+    @operation(ProfileAnswer, query=PersonQuery)
     def get(self, user_id: str) -> Response:
         """What is known of the person."""
         return Response(ProfileAnswer(self.found_person).data)
@@ -78,6 +77,7 @@ class UserView(PersonView):
 
     @operation(
         {200: ErasedAnswer, 409: OpenApiResponse(description="Sessions are on hold.")},
+        query=PersonQuery,
         in_transaction=False,
     )
     def delete(self, user_id: str) -> Response:
@@ -93,7 +93,12 @@ class UserView(PersonView):
 class ExportView(PersonView):
     """Everything about one person."""
 
-    @operation({(200, "application/zip"): OpenApiTypes.BINARY}, operation_id="users_export", in_transaction=False)
+    @operation(
+        {(200, "application/zip"): OpenApiTypes.BINARY},
+        query=PersonQuery,
+        operation_id="users_export",
+        in_transaction=False,
+    )
     def get(self, user_id: str) -> FileResponse:
         """All that is kept of the person, as a zip."""
         if self.user_id() is None:

@@ -2,22 +2,25 @@
 
 The process takes the messages that a reader in `sessions_app/imports` finds, one after another, and appends them in
 batches, each as a whole or not at all. An import can be repeated: a message is recognized by its `external_id`, even
-if it has been archived since.
+if it has been archived since. One that says something else than the message with its `external_id` is rejected.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.db.models.functions import MD5
 
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import BATCH_MAX, NewMessage, append
 
 # Messages are held back so that those of one session are appended together. At this many messages, or this much text,
 # all of them are appended.
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
+OTHER_TEXT = "Another message of its session has its external_id, and says something else."
 
 
 @dataclass(frozen=True)
@@ -115,26 +118,49 @@ def _chars(message: NewMessage) -> int:
 
 
 def _append(batch: list[Record]) -> tuple[int, list[Rejected]]:
-    """Append a batch; return how many messages were added, and those that may or may not be known already."""
+    """Append a batch; return how many messages were added, and the records that can't be."""
     place = batch[0].place
     user = UserProfile.objects.ensure(place.user_id)
     session = Session.objects.for_user(user).filter(session_id=place.session_id).first()
+    batch, rejected = _agreeing(batch, _said(session, batch) if session else {})
     new, doubtful = _unknown(session, batch) if session else (batch, [])
+    rejected += doubtful
     if not new:
-        return 0, doubtful
+        return 0, rejected
     messages = [record.message for record in new]
     appended = append(user, place.session_id, messages, agent_id=place.agent_id, source=place.source)
     added = sum(created for _, created in appended.messages)
     if added and place.title and not appended.session.title:
         appended.session.title = place.title
         appended.session.save(update_fields=["title"])
-    return added, doubtful
+    return added, rejected
+
+
+def _said(session: Session, batch: list[Record]) -> dict[str | None, str]:
+    """Return the hashes of what the session's messages say, by `external_id`; archived ones have no text to compare."""
+    ids = [record.message.external_id for record in batch]
+    known = session.messages.filter(user_id=session.user_id, external_id__in=ids).exclude(kind=Message.Kind.ARCHIVED)
+    return dict(known.values_list("external_id", MD5("content")))
+
+
+def _agreeing(batch: list[Record], said: dict[str | None, str]) -> tuple[list[Record], list[Rejected]]:
+    """Leave out the records that say something else than the message that has their `external_id` already."""
+    said = dict(said)
+    agreeing: list[Record] = []
+    rejected: list[Rejected] = []
+    for record in batch:
+        text = hashlib.md5(record.message.content.encode(), usedforsecurity=False).hexdigest()
+        if said.setdefault(record.message.external_id, text) == text:
+            agreeing.append(record)
+        else:
+            rejected.append(Rejected(record.where, OTHER_TEXT))
+    return agreeing, rejected
 
 
 def _unknown(session: Session, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
     """Return the records that the session doesn't have, and those of which this can't be told.
 
-    A repeated import locks nothing and reads only ids. If retention has deleted the session's oldest turns, their ids
+    A repeated import locks nothing and reads no text. If retention has deleted the session's oldest turns, their ids
     are gone too, so those turns are recognized by their time.
     """
     ids = [record.message.external_id for record in batch]

@@ -40,7 +40,8 @@ class ApiKeyManager(models.Manager["ApiKey"]):
 
     def verify(self, text: str) -> "ApiKey | None":
         """Return the valid key with this text, or None; a wrong secret takes as long as an unknown prefix."""
-        prefix, _, secret = text.removeprefix("mem_").partition("_")
+        parts = text.split("_", 2)
+        prefix, secret = parts[1:] if len(parts) == 3 and parts[0] == "mem" else ("", "")
         key = next(iter(self.raw(_VERIFY_SQL, [prefix])), None)
         matches = hmac.compare_digest(_digest(secret), key.secret_hash if key else _digest(""))
         return key if key and matches and key.is_valid() else None

@@ -2,7 +2,7 @@
 
 The session's row is locked for the whole transaction, so under any concurrency sequences have no gaps and counters
 match the rows. A message with a known `external_id` is returned, not added again: a client that doesn't know whether
-its request arrived can send it once more.
+its request arrived can send it once more. One that says something else under a known `external_id` refuses the batch.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.refusals import Conflict
 from sessions_app.signals import messages_appended
 from sessions_app.tokens import estimate_tokens
 
@@ -33,6 +34,12 @@ class NewMessage:
     created_at: datetime | None = None
     external_id: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class IdTaken(Conflict):
+    """Another message of the session has this `external_id`, and says something else."""
+
+    code = "external_id_taken"
 
 
 class DueJob(Protocol):
@@ -72,13 +79,19 @@ def append(
         session_id: The application's id of the session.
         batch: Messages in conversation order.
         agent_id, source: Those of a new session; an existing one keeps its own.
+
+    Raises:
+        IdTaken: names the message by its position in the batch.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
     known = _known(session, batch)
     placed: list[tuple[Message, bool]] = []
     added: list[Message] = []
-    for new in batch:
+    for position, new in enumerate(batch):
         message = known.get(new.external_id) if new.external_id else None
+        if message and not _says(message, new):
+            holder = f"message {message.sequence}, which says something else"
+            raise IdTaken(f"messages[{position}]: its external_id is that of {holder}.")
         placed.append((message, False) if message else (_turn(session, new, len(added)), True))
         if not message:
             added.append(placed[-1][0])
@@ -111,6 +124,13 @@ def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Me
     if not ids or not session.message_count:
         return {}
     return {message.external_id: message for message in session.messages.filter(external_id__in=ids)}
+
+
+def _says(message: Message, new: NewMessage) -> bool:
+    """Return True if a message says what was sent; the row of an archived one no longer has its text."""
+    is_archived = message.kind == Message.Kind.ARCHIVED
+    same = message.role == new.role and message.tool_name == new.tool_name
+    return same and (is_archived or (message.content == new.content and message.payload == new.payload))
 
 
 def _turn(session: Session, new: NewMessage, position: int) -> Message:

@@ -79,7 +79,7 @@ class ChatRequest:
             for part in (range(first), range(first, newest), range(newest, len(self.messages)))
         )
         messages = [memory, *instructions, *earlier, *before, *recalled, *after]
-        return json.dumps(self.body | {"messages": messages}, ensure_ascii=False).encode()
+        return json.dumps(self.body | {"messages": messages}).encode()  # in ASCII, which has lone surrogates too
 
 
 def read_request(data: bytes) -> ChatRequest:

@@ -98,6 +98,8 @@ def test_a_bad_body_is_400_and_stores_nothing(service: Api, body: Any) -> None:
         b"nan",
         b'{"user_id": Infinity}',
         b'{"user_id": NaN}',
+        b'{"user_id": 1e400}',
+        b'{"user_id": "ada", "\\udc80": 1}',
         b"\xff\xfe",
         b"[" * 100_000,
         b'{"a":' * 100_000,

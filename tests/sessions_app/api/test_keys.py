@@ -30,6 +30,19 @@ def test_a_wrong_key_is_401(transactional_db: None, key: str) -> None:
     assert api.get("sessions").status_code == 401
 
 
+def test_a_key_without_its_beginning_is_none(transactional_db: None) -> None:
+    _, text = ApiKey.objects.issue("k")
+    assert Api(text).get("sessions", user_id="ada").status_code == 200
+    assert Api(text.removeprefix("mem_")).get("sessions", user_id="ada").status_code == 401
+
+
+def test_an_address_and_a_query_that_name_two_people_are_refused(service: Api, ada: UserProfile) -> None:
+    for method, path in (("get", "users/ada"), ("get", "users/ada/export"), ("delete", "users/ada")):
+        answer = getattr(service, method)(f"{path}?user_id=bo")
+        assert (answer.status_code, answer.json()["errors"][0]["attr"]) == (400, "user_id")
+    assert service.get("users/ada?user_id=ada").status_code == 200
+
+
 def test_row_19_expired_revoked_wrong_and_unknown_keys_are_answered_alike(transactional_db: None) -> None:
     hour = timedelta(hours=1)
     _, expired = ApiKey.objects.issue("expired", expires_at=timezone.now() - hour)

@@ -53,6 +53,17 @@ def test_an_import_can_be_repeated(tmp_path: Path) -> None:
     assert Message.objects.count() == 4
 
 
+def test_a_line_that_says_something_else_under_a_known_id_is_rejected(tmp_path: Path) -> None:
+    imported(tmp_path / "f", line("one", external_id="a"))
+    lines = [line("one", external_id="a"), line("two", external_id="a"), line("x", external_id="b")]
+    path = as_lines(tmp_path / "g", *lines, line("y", external_id="b"))
+    err = StringIO()
+    with pytest.raises(CommandError, match="1 messages added, 1 were there already, 2 records rejected"):
+        call_command("import_sessions", str(path), stderr=err)
+    assert "line 2:" in err.getvalue() and "line 4:" in err.getvalue() and "external_id" in err.getvalue()
+    assert [message.content for message in Message.objects.order_by("sequence")] == ["one", "x"]
+
+
 def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f"
     bad = ["{", json.dumps(line("x", role="robot")), "[1]", json.dumps(line("y", colour="red"))]

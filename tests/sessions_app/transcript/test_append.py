@@ -75,6 +75,26 @@ def test_an_external_id_twice_in_a_batch_is_stored_once(ada: UserProfile) -> Non
     assert appended.session.message_count == 1
 
 
+@pytest.mark.parametrize(
+    "other", [{"content": "two"}, {"role": "assistant"}, {"payload": {"a": 1}}, {"tool_name": "search"}]
+)
+def test_an_external_id_that_names_another_message_refuses_the_batch(service: Api, other: dict[str, Any]) -> None:
+    first = {"role": "user", "content": "one", "external_id": "a"}
+    service.post("sessions/s1/messages", user_id="ada", messages=[first])
+    new = {"role": "user", "content": "new"}
+    answer = service.post("sessions/s1/messages", user_id="ada", messages=[new, first | other])
+    [error] = answer.json()["errors"]
+    assert (answer.status_code, error["code"]) == (409, "external_id_taken")
+    assert "messages[1]" in error["detail"] and "message 0" in error["detail"]
+    assert Message.objects.get().content == "one"
+
+
+def test_an_external_id_twice_in_a_batch_with_two_texts_refuses_it(service: Api) -> None:
+    two = [{"role": "user", "content": text, "external_id": "a"} for text in ("one", "two")]
+    assert service.post("sessions/s1/messages", user_id="ada", messages=two).status_code == 409
+    assert not Message.objects.exists()
+
+
 def test_external_ids_of_different_sessions_do_not_meet(ada: UserProfile, bo: UserProfile) -> None:
     for user, session_id in ((ada, "s1"), (ada, "s2"), (bo, "s1")):
         assert append(user, session_id, [NewMessage("user", "x", external_id="a")]).messages[0][1]

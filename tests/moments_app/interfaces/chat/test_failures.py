@@ -100,6 +100,19 @@ def test_a_body_that_is_no_conversation_is_refused_and_nothing_of_it_quoted(
     assert upstream.requests == []
 
 
+def test_a_number_beyond_a_double_is_refused(site: str, key: str, upstream: OpenAIServer) -> None:
+    body = json.dumps(HELLO)[:-1] + ', "temperature": 1e400}'
+    status, _, answer = post(site, key, body.encode())
+    assert (status, answer["error"]["code"]) == (400, "invalid_json")
+    assert upstream.requests == []
+
+
+def test_a_call_with_half_a_character_keeps_its_memory(site: str, key: str, upstream: OpenAIServer) -> None:
+    status, answered, _ = post(site, key, HELLO | {"model": "m\ud800"})
+    assert (status, answered["X-Memory"]) == (200, "applied")
+    assert upstream.requests[-1]["model"] == "m\ud800"
+
+
 def test_calls_are_limited_in_size_and_rate(site: str, key: str, settings: Settings) -> None:
     settings.API_MAX_BODY_BYTES = 2_000
     status, _, answer = post(site, key, {"messages": [{"role": "user", "content": "x" * 3_000}]})
