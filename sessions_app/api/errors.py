@@ -1,5 +1,7 @@
 """The API's one error shape, whoever finds that a request can't be answered."""
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 from drf_standardized_errors.handler import ExceptionHandler
@@ -29,10 +31,15 @@ class RefusalHandler(ExceptionHandler):
         return converted
 
 
-def error_response(status: int, code: str, detail: str) -> JsonResponse:
+def error_data(status: int, code: str, detail: str) -> dict[str, Any]:
     """Return an error as every API error reads: `{"type", "errors": [{"code", "detail", "attr"}]}`."""
     kind = "server_error" if status >= 500 else "client_error"
-    return JsonResponse({"type": kind, "errors": [{"code": code, "detail": detail, "attr": None}]}, status=status)
+    return {"type": kind, "errors": [{"code": code, "detail": detail, "attr": None}]}
+
+
+def error_response(status: int, code: str, detail: str) -> JsonResponse:
+    """Return an answer with such an error."""
+    return JsonResponse(error_data(status, code, detail), status=status)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -19,6 +19,7 @@ from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
 from moments_app.interfaces.chat.relay import Relay
 from moments_app.interfaces.chat.request import ChatRequest, read_request
 from moments_app.interfaces.chat.threads import in_thread
+from moments_app.interfaces.door import refuse_strangers
 from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
@@ -26,6 +27,7 @@ logger = structlog.get_logger(__name__)
 
 async def completions(request: Request) -> Relay:
     """Answer by the upstream's model, which is given memory."""
+    refuse_strangers(request.scope)
     key = await authenticated(request.headers)
     session = chat_session_of(key, request.headers)
     data = await _body(request)
@@ -40,6 +42,7 @@ async def completions(request: Request) -> Relay:
 
 async def models(request: Request) -> Response:
     """Answer with the upstream's models, as it lists them."""
+    refuse_strangers(request.scope)
     await authenticated(request.headers)
     async with upstream.opened("GET", "/models") as response:
         try:

@@ -4,26 +4,23 @@ Key, rate and scope are checked by the classes that check them there, and refusa
 stands for its person; a service key names the person in `X-User-Id`.
 """
 
-from io import BytesIO
-from urllib.parse import urlsplit
-
 from anyio import to_thread
 from django.conf import settings
-from django.core.exceptions import DisallowedHost
-from django.core.handlers.asgi import ASGIRequest
-from django.http.request import validate_host
-from rest_framework.exceptions import APIException, ParseError, PermissionDenied
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memoryproject.settings import CONF
+from moments_app.interfaces.door import refuse_strangers
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work
 from moments_app.interfaces.mcp.server import server
+from sessions_app.api.errors import error_data
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.person import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT
+from sessions_app.refusals import Refusal
 
 PATH = "/mcp"
 
@@ -45,7 +42,7 @@ class Endpoint:
     """An ASGI application around the SDK's."""
 
     def __init__(self) -> None:
-        # Its own check of hosts knows no patterns; `_admitted` asks Django's.
+        # Its own check of hosts knows no patterns; `refuse_strangers` asks Django's.
         self._inside: ASGIApp = server.streamable_http_app(
             streamable_http_path=PATH,
             stateless_http=True,
@@ -59,7 +56,7 @@ class Endpoint:
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads
         app = self._inside
         if scope["type"] == "http":
-            admitted = await to_thread.run_sync(_admitted, ASGIRequest(scope, BytesIO()))
+            admitted = await to_thread.run_sync(_admitted, scope)
             if isinstance(admitted, Connection):
                 CURRENT.set(admitted)
             else:
@@ -68,13 +65,16 @@ class Endpoint:
 
 
 @database_work
-def _admitted(http: ASGIRequest) -> Connection | JSONResponse:
+def _admitted(scope: Scope) -> Connection | JSONResponse:
     """Return the client's connection, or the answer that refuses it."""
     view = _Entrance()
+    try:
+        http = refuse_strangers(scope)
+    except Refusal as refusal:
+        return JSONResponse(error_data(refusal.status, refusal.code, str(refusal)), refusal.status)
     view.setup(http)
     view.request = request = view.initialize_request(http)
     try:
-        _refuse_strangers(http)
         view.perform_authentication(request)
         view.check_permissions(request)
         view.check_throttles(request)
@@ -83,24 +83,6 @@ def _admitted(http: ASGIRequest) -> Connection | JSONResponse:
         answer = view.handle_exception(error)
         headers = {name: answer[name] for name in ("WWW-Authenticate", "Retry-After") if name in answer}
         return JSONResponse(answer.data, answer.status_code, headers)
-
-
-def _refuse_strangers(http: ASGIRequest) -> None:
-    """Refuse hosts that aren't ours, pages of other sites, and keys sent in the clear where HTTPS is used.
-
-    Raises:
-        ParseError, PermissionDenied: saying which.
-    """
-    try:
-        http.get_host()
-    except DisallowedHost:
-        raise ParseError("This host is not served; see ALLOWED_HOSTS.") from None
-    origin = http.headers.get("Origin", "")
-    of_ours = validate_host(urlsplit(origin).hostname or "", settings.ALLOWED_HOSTS)
-    if origin and not of_ours and origin not in settings.CSRF_TRUSTED_ORIGINS:
-        raise PermissionDenied("Pages of other sites are not served.")
-    if settings.SECURE_SSL_REDIRECT and not http.is_secure():
-        raise PermissionDenied("This needs HTTPS.")
 
 
 def _connection(request: Request) -> Connection:

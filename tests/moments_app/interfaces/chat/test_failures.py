@@ -130,6 +130,22 @@ def test_a_key_that_may_only_read_may_not_chat(site: str, upstream: OpenAIServer
     assert upstream.requests == []
 
 
+def test_row_36_strangers_are_refused_before_their_key_is_looked_at(
+    site: str, key: str, upstream: OpenAIServer, settings: Settings
+) -> None:
+    for headers, code, status in (
+        ({"Host": "evil.example"}, "unknown_host", 400),
+        ({"Origin": "https://evil.example"}, "other_site", 403),
+    ):
+        told, _, answer = post(site, key, **headers)
+        assert (told, answer["error"]["code"]) == (status, code)
+    settings.SECURE_SSL_REDIRECT = True
+    told, _, answer = post(site, key)
+    assert (told, answer["error"]["code"]) == (403, "https_required")
+    assert httpx2.get(f"{site}/v1/models", headers={"Authorization": f"Bearer {key}"}).status_code == 403
+    assert upstream.requests == []
+
+
 def test_without_an_upstream_a_call_is_told_so(site: str, key: str, settings: Settings) -> None:
     settings.CHAT = settings.CHAT.model_copy(update={"upstream_base_url": ""})
     status, _, answer = post(site, key)

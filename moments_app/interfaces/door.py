@@ -1,0 +1,50 @@
+"""The lock of the doors that Django's middleware doesn't guard: MCP and the chat endpoint."""
+
+from io import BytesIO
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.core.handlers.asgi import ASGIRequest
+from django.http.request import validate_host
+from starlette.types import Scope
+
+from sessions_app.refusals import Refusal
+
+
+class UnknownHost(Refusal):
+    """The request names a host that is not ours."""
+
+    code = "unknown_host"
+
+
+class OtherSite(Refusal):
+    """The request comes from a page of another site."""
+
+    code, status = "other_site", 403
+
+
+class NeedsHttps(Refusal):
+    """The request came in the clear, with its key."""
+
+    code, status = "https_required", 403
+
+
+def refuse_strangers(scope: Scope) -> ASGIRequest:
+    """Return a request without its body, as Django has it, if it may come in.
+
+    Raises:
+        UnknownHost, OtherSite, NeedsHttps: it may not.
+    """
+    http = ASGIRequest(scope, BytesIO())
+    try:
+        http.get_host()
+    except DisallowedHost:
+        raise UnknownHost("This host is not served; see ALLOWED_HOSTS.") from None
+    origin = http.headers.get("Origin", "")
+    of_ours = validate_host(urlsplit(origin).hostname or "", settings.ALLOWED_HOSTS)
+    if origin and not of_ours and origin not in settings.CSRF_TRUSTED_ORIGINS:
+        raise OtherSite("Pages of other sites are not served.")
+    if settings.SECURE_SSL_REDIRECT and not http.is_secure():
+        raise NeedsHttps("This needs HTTPS.")
+    return http
