@@ -10,10 +10,14 @@ class MemoryProjectConfig(AppConfig):
     name = "memoryproject"
 
     def ready(self) -> None:
+        from axes.signals import user_locked_out
+
         from memoryproject.admin_menu import name_models
         from memoryproject.groups import register_groups
+        from memoryproject.logins import log_lock
         from memoryproject.schedules import register_schedules
 
+        user_locked_out.connect(log_lock)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))

@@ -313,7 +313,15 @@ class Settings(Group):
     )
     csrf_trusted_origins: CommaList = Field([], description="Origins (`https://…`) that serve the admin.")
     https: bool = Field(False, description="The site is served over HTTPS: redirects, HSTS and secure cookies.")
-    behind_proxy: bool = Field(False, description="Trust `X-Forwarded-Proto` from the proxy in front.")
+    behind_proxy: bool = Field(
+        False,
+        description="Trust the proxy in front: `X-Forwarded-Proto`, and the last address of `X-Forwarded-For`.",
+    )
+    login_failures: int = Field(
+        10, ge=1, description="Wrong passwords from one address before it is locked out of the admin."
+    )
+    login_lock_minutes: int = Field(15, ge=1, description="For so long.")
+    login_hours: int = Field(336, ge=1, description="A login lasts so long.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
     log_format: Literal["json", "console"] = Field("json", description="`console` is for people to read.")
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")

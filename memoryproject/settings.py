@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import timedelta
 
 import environ
 import structlog
@@ -37,6 +38,7 @@ SECRET_KEY = conf.secret_key(CONF)
 DEBUG = CONF.debug
 ALLOWED_HOSTS = CONF.allowed_hosts
 CSRF_TRUSTED_ORIGINS = CONF.csrf_trusted_origins
+BEHIND_PROXY = CONF.behind_proxy
 
 INSTALLED_APPS = [
     "memoryproject",
@@ -51,6 +53,7 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "axes",
     "csp",
     "django_q",
     "rest_framework",
@@ -72,6 +75,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",
 ]
 
 ROOT_URLCONF = "memoryproject.urls"
@@ -115,6 +119,20 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+# Addresses are locked, not logins: otherwise anybody could lock out an operator whose name they know.
+AXES_LOCKOUT_PARAMETERS = ["ip_address"]
+AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"
+AXES_FAILURE_LIMIT = CONF.login_failures
+AXES_COOLOFF_TIME = timedelta(minutes=CONF.login_lock_minutes)
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_LOCKOUT_TEMPLATE = "login_locked.html"
+AXES_DISABLE_ACCESS_LOG = True  # the event log has what happened
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+SESSION_COOKIE_AGE = CONF.login_hours * 3600
 
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -1,0 +1,54 @@
+"""The door of the admin: how often somebody may try, and how long a login lasts."""
+
+from datetime import timedelta
+
+import pytest
+from axes.models import AccessAttempt
+from django.contrib.auth.models import User
+from django.test import Client, RequestFactory
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memoryproject.logins import client_address
+from sessions_app.models import Event
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def quick(settings: Settings) -> None:
+    """Hash passwords quickly: nobody guesses these."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+def log_in(password: str, address: str = "192.0.2.1") -> int:
+    """Try a password; return the status: 302 is in, 200 the form once more, 429 locked."""
+    given = {"username": "root", "password": password}
+    return Client(REMOTE_ADDR=address).post("/admin/login/?next=/admin/", given).status_code
+
+
+def test_row_36_an_address_with_many_wrong_passwords_is_locked_out_for_a_while(settings: Settings) -> None:
+    User.objects.create_superuser("root", password="right")
+    statuses = [log_in("wrong") for _ in range(settings.AXES_FAILURE_LIMIT)]
+    assert statuses == [200] * (settings.AXES_FAILURE_LIMIT - 1) + [429]
+    assert log_in("right") == 429  # whether it is the right one isn't told
+    assert log_in("right", "192.0.2.2") == 302  # the operator elsewhere works on
+    event = Event.objects.get(type="login_locked")
+    assert (event.actor, event.payload) == ("address:192.0.2.1", {})
+    AccessAttempt.objects.update(attempt_time=timezone.now() - settings.AXES_COOLOFF_TIME - timedelta(seconds=1))
+    assert log_in("right") == 302
+
+
+def test_row_36_only_the_address_that_the_proxy_saw_counts(rf: RequestFactory, settings: Settings) -> None:
+    request = rf.get("/", headers={"X-Forwarded-For": "203.0.113.9, 198.51.100.7"}, REMOTE_ADDR="10.0.0.1")
+    assert client_address(request) == "10.0.0.1"
+    settings.BEHIND_PROXY = True
+    assert client_address(request) == "198.51.100.7"
+    assert client_address(rf.get("/", REMOTE_ADDR="10.0.0.1")) == "10.0.0.1"
+
+
+def test_a_right_password_forgets_the_wrong_ones(settings: Settings) -> None:
+    User.objects.create_superuser("root", password="right")
+    for _ in range(3):
+        assert [log_in("wrong") for _ in range(settings.AXES_FAILURE_LIMIT - 1)][-1] == 200
+        assert log_in("right") == 302
