@@ -79,6 +79,7 @@ class UserView(PersonView):
     @operation(
         {200: ErasedAnswer, 409: OpenApiResponse(description="Sessions are on hold.")},
         in_transaction=False,
+        is_long=True,
     )
     def delete(self, user_id: str) -> Response:
         """Erases the person: everything that is kept of them, which can't be undone."""
@@ -93,7 +94,12 @@ class UserView(PersonView):
 class ExportView(PersonView):
     """Everything about one person."""
 
-    @operation({(200, "application/zip"): OpenApiTypes.BINARY}, operation_id="users_export", in_transaction=False)
+    @operation(
+        {(200, "application/zip"): OpenApiTypes.BINARY},
+        operation_id="users_export",
+        in_transaction=False,
+        is_long=True,
+    )
     def get(self, user_id: str) -> FileResponse:
         """All that is kept of the person, as a zip."""
         if self.user_id() is None:

@@ -11,6 +11,7 @@ from anyio import to_thread
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
+from django.db import OperationalError
 from django.http.request import validate_host
 from rest_framework.exceptions import APIException, ParseError, PermissionDenied
 from rest_framework.request import Request
@@ -79,7 +80,7 @@ def _admitted(http: ASGIRequest) -> Connection | JSONResponse:
         view.check_permissions(request)
         view.check_throttles(request)
         return _connection(request)
-    except APIException as error:
+    except (APIException, OperationalError) as error:
         answer = view.handle_exception(error)
         headers = {name: answer[name] for name in ("WWW-Authenticate", "Retry-After") if name in answer}
         return JSONResponse(answer.data, answer.status_code, headers)
