@@ -7,16 +7,16 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
-import psycopg
 import pytest
 
 from memoryproject.front import Threads, person_of
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support.frozen import gate
 from tests.support.http import status_of
-from tests.support.processes import database_url, environment, web
+from tests.support.locks import row_locked
+from tests.support.processes import environment, web
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -117,8 +117,7 @@ def test_row_29_a_locked_session_stops_no_other_and_who_waits_for_it_is_told(
     locked = Session.objects.create(user=bo, session_id="locked")
     Session.objects.create(user=bo, session_id="free")
     body = json.dumps({"user_id": "bo", "messages": [{"role": "user", "content": "Hello."}]}).encode()
-    with web(**environment(LIMITS__LOCK_SECONDS="1")) as url, closing(psycopg.connect(database_url())) as other:
-        other.execute("SELECT FROM sessions_app_session WHERE id = %s FOR UPDATE", [locked.pk])
+    with web(**environment(LIMITS__LOCK_SECONDS="1")) as url, row_locked(locked) as other:
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         append = urllib.request.Request(f"{url}/api/v1/sessions/locked/messages", body, headers)
         statuses: list[int] = []

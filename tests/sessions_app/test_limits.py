@@ -1,14 +1,10 @@
 """How long requests wait for the database, and what they are told then; workers and commands wait on."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 from django.db import connection, transaction
-from psycopg import sql
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
@@ -16,8 +12,8 @@ from sessions_app.limits import Kind, limited
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
+from tests.support.locks import row_locked, table_locked
 from tests.support.operator import operator
-from tests.support.processes import database_url
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,21 +25,6 @@ NONE = {"0"}
 @pytest.fixture(autouse=True)
 def _short(settings: Settings) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 0.2})
-
-
-@contextmanager
-def locked(session: Session) -> Iterator[psycopg.Connection[Any]]:
-    """Have another connection hold the lock of a session's row."""
-    with psycopg.connect(database_url()) as other:
-        other.execute("SELECT FROM sessions_app_session WHERE id = %s FOR UPDATE", [session.pk])
-        yield other
-
-
-@contextmanager
-def table_locked(table: str) -> Iterator[None]:
-    with psycopg.connect(database_url()) as other:
-        other.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(table)))
-        yield
 
 
 def in_force() -> list[str]:
@@ -69,7 +50,7 @@ def test_row_29_who_waits_for_a_locked_row_is_told_503_and_nothing_is_half_done(
     service: Api, ada: UserProfile, bo: UserProfile
 ) -> None:
     session = talk(ada, 3)
-    with locked(session):
+    with row_locked(session):
         refused = append(service, session.session_id, "ada")
         assert append(service, "another", "ada").status_code == 201
         assert append(service, session.session_id, "bo").status_code == 201
@@ -91,7 +72,7 @@ def test_row_29_a_key_that_cannot_be_looked_up_is_answered_503(service: Api) -> 
 def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: UserProfile, settings: Settings) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
     session = talk(ada, 3)
-    with locked(session):
+    with row_locked(session):
         refused = append(service, session.session_id, "ada")
     assert (refused.status_code, code_of(refused)) == (503, "busy")
     assert "too long" in refused.json()["errors"][0]["detail"]
@@ -99,7 +80,7 @@ def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: User
 
 def test_an_operator_gets_a_page_that_says_so(ada: UserProfile) -> None:
     root, session = operator(), talk(ada, 3)
-    with locked(session):
+    with row_locked(session):
         refused = root.post(f"/admin/sessions_app/session/{session.pk}/hold/", {"held": "on"})
     assert (refused.status_code, refused["Retry-After"]) == (503, "1")
     assert "<h1>Not just now</h1>" in refused.content.decode()
@@ -111,7 +92,7 @@ def test_the_text_of_the_databases_error_is_told_to_nobody(
     service: Api, ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = talk(ada, 3)
-    with locked(session):
+    with row_locked(session):
         refused = append(service, session.session_id, "ada")
     told = refused.content.decode() + caplog.text
     assert "LockNotAvailable" in told
@@ -162,14 +143,14 @@ def test_several_rows_and_what_a_statement_returns_are_as_without(ada: UserProfi
 def test_an_erasure_may_take_longer_than_a_call(service: Api, ada: UserProfile, settings: Settings) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
     session = talk(ada, 3)
-    with locked(session) as other:
+    with row_locked(session) as other:
         threading.Timer(0.6, other.rollback).start()
         assert service.delete("users/ada").status_code == 200
 
 
 def test_a_worker_and_a_command_wait_as_long_as_it_takes(ada: UserProfile) -> None:
     session = talk(ada, 3)
-    with locked(session) as other:
+    with row_locked(session) as other:
         threading.Timer(0.6, other.rollback).start()
         assert Session.objects.filter(pk=session.pk).update(title="Changed.") == 1
 
