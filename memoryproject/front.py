@@ -38,7 +38,7 @@ READ_SECONDS = 60  # that a client may take to read a part of a streamed answer
 WAIT_SECONDS = 10.0  # for a thread
 STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
-USUAL_SECONDS = 0.3  # for an answer; whoever waits longer asks whether the database answers at all
+USUAL_SECONDS = 0.2  # for an answer; whoever waits longer asks whether the database answers at all
 
 _KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
