@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
 from memoryproject.front import Bridge, Gone, Refused, answer_json, refuse, replayed, take_in
+from memoryproject.pulse import NoAnswer
 from memoryproject.settings import CONF
 
 _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
@@ -54,6 +55,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
             await _serve(scope, receive, send, path)
     except Refused as refused:
         await _refuse(scope, receive, send, refused)
+    except NoAnswer:
+        away = Refused(503, "unavailable", "The database does not answer; try again in a moment.")
+        await _refuse(scope, receive, send, away)
     except Gone:
         return
 

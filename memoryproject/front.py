@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import IO, Any, cast
 from urllib.parse import parse_qs
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -23,7 +24,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from a2wsgi.wsgi import build_environ
 from starlette.types import Message, Receive, Scope, Send
 
-from memoryproject.pulse import Pulse
+from memoryproject.pulse import PULSE
 
 Environ = dict[str, Any]
 Header = tuple[bytes, bytes]
@@ -38,7 +39,6 @@ READ_SECONDS = 60  # that a client may take to read a part of a streamed answer
 WAIT_SECONDS = 10.0  # for a thread
 STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
-USUAL_SECONDS = 0.2  # for an answer; whoever waits longer asks whether the database answers at all
 
 _KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
@@ -221,7 +221,7 @@ class Bridge:
     def __init__(self, application: Application, threads: int) -> None:
         self._application = application
         self._number = threads
-        self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Threads, Pulse]] = WeakKeyDictionary()
+        self._threads: WeakKeyDictionary[asyncio.AbstractEventLoop, Threads] = WeakKeyDictionary()
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="web")
 
     async def __call__(self, scope: Scope, body: IO[bytes], send: Send) -> None:
@@ -232,30 +232,18 @@ class Bridge:
             body: of it, taken in whole.
 
         Raises:
-            Refused: no thread came free, or the database does not answer.
+            Refused: no thread came free.
+            NoAnswer: the database does not answer.
         """
+        PULSE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
-        if loop not in self._places:  # what waits in a loop belongs to it
-            self._places[loop] = Threads(self._number), Pulse()
-        threads, pulse = self._places[loop]
+        if loop not in self._threads:  # what waits in a loop belongs to it
+            self._threads[loop] = Threads(self._number)
         call = _Call(self._application, environ, send, loop)
-        for message in await self._answered(call, threads, pulse, scope):
+        work = asyncio.ensure_future(self._run(call, self._threads[loop], scope))
+        for message in await PULSE.result(work, partial(call.leave, work)):
             await send(message)
-
-    async def _answered(self, call: "_Call", threads: Threads, pulse: Pulse, scope: Scope) -> list[Message]:
-        """Return what is left to send of the answer."""
-        away = Refused(503, "unavailable", "The database does not answer; try again in a moment.")
-        if pulse.is_missed:
-            raise away
-        work = asyncio.ensure_future(self._run(call, threads, scope))
-        while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
-            if not await pulse.is_felt() and call.leave():
-                work.add_done_callback(_forget)
-                if not call.has_thread:
-                    work.cancel()
-                raise away
-        return work.result()
 
     async def _run(self, call: "_Call", threads: Threads, scope: Scope) -> list[Message]:
         path, authorization = scope["path"], dict(scope["headers"]).get(b"authorization", b"")
@@ -264,12 +252,6 @@ class Bridge:
             call.has_thread = True
             run = contextvars.copy_context().run
             return await asyncio.get_running_loop().run_in_executor(self._executor, run, call.run)
-
-
-def _forget(work: "asyncio.Task[list[Message]]") -> None:
-    """Take notice of how something ended that nobody waits for."""
-    if not work.cancelled():
-        work.exception()
 
 
 class _Call:
@@ -290,9 +272,16 @@ class _Call:
         self._start: Message = {}
         self._has_begun = self._is_left = self.has_thread = False
 
-    def leave(self) -> bool:
-        """Expect no answer any more, where it makes no difference; return whether that is so."""
-        self._is_left = not self.has_thread or (self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun)
+    def leave(self, work: "asyncio.Task[list[Message]]") -> bool:
+        """Expect no answer any more, where it makes no difference; return whether that is so.
+
+        Args:
+            work: that answers; it doesn't begin when it has no thread yet.
+        """
+        only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun
+        self._is_left = only_reads or not self.has_thread
+        if not self.has_thread:
+            work.cancel()
         return self._is_left
 
     def run(self) -> list[Message]:

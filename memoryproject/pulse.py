@@ -2,15 +2,24 @@
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 
 import psycopg
 from django.db import connection
 
-PATIENCE = 0.5  # seconds within which it answers
+T = TypeVar("T")
+
+USUAL_SECONDS = 0.2  # for an answer to a request
+PATIENCE = 0.5  # seconds within which the database answers
 FRESH_SECONDS = 1.0  # for which an answer is good: many may wait at once
 QUESTION_SECONDS = 60  # after which an unanswered question is given up, and put again
+
+
+class NoAnswer(Exception):
+    """The database does not answer."""
 
 
 class Pulse:
@@ -18,23 +27,43 @@ class Pulse:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="pulse")
-        self._question: asyncio.Future[None] | None = None
+        self._question: Future[None] | None = None
         self._asked_at = -FRESH_SECONDS
 
-    @property
-    def is_missed(self) -> bool:
-        """True while a question waits for its answer longer than it should."""
-        is_open = self._question is not None and not self._question.done()
-        return is_open and time.monotonic() - self._asked_at > PATIENCE
+    def check(self) -> None:
+        """Refuse to begin anything while a question waits for its answer longer than it should.
 
-    async def is_felt(self) -> bool:
+        Raises:
+            NoAnswer: one does.
+        """
+        is_open = self._question is not None and not self._question.done()
+        if is_open and time.monotonic() - self._asked_at > PATIENCE:
+            raise NoAnswer
+
+    async def result(self, work: asyncio.Future[T], may_leave: Callable[[], bool]) -> T:
+        """Return what comes of some work with the database, unless it does not answer.
+
+        Args:
+            work: that has begun.
+            may_leave: returns whether it makes no difference that nobody waits for it any more.
+
+        Raises:
+            NoAnswer: it does not, and the work was left.
+        """
+        while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
+            if not await self._is_felt() and not work.done() and may_leave():
+                work.add_done_callback(_forget)
+                raise NoAnswer
+        return work.result()
+
+    async def _is_felt(self) -> bool:
         """Return whether the database answers, or did a moment ago."""
         if self._question is None or self._question.done():
             if time.monotonic() - self._asked_at < FRESH_SECONDS:
                 return True
             self._asked_at = time.monotonic()
-            self._question = asyncio.get_running_loop().run_in_executor(self._executor, _ask)
-        await asyncio.wait({self._question}, timeout=PATIENCE)
+            self._question = self._executor.submit(_ask)
+        await asyncio.wait({asyncio.wrap_future(self._question)}, timeout=PATIENCE)
         return self._question.done()
 
 
@@ -43,3 +72,12 @@ def _ask() -> None:
     parameters = connection.get_connection_params() | {"connect_timeout": QUESTION_SECONDS}
     with suppress(psycopg.Error), psycopg.connect(**parameters) as asking:
         asking.execute("SELECT 1")
+
+
+def _forget(work: asyncio.Future[T]) -> None:
+    """Take notice of how something ended that nobody waits for."""
+    if not work.cancelled():
+        work.exception()
+
+
+PULSE = Pulse()

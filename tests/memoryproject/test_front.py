@@ -164,7 +164,8 @@ def test_row_29_a_database_that_hangs_is_told_soon_and_health_at_once(
         changing = threading.Thread(target=lambda: appended.append(status_of(append)))
         changing.start()
         time.sleep(0.1)
-        reading = [Prober(prober._request.full_url, key) for _ in range(6)]
+        reading = [Prober(prober._request.full_url, key) for _ in range(5)]
+        reading.append(Prober(f"{url}/mcp", key))
         health = Prober(f"{url}/healthz", key)
         clients = [threading.Thread(target=one.ask, args=(3,)) for one in (*reading, health)]
         for client in clients:

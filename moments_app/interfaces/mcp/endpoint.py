@@ -4,6 +4,7 @@ Key, rate and scope are checked by the classes that check them there, and refusa
 stands for its person; a service key names the person in `X-User-Id`.
 """
 
+import asyncio
 from io import BytesIO
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from memoryproject.pulse import PULSE
 from memoryproject.settings import CONF
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work
 from moments_app.interfaces.mcp.server import server
@@ -55,12 +57,18 @@ class Endpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or say why not; the SDK's own start and end pass through."""
+        """Serve a request, or say why not; the SDK's own start and end pass through.
+
+        Raises:
+            NoAnswer: the database does not answer.
+        """
         # As many as serve the API, so that both together fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads
         app = self._inside
         if scope["type"] == "http":
-            admitted = await to_thread.run_sync(_admitted, ASGIRequest(scope, BytesIO()))
+            PULSE.check()
+            entering = asyncio.ensure_future(to_thread.run_sync(_admitted, ASGIRequest(scope, BytesIO())))
+            admitted = await PULSE.result(entering, lambda: True)
             if isinstance(admitted, Connection):
                 CURRENT.set(admitted)
             else:
