@@ -9,22 +9,30 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 
+from django.conf import settings
 from django.core.wsgi import get_wsgi_application
+from django.template.loader import render_to_string
+from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
 from memoryproject.front import Bridge, Gone, Refused, answer_json, refuse, replayed, take_in
-from memoryproject.settings import API_MAX_BODY_BYTES, CONF
+from memoryproject.pulse import NoAnswer
+from memoryproject.settings import CONF
 
 _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 
 # Only now: they need Django to be set up.
 from memoryproject import health
 from moments_app.interfaces.chat.endpoint import application as _chat
+from moments_app.interfaces.chat.errors import ChatError
+from moments_app.interfaces.chat.errors import refused as refused_chat
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
+from sessions_app.api.errors import API_PREFIX
 
 lexemes.load()  # takes half a second, which no request then has to wait
 
+CHAT = "/v1/"
 _mcp = Endpoint()
 _readiness = health.Readiness()
 
@@ -46,17 +54,33 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         else:
             await _serve(scope, receive, send, path)
     except Refused as refused:
-        await refuse(send, refused)
+        await _refuse(scope, receive, send, refused)
+    except NoAnswer:
+        away = Refused(503, "unavailable", "The database does not answer; try again in a moment.")
+        await _refuse(scope, receive, send, away)
     except Gone:
         return
 
 
 async def _serve(scope: Scope, receive: Receive, send: Send, path: str) -> None:
-    body = await take_in(receive, limit=API_MAX_BODY_BYTES)
+    body = await take_in(receive, limit=settings.API_MAX_BODY_BYTES)
     with body:
         if path == PATH:
             await _mcp(scope, replayed(body, receive), send)
-        elif path.startswith("/v1/"):
+        elif path.startswith(CHAT):
             await _chat(scope, replayed(body, receive), send)
         else:
             await _in_threads(scope, body, send)
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) -> None:
+    """Answer in the shape that clients of the address read: OpenAI's, a page, or the API's."""
+    path = scope.get("path", "")
+    if path.startswith(CHAT):
+        error = ChatError(refused.status, refused.code, str(refused), refused.headers)
+        await refused_chat(error)(scope, receive, send)
+    elif refused.status == 503 and not path.startswith((API_PREFIX, PATH)):
+        page = render_to_string("503.html", {"text": str(refused)})
+        await HTMLResponse(page, refused.status, refused.headers)(scope, receive, send)
+    else:
+        await refuse(send, refused)

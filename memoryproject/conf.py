@@ -282,6 +282,23 @@ class RetentionSettings(Group):
         return {"BACKEND": self.storage_backend, "OPTIONS": options}
 
 
+class LimitSettings(Group):
+    """Settings of how long a request may wait for the database. Workers and commands have no such limits."""
+
+    lock_seconds: float = Field(
+        5, gt=0, le=600, description="Most seconds that a request waits for what another has locked; after that, 503."
+    )
+    statement_seconds: float = Field(
+        15, gt=0, le=3600, description="Most seconds of one statement of a call (REST, MCP, chat); after that, 503."
+    )
+    long_statement_seconds: float = Field(
+        300, gt=0, le=86_400, description="The same for pages of the admin, exports, erasures, deletions, retractions."
+    )
+    idle_seconds: float = Field(
+        60, gt=0, le=3600, description="A request that does nothing within a transaction for longer loses its locks."
+    )
+
+
 class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
@@ -339,6 +356,7 @@ class Settings(Group):
     embedding: EmbeddingSettings = EmbeddingSettings()
     chat: ChatSettings = ChatSettings()
     retention: RetentionSettings = RetentionSettings()
+    limits: LimitSettings = LimitSettings()
     jobs: JobSettings = JobSettings()
 
 

@@ -2,23 +2,29 @@
 
 The event loop takes a request in whole, within a deadline, before a thread hears of it; a thread computes the answer
 and is free, however slowly the answer is read. Requests for one session get at most half of the threads, so a session
-that somebody has locked stops no other. And when no thread has come free for a while, whoever waits is told so at once
-instead of waiting with the rest. Health is answered by the loop itself.
+that somebody has locked stops no other; those for one person get at most three quarters. And when no thread has come
+free for a while, or the database does not answer, whoever waits is told so at once instead of waiting with the rest.
+Health is answered by the loop itself.
 """
 
 import asyncio
 import contextvars
 import json
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import IO, Any, cast
-from weakref import WeakKeyDictionary
+from urllib.parse import parse_qs
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from a2wsgi.wsgi import build_environ
 from starlette.types import Message, Receive, Scope, Send
+
+from memoryproject.pulse import PULSE
 
 Environ = dict[str, Any]
 Header = tuple[bytes, bytes]
@@ -34,6 +40,9 @@ WAIT_SECONDS = 10.0  # for a thread
 STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
 
+_KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
+_ONLY_READ = ("GET", "HEAD", "OPTIONS")
+
 
 class Refused(Exception):
     """The request is not served; status, code and message as the API tells errors."""
@@ -41,6 +50,11 @@ class Refused(Exception):
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
         self.status, self.code = status, code
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the answer; what was not read of a body goes with its connection."""
+        return {"Retry-After": "1"} if self.status == 503 else {"Connection": "close"}
 
 
 class Gone(Exception):
@@ -56,51 +70,49 @@ class Threads:
 
     def __init__(self, number: int) -> None:
         self._free = asyncio.Semaphore(number)
-        self._share = max(number // 2, 1)
-        self._subjects: dict[str, list[Any]] = {}  # semaphore, and how many have or want it
+        self._of_a_session, self._of_a_person = max(number // 2, 1), max(number * 3 // 4, 1)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._moved_at = time.monotonic()
 
     @asynccontextmanager
-    async def one(self, subject: str) -> AsyncIterator[None]:
+    async def one(self, session: str, person: str) -> AsyncIterator[None]:
         """Give a thread for as long as the block runs.
 
         Args:
-            subject: what the request is about; blank for nothing that could be locked.
+            session: whose row the request may have to wait for; blank for none.
+            person: whom the request is about; blank where that isn't known.
 
         Raises:
             Refused: none came free in time.
         """
-        async with self._of(subject):
-            await self._acquire(self._free)
+        # The session's first: whoever waits for it must not have a place of the person's, whose other sessions go on.
+        async with (
+            self._place(self._share(session, self._of_a_session)),
+            self._place(self._share(person, self._of_a_person)),
+            self._place(self._free),
+        ):
             self._moved_at = time.monotonic()
             try:
                 yield
             finally:
-                self._free.release()
                 self._moved_at = time.monotonic()
 
+    def _share(self, subject: str, most: int) -> asyncio.Semaphore:
+        share = asyncio.Semaphore(most)
+        return self._shares.setdefault(subject, share) if subject else share
+
     @asynccontextmanager
-    async def _of(self, subject: str) -> AsyncIterator[None]:
-        if not subject:
-            yield
-            return
-        entry = self._subjects.setdefault(subject, [asyncio.Semaphore(self._share), 0])
-        entry[1] += 1
+    async def _place(self, semaphore: asyncio.Semaphore) -> AsyncIterator[None]:
+        await self._acquire(semaphore)
         try:
-            await self._acquire(entry[0])
-            try:
-                yield
-            finally:
-                entry[0].release()
+            yield
         finally:
-            entry[1] -= 1
-            if not entry[1]:
-                del self._subjects[subject]
+            semaphore.release()
 
     async def _acquire(self, semaphore: asyncio.Semaphore) -> None:
         """Wait for one of them: long where others come free, briefly where none does."""
         began = time.monotonic()
-        while True:
+        while semaphore.locked():
             try:
                 await asyncio.wait_for(semaphore.acquire(), STALLED_WAIT)
             except TimeoutError:
@@ -109,6 +121,7 @@ class Threads:
                     raise Refused(503, "busy", "All threads are busy; try again in a moment.") from None
             else:
                 return
+        await semaphore.acquire()  # at once
 
 
 async def take_in(receive: Receive, *, limit: int) -> IO[bytes]:
@@ -157,17 +170,29 @@ def replayed(body: IO[bytes], receive: Receive) -> Receive:
     return again
 
 
-def subject_of(path: str) -> str:
+def session_of(path: str) -> str:
     """Return what of a path names a session, whose row a request may have to wait for; blank for other paths."""
     head, found, tail = path.partition("/sessions/")
     return f"{head}{found}{tail.partition('/')[0]}" if found else ""
+
+
+def person_of(path: str, query: bytes, authorization: bytes) -> str:
+    """Return what names the person whom a request is about; blank where only its body or the database knows.
+
+    A person's own key comes first: whoever else it names, nobody else's share is taken.
+    """
+    if key := _KEY_OF_A_PERSON.match(authorization):
+        return f"key {key[1].decode()}"
+    tail = path.partition("/users/")[2]
+    named = [tail.partition("/")[0]] if tail else parse_qs(query.decode("latin-1")).get("user_id", [""])
+    return f"user {named[0]}" if named[0] else ""
 
 
 async def refuse(send: Send, refused: Refused) -> None:
     """Answer as the API tells errors."""
     kind = "server_error" if refused.status >= 500 else "client_error"
     told = {"type": kind, "errors": [{"code": refused.code, "detail": str(refused), "attr": None}]}
-    more = [(b"retry-after", b"1")] if refused.status == 503 else [(b"connection", b"close")]
+    more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
     await answer_json(send, refused.status, told, more)
 
 
@@ -184,6 +209,9 @@ class Bridge:
 
     An answer longer than `ANSWER` bytes is streamed while it is made; its thread waits for the client then, for at most
     `READ_SECONDS` a part.
+
+    While the database does not answer, nobody waits for it but those who have begun to change something: what becomes
+    of that, only the database knows.
 
     Args:
         application: the WSGI application.
@@ -205,16 +233,25 @@ class Bridge:
 
         Raises:
             Refused: no thread came free.
+            NoAnswer: the database does not answer.
         """
+        PULSE.check()
         environ: Environ = dict(build_environ(cast(Any, scope), cast(Any, body)))
         loop = asyncio.get_running_loop()
         if loop not in self._threads:  # what waits in a loop belongs to it
             self._threads[loop] = Threads(self._number)
-        async with self._threads[loop].one(subject_of(scope["path"])):
-            call = _Call(self._application, environ, send, loop)
-            rest = await loop.run_in_executor(self._executor, contextvars.copy_context().run, call.run)
-        for message in rest:
+        call = _Call(self._application, environ, send, loop)
+        work = asyncio.ensure_future(self._run(call, self._threads[loop], scope))
+        for message in await PULSE.result(work, partial(call.leave, work)):
             await send(message)
+
+    async def _run(self, call: "_Call", threads: Threads, scope: Scope) -> list[Message]:
+        path, authorization = scope["path"], dict(scope["headers"]).get(b"authorization", b"")
+        person = person_of(path, scope["query_string"], authorization)
+        async with threads.one(session_of(path), person):
+            call.has_thread = True
+            run = contextvars.copy_context().run
+            return await asyncio.get_running_loop().run_in_executor(self._executor, run, call.run)
 
 
 class _Call:
@@ -225,11 +262,27 @@ class _Call:
         environ: of the request.
         send: of it, to be awaited in the loop.
         loop: of the request.
+
+    Attributes:
+        has_thread: it is being computed.
     """
 
     def __init__(self, application: Application, environ: Environ, send: Send, loop: asyncio.AbstractEventLoop) -> None:
         self._application, self._environ, self._send, self._loop = application, environ, send, loop
         self._start: Message = {}
+        self._has_begun = self._is_left = self.has_thread = False
+
+    def leave(self, work: "asyncio.Task[list[Message]]") -> bool:
+        """Expect no answer any more, where it makes no difference; return whether that is so.
+
+        Args:
+            work: that answers; it doesn't begin when it has no thread yet.
+        """
+        only_reads = self._environ["REQUEST_METHOD"] in _ONLY_READ and not self._has_begun
+        self._is_left = only_reads or not self.has_thread
+        if not self.has_thread:
+            work.cancel()
+        return self._is_left
 
     def run(self) -> list[Message]:
         """Compute the answer; return the messages that are left to send."""
@@ -261,15 +314,18 @@ class _Call:
 
         Raises:
             TimeoutError: it did not in `READ_SECONDS`.
+            Gone: nobody expects an answer any more.
         """
         messages = [self._start] if is_first else []
         messages.append({"type": "http.response.body", "body": part, "more_body": True})
         for message in messages:
-            asyncio.run_coroutine_threadsafe(_sent(self._send, message), self._loop).result(READ_SECONDS)
+            asyncio.run_coroutine_threadsafe(self._sent(message), self._loop).result(READ_SECONDS)
 
-
-async def _sent(send: Send, message: Message) -> None:
-    await send(message)
+    async def _sent(self, message: Message) -> None:
+        if self._is_left:
+            raise Gone
+        self._has_begun = True
+        await self._send(message)
 
 
 def _no_write(_part: bytes) -> None:

@@ -28,6 +28,7 @@ ENGINE = CONF.engine
 EMBEDDING = CONF.embedding
 CHAT = CONF.chat
 RETENTION = CONF.retention
+LIMITS = CONF.limits
 JOBS = CONF.jobs
 DATABASE_POOL_SIZE = CONF.database_pool_size
 API_RATE = CONF.api_rate
@@ -69,6 +70,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
+    "sessions_app.api.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -105,6 +107,15 @@ else:
     DATABASES = {
         "default": {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": "postgres", "OPTIONS": {}},
     }
+# A host that vanished is noticed within half a minute, so that nobody waits for it for ever. `DATABASE_URL` may say
+# otherwise. These are the client's own: a pooler in between is told of none.
+DATABASES["default"]["OPTIONS"] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+} | DATABASES["default"]["OPTIONS"]
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if os.environ.get("MEMORY_PROCESS") == "web":
     # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
@@ -185,9 +196,12 @@ REST_FRAMEWORK = {
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 DRF_STANDARDIZED_ERRORS = {
-    "ALLOWED_ERROR_STATUS_CODES": ["400", "401", "403", "404", "413", "429", "500"],
+    "ALLOWED_ERROR_STATUS_CODES": ["400", "401", "403", "404", "413", "429", "500", "503"],
     "EXCEPTION_HANDLER_CLASS": "sessions_app.api.errors.RefusalHandler",
-    "ERROR_SCHEMAS": {"413": "sessions_app.api.schema.TooLargeAnswer"},
+    "ERROR_SCHEMAS": {
+        "413": "sessions_app.api.schema.TooLargeAnswer",
+        "503": "sessions_app.api.schema.UnavailableAnswer",
+    },
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Memory platform",

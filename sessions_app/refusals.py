@@ -8,7 +8,7 @@ Whatever refuses raises a subclass of `Refusal`. Each face answers all of them i
 | MCP | a tool's error, in `mcp/server.py` |
 | chat endpoint | `chat.errors.answer_refusal` |
 | commands | `sessions_app.management.refusing.RefusingCommand` |
-| operator's pages | `OperatorView.attempt` |
+| operator's pages | `OperatorView.attempt`; what the database does not do now: `LimitsMiddleware` |
 """
 
 
@@ -18,10 +18,12 @@ class Refusal(Exception):
     Attributes:
         code: for programs; stable.
         status: as HTTP has it.
+        retry_after: seconds until it may be carried out; None where trying again is no use.
     """
 
     code = "invalid"
     status = 400
+    retry_after: int | None = None
 
 
 class Conflict(Refusal):

@@ -2,33 +2,55 @@
 
 from typing import Any
 
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.views import defaults
 from drf_standardized_errors.handler import ExceptionHandler
 from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.response import Response
 
+from sessions_app.limits import Unavailable
 from sessions_app.refusals import Refusal
 
 API_PREFIX = "/api/"
+
+
+class _Refused(APIException):
+    """A refusal as the REST interface raises it.
+
+    Args:
+        refusal: that is answered.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal), refusal.code)
+        self.status_code = refusal.status
+        self.wait = refusal.retry_after  # answered as `Retry-After`
 
 
 def api_exception(refusal: Refusal) -> APIException:
     """Return a refusal as the REST interface raises it."""
     if refusal.status == ValidationError.status_code:
         return ValidationError(str(refusal), refusal.code)
-    exception = APIException(str(refusal), refusal.code)
-    exception.status_code = refusal.status
-    return exception
+    return _Refused(refusal)
 
 
 class RefusalHandler(ExceptionHandler):
-    """Answers refusals as errors."""
+    """Answers refusals as errors, and what the database did not do now."""
 
     def convert_known_exceptions(self, exc: Exception) -> Exception:
+        if isinstance(exc, OperationalError):
+            exc = Unavailable(exc)
         if isinstance(exc, Refusal):
             return api_exception(exc)
         converted: Exception = super().convert_known_exceptions(exc)
         return converted
+
+    def report_exception(self, exc: APIException, response: Response) -> None:
+        """Log what the database did not do in a line; errors of ours with all that is known."""
+        if not isinstance(self.exc, OperationalError):
+            super().report_exception(exc, response)
 
 
 def error_data(status: int, code: str, detail: str) -> dict[str, Any]:
@@ -40,6 +62,16 @@ def error_data(status: int, code: str, detail: str) -> dict[str, Any]:
 def error_response(status: int, code: str, detail: str) -> JsonResponse:
     """Return an answer with such an error."""
     return JsonResponse(error_data(status, code, detail), status=status)
+
+
+def unavailable(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+    """Answer 503: a page to a browser, an error of the API to its clients."""
+    if request.path.startswith(API_PREFIX):
+        answer: HttpResponse = error_response(refusal.status, refusal.code, str(refusal))
+    else:
+        answer = render(request, "503.html", {"text": str(refusal)}, status=refusal.status)
+    answer["Retry-After"] = str(refusal.retry_after)
+    return answer
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

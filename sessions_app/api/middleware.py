@@ -1,11 +1,13 @@
-"""The check of a request's size, before it reaches a view."""
+"""What holds for each request before it reaches a view: its size, and how long it may wait for the database."""
 
 from collections.abc import Callable
 
 from django.conf import settings
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 
-from sessions_app.api.errors import API_PREFIX, error_response
+from sessions_app.api.errors import API_PREFIX, error_response, unavailable
+from sessions_app.limits import Kind, Unavailable, limited
 
 
 class BodyLimitMiddleware:
@@ -23,3 +25,18 @@ class BodyLimitMiddleware:
                 limit = settings.API_MAX_BODY_BYTES
                 return error_response(413, "too_large", f"The body has {length} bytes; the limit is {limit}.")
         return self.get_response(request)
+
+
+class LimitsMiddleware:
+    """Limits what a request asks of the database, and says so where a page meets a limit; the API's views do that."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with limited(Kind.CALL if request.path.startswith(API_PREFIX) else Kind.LONG):
+            return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer 503 for what the database did not do; leave other errors to Django."""
+        return unavailable(request, Unavailable(exception)) if isinstance(exception, OperationalError) else None

@@ -4,7 +4,7 @@ A view's method is declared with `operation`, works with `self.query`, `self.bod
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -23,6 +23,7 @@ from rest_framework.views import APIView
 from sessions_app.api.fields import StrictSerializer
 from sessions_app.api.pages import PageAnswer
 from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
+from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
 
@@ -116,6 +117,7 @@ def operation(
     operation_id: str | None = None,
     creates_person: bool = False,
     in_transaction: bool = True,
+    is_long: bool = False,
 ) -> Callable[[Callable[Concatenate[V, P], HttpResponseBase]], Callable[Concatenate[V, Request, P], HttpResponseBase]]:
     """Declare a view's method: what it takes and answers, for the API's description too.
 
@@ -126,6 +128,7 @@ def operation(
         operation_id: where the description should not make one up.
         creates_person: make the person when they aren't there.
         in_transaction: run the method in the person's transaction; False where it opens its own.
+        is_long: a statement of it may rightly take minutes.
     """
 
     def declare(
@@ -134,9 +137,9 @@ def operation(
         @wraps(method)
         def handle(view: V, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             view.check(query, body)
-            if not in_transaction:
-                return method(view, *args, **kwargs)
-            with view.transaction(create=creates_person):
+            patience = limited(Kind.LONG) if is_long else nullcontext()
+            transaction = view.transaction(create=creates_person) if in_transaction else nullcontext()
+            with patience, transaction:
                 return method(view, *args, **kwargs)
 
         describe = extend_schema(

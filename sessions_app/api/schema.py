@@ -3,7 +3,7 @@
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_standardized_errors.openapi_serializers import ClientErrorEnum
+from drf_standardized_errors.openapi_serializers import ClientErrorEnum, ServerErrorEnum
 from rest_framework import serializers
 
 
@@ -28,3 +28,16 @@ class TooLargeAnswer(serializers.Serializer[Any]):
 
     type = serializers.ChoiceField(choices=ClientErrorEnum.choices)
     errors = TooLargeError(many=True)  # type: ignore[assignment]  # the name is given
+
+
+class UnavailableError(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(choices=["busy", "unavailable"])
+    detail = serializers.CharField()
+    attr = serializers.CharField(allow_null=True)
+
+
+class UnavailableAnswer(serializers.Serializer[Any]):
+    """503, with `Retry-After`: nothing was changed, and a later try may succeed."""
+
+    type = serializers.ChoiceField(choices=ServerErrorEnum.choices)
+    errors = UnavailableError(many=True)  # type: ignore[assignment]  # the name is given

@@ -118,7 +118,7 @@ class SessionView(PersonView):
         update(session, self.body)
         return Response(SessionAnswer(session).data)
 
-    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery)
+    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery, is_long=True)
     def delete(self, session_id: str) -> Response:
         """Deletes the session with its transcript and archives; moments made of it stay. Under legal hold: 409."""
         delete_session(session_or_404(self.person, session_id), actor=self.actor)

@@ -79,6 +79,7 @@ class UserView(PersonView):
         {200: ErasedAnswer, 409: OpenApiResponse(description="Sessions are on hold.")},
         query=PersonQuery,
         in_transaction=False,
+        is_long=True,
     )
     def delete(self, user_id: str) -> Response:
         """Erases the person: everything that is kept of them, which can't be undone."""
@@ -98,6 +99,7 @@ class ExportView(PersonView):
         query=PersonQuery,
         operation_id="users_export",
         in_transaction=False,
+        is_long=True,
     )
     def get(self, user_id: str) -> FileResponse:
         """All that is kept of the person, as a zip."""

@@ -1,7 +1,8 @@
 """Keys that give applications access.
 
-A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix. The secret has 256 random bits, and
-only its SHA-256 is stored: a slow hash protects guessable passwords, and here it would only slow down each request.
+A key has the form `mem_<prefix>_<secret>`. The row is found by its indexed prefix, which begins with a u where it is
+a person's own: `memoryproject.front` can tell without asking. The secret has 256 random bits, and only its SHA-256 is
+stored: a slow hash protects guessable passwords, and here it would only slow down each request.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         self, name: str, *, user: UserProfile | None = None, scope: str = "write", expires_at: datetime | None = None
     ) -> tuple["ApiKey", str]:
         """Create a key; return it with its full text, which can't be retrieved again."""
-        prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        prefix, secret = f"{'u' if user else ''}{secrets.token_hex(6)}", secrets.token_urlsafe(32)
         key = self.create(
             name=name, user=user, scope=scope, expires_at=expires_at, prefix=prefix, secret_hash=_digest(secret)
         )

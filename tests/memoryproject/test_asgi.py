@@ -3,30 +3,22 @@
 import socket
 import time
 import urllib.error
-import urllib.request
 
 import pytest
 
+from tests.support.http import status_of
 from tests.support.processes import environment, web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def status(url: str, **headers: str) -> int:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
 @pytest.mark.slow
 def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_connections_are_idle() -> None:
     with web(**environment()) as url:
-        assert status(f"{url}/admin/login/") == 200
-        assert status(f"{url}/static/admin/css/base.css") == 200
-        assert status(f"{url}/api/v1/sessions") == 401
-        assert status(f"{url}/v1/nothing") == 404
+        assert status_of(f"{url}/admin/login/") == 200
+        assert status_of(f"{url}/static/admin/css/base.css") == 200
+        assert status_of(f"{url}/api/v1/sessions") == 401
+        assert status_of(f"{url}/v1/nothing") == 404
         idle = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
         idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle.recv(100).startswith(b"HTTP/1.1 200")
@@ -38,8 +30,6 @@ def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_con
 @pytest.mark.slow
 def test_only_the_proxys_own_header_says_that_a_request_came_over_https() -> None:
     with web(**environment(HTTPS="true", BEHIND_PROXY="true")) as url:
-        assert status(f"{url}/api/v1/sessions", **{"X-Forwarded-Proto": "https"}) == 401
+        assert status_of(f"{url}/api/v1/sessions", **{"X-Forwarded-Proto": "https"}) == 401
         with pytest.raises(urllib.error.URLError):  # redirected to HTTPS, which nobody speaks here
-            urllib.request.urlopen(
-                urllib.request.Request(f"{url}/api/v1/sessions", headers={"X_Forwarded_Proto": "https"})
-            )
+            status_of(f"{url}/api/v1/sessions", X_Forwarded_Proto="https")

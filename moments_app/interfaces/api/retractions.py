@@ -100,7 +100,9 @@ class RetractionsView(OwnerView):
         """Retractions of a person, newest first."""
         return self.page(RetractionList, retractions_of(self.person).newest_first())
 
-    @operation({201: RetractionAnswer, 200: RetractionPreview}, body=RetractionInput, in_transaction=False)
+    @operation(
+        {201: RetractionAnswer, 200: RetractionPreview}, body=RetractionInput, in_transaction=False, is_long=True
+    )
     def post(self) -> Response:
         """Retracts turns of a session, or all it has; with `preview` only says what that would withdraw (200)."""
         session = session_or_404(self.find_person(), self.body["session_id"])
@@ -127,7 +129,7 @@ class UndoView(OwnerView):
 
     scopes = {"POST": "admin"}
 
-    @operation(RetractionAnswer, body=PersonQuery, in_transaction=False)
+    @operation(RetractionAnswer, body=PersonQuery, in_transaction=False, is_long=True)
     def post(self, retraction_id: uuid.UUID) -> Response:
         """Believes the turns again and puts back what was withdrawn; the newest retraction goes first."""
         retraction = one_or_404(retractions_of(self.find_person()), retraction_id=retraction_id)

@@ -5,6 +5,7 @@ from functools import partial
 
 import structlog
 from django.conf import settings
+from django.db import OperationalError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from moments_app.interfaces.chat import upstream
-from moments_app.interfaces.chat.errors import ChatError, answer_http_error, answer_refusal
+from moments_app.interfaces.chat.errors import answer_http_error, answer_refusal
 from moments_app.interfaces.chat.figures import FAILURES
 from moments_app.interfaces.chat.headers import ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
@@ -30,7 +31,7 @@ async def completions(request: Request) -> Relay:
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
     session = chat_session_of(key, request.headers)
-    data = await _body(request)
+    data = await request.body()  # whose size was checked when it was taken in
     sent = await in_thread(partial(read_request, data))
     memory = await _with_memory(session, sent)
     if memory is None:
@@ -52,17 +53,6 @@ async def models(request: Request) -> Response:
         return Response(content, response.status_code, upstream.passed_on(response))
 
 
-async def _body(request: Request) -> bytes:
-    """Return the body, of which no more than `API_MAX_BODY_BYTES` is read."""
-    limit = settings.API_MAX_BODY_BYTES
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > limit:
-            raise ChatError(413, "too_large", f"The body is larger than {limit} bytes.")
-    return bytes(data)
-
-
 async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:
     """Return the request with memory; None when that can't be had, whatever the reason."""
     try:
@@ -76,5 +66,9 @@ async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWit
 
 application = Starlette(
     routes=[Route("/v1/chat/completions", completions, methods=["POST"]), Route("/v1/models", models)],
-    exception_handlers={Refusal: answer_refusal, HTTPException: answer_http_error},
+    exception_handlers={
+        Refusal: answer_refusal,
+        OperationalError: answer_refusal,
+        HTTPException: answer_http_error,
+    },
 )

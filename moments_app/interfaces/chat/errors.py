@@ -1,9 +1,11 @@
 """Errors of the chat endpoint itself, in the shape that OpenAI's clients read."""
 
+from django.db import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from sessions_app.limits import Unavailable
 from sessions_app.refusals import Refusal
 
 
@@ -28,10 +30,20 @@ def error_body(refusal: Refusal) -> dict[str, dict[str, str]]:
     return {"error": {"message": str(refusal), "type": kind, "code": refusal.code}}
 
 
+def refused(refusal: Refusal) -> JSONResponse:
+    """Return the answer to a refusal."""
+    headers = refusal.headers or {} if isinstance(refusal, ChatError) else {}
+    if refusal.retry_after is not None:
+        headers = {"Retry-After": str(refusal.retry_after)} | headers
+    return JSONResponse(error_body(refusal), refusal.status, headers)
+
+
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
-    """Answer a refusal."""
+    """Answer a refusal, or what the database did not do."""
+    if isinstance(error, OperationalError):
+        error = Unavailable(error)
     assert isinstance(error, Refusal)
-    return JSONResponse(error_body(error), error.status, error.headers if isinstance(error, ChatError) else None)
+    return refused(error)
 
 
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:

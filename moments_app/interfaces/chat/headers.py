@@ -62,7 +62,8 @@ async def _verified(text: str) -> ApiKey | None:
     except (DatabaseError, TimeoutError):
         cached: ApiKey | None = cache.get(place)
         if cached is None or not cached.is_valid():
-            raise ChatError(503, "unavailable", "The key can't be checked: the database is away.") from None
+            text = "The key can't be checked: the database is away."
+            raise ChatError(503, "unavailable", text, {"Retry-After": "1"}) from None
         return cached
     cache.set(place, key, CACHE_SECONDS)
     return key

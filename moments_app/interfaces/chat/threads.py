@@ -8,6 +8,8 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import connection
 
+from sessions_app.limits import Kind, limited
+
 T = TypeVar("T")
 
 _threads = ThreadPoolExecutor(settings.DATABASE_POOL_SIZE, thread_name_prefix="chat")
@@ -20,6 +22,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 def _done_and_closed(work: Callable[[], T]) -> T:
     try:
-        return work()
+        with limited(Kind.CALL):
+            return work()
     finally:
         connection.close()

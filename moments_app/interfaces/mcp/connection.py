@@ -14,6 +14,7 @@ from django.db import close_old_connections
 from rest_framework.exceptions import NotFound, PermissionDenied
 
 from sessions_app.api.person import gone_is_not_found
+from sessions_app.limits import Kind, limited
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 
@@ -72,13 +73,14 @@ CURRENT: ContextVar[Connection] = ContextVar("mcp_connection")
 
 
 def database_work(work: Callable[P, T]) -> Callable[P, T]:
-    """Give back the thread's database connection after work that the SDK runs in its threads, as after a request."""
+    """Limit work that the SDK runs in its threads as a request, and give the thread's connection back after it."""
 
     @wraps(work)
     def done(*args: P.args, **kwargs: P.kwargs) -> T:
         close_old_connections()
         try:
-            return work(*args, **kwargs)
+            with limited(Kind.CALL):
+                return work(*args, **kwargs)
         finally:
             close_old_connections()
 

@@ -4,14 +4,18 @@ Key, rate and scope are checked by the classes that check them there, and refusa
 stands for its person; a service key names the person in `X-User-Id`.
 """
 
+import asyncio
+
 from anyio import to_thread
 from django.conf import settings
+from django.db import OperationalError
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.views import APIView
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from memoryproject.pulse import PULSE
 from memoryproject.settings import CONF
 from moments_app.interfaces.door import refuse_strangers
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work
@@ -51,12 +55,18 @@ class Endpoint:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or say why not; the SDK's own start and end pass through."""
+        """Serve a request, or say why not; the SDK's own start and end pass through.
+
+        Raises:
+            NoAnswer: the database does not answer.
+        """
         # As many as serve the API, so that both together fit into the pool of database connections.
         to_thread.current_default_thread_limiter().total_tokens = CONF.web_threads
         app = self._inside
         if scope["type"] == "http":
-            admitted = await to_thread.run_sync(_admitted, scope)
+            PULSE.check()
+            entering = asyncio.ensure_future(to_thread.run_sync(_admitted, scope))
+            admitted = await PULSE.result(entering, lambda: True)
             if isinstance(admitted, Connection):
                 CURRENT.set(admitted)
             else:
@@ -79,7 +89,7 @@ def _admitted(scope: Scope) -> Connection | JSONResponse:
         view.check_permissions(request)
         view.check_throttles(request)
         return _connection(request)
-    except APIException as error:
+    except (APIException, OperationalError) as error:
         answer = view.handle_exception(error)
         headers = {name: answer[name] for name in ("WWW-Authenticate", "Retry-After") if name in answer}
         return JSONResponse(answer.data, answer.status_code, headers)

@@ -11,10 +11,11 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from anyio import to_thread
 from django.core.paginator import InvalidPage, Paginator
+from django.db import OperationalError
 from django.db.models import F
 from drf_standardized_errors.formatter import flatten_errors
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp_types import ToolAnnotations
 from rest_framework.exceptions import APIException, NotFound
@@ -34,6 +35,7 @@ from sessions_app.api.messages import message_data
 from sessions_app.api.person_view import one_or_404
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
+from sessions_app.limits import Unavailable
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
@@ -80,6 +82,8 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
                 return read(*args, **kwargs)
             except (NotFound, InvalidPage) as error:
                 raise ResourceNotFoundError(str(error)) from None
+            except OperationalError as error:
+                raise ResourceError(str(Unavailable(error))) from None
 
         return server.resource(uri, description=description, mime_type="application/json")(answer)
 
@@ -101,9 +105,11 @@ def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 @database_work
 def _with_tool_errors(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do the work; an error of the REST interface becomes a tool's, and so does a refusal."""
+    """Do the work; what REST would answer with an error becomes a tool's."""
     try:
         return work(*args, **kwargs)
+    except OperationalError as error:
+        raise ToolError(str(Unavailable(error))) from None
     except (APIException, Refusal) as error:
         raise ToolError(_reasons(api_exception(error) if isinstance(error, Refusal) else error)) from None
 

@@ -22,6 +22,7 @@ from memoryproject.conf import BASE_DIR
 from moments_app.models import Job, MemoryAtom, Moment, Summary
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.retention.retain import retain
+from tests.support.locks import table_locked
 from tests.support.processes import environment, web, worker
 from tests.support.retention import covered_session
 from tests.support.transcript import START, talk
@@ -68,7 +69,9 @@ def people(ada: UserProfile, bo: UserProfile) -> None:
 def base_url(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
     """A web server, the same for all tests: people and keys are each test's own."""
     with django_db_blocker.unblock():
-        variables = environment(ALLOWED_HOSTS="127.0.0.1", API_RATE="1000", MEMORY_CONTEXT__RECEIPT_DAYS="0")
+        variables = environment(
+            ALLOWED_HOSTS="127.0.0.1", API_RATE="1000", MEMORY_CONTEXT__RECEIPT_DAYS="0", LIMITS__LOCK_SECONDS="1"
+        )
         connection.close()
     with web(**variables) as url:
         yield url
@@ -285,6 +288,25 @@ def test_addresses_that_lead_nowhere_are_not_found(base_url: str, ada: UserProfi
             assert code == -32602, (uri, message)
 
     over_http(base_url, refused, key_of(ada))
+
+
+@pytest.mark.usefixtures("people")
+def test_row_29_what_waits_for_a_lock_is_ended_and_told_as_each_client_reads_it(
+    base_url: str, ada: UserProfile
+) -> None:
+    key, told = key_of(ada), "Somebody else is working on this; try again in a moment."
+    with table_locked("moments_app_moment"):
+        assert over_http(base_url, lambda client: refusal(client, "rem://moments"), key) == (-32603, told)
+    sentence = {"content": "Ada grows medlars."}
+    with table_locked("moments_app_memoryatom"):
+        answer = over_http(base_url, lambda client: client.call_tool("append_memory", sentence), key)
+    assert answer.is_error
+    assert told in text_of(answer)
+    assert not MemoryAtom.objects.exists()
+    with table_locked("sessions_app_apikey"):
+        refused = post(base_url, key)
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (503, "busy")
+    assert refused.headers["Retry-After"] == "1"
 
 
 @pytest.mark.usefixtures("people")

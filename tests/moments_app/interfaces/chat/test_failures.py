@@ -431,12 +431,12 @@ def test_a_call_is_answered_while_the_database_is_away(
         administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
         try:
             status, headers, body = post(site, key, {"messages": [{"role": "user", "content": "SECRET-TEXT"}]})
-            unknown = post(site, "mem_000000000000_wrong")[0]
+            unknown, told, _ = post(site, "mem_000000000000_wrong")
         finally:
             administrator.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
     assert (status, headers["X-Memory"]) == (200, "unavailable")
     assert body["choices"][0]["message"]["content"] == "Noted."
-    assert unknown == 503
+    assert (unknown, told["Retry-After"]) == (503, "1")
     # The store is tried again for some seconds.
     assert stored(4)[2:] == [("user", "SECRET-TEXT"), ("assistant", "Noted.")]
     assert "SECRET-TEXT" not in str(capfd.readouterr())

@@ -1,0 +1,83 @@
+"""Whether the database answers at all: asked for those who wait longer than usual, so that they don't for ever."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+import psycopg
+from django.db import connection
+
+T = TypeVar("T")
+
+USUAL_SECONDS = 0.2  # for an answer to a request
+PATIENCE = 0.5  # seconds within which the database answers
+FRESH_SECONDS = 1.0  # for which an answer is good: many may wait at once
+QUESTION_SECONDS = 60  # after which an unanswered question is given up, and put again
+
+
+class NoAnswer(Exception):
+    """The database does not answer."""
+
+
+class Pulse:
+    """One question at a time, by a connection and a thread of its own: neither is ever short of them."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="pulse")
+        self._question: Future[None] | None = None
+        self._asked_at = -FRESH_SECONDS
+
+    def check(self) -> None:
+        """Refuse to begin anything while a question waits for its answer longer than it should.
+
+        Raises:
+            NoAnswer: one does.
+        """
+        is_open = self._question is not None and not self._question.done()
+        if is_open and time.monotonic() - self._asked_at > PATIENCE:
+            raise NoAnswer
+
+    async def result(self, work: asyncio.Future[T], may_leave: Callable[[], bool]) -> T:
+        """Return what comes of some work with the database, unless it does not answer.
+
+        Args:
+            work: that has begun.
+            may_leave: returns whether it makes no difference that nobody waits for it any more.
+
+        Raises:
+            NoAnswer: it does not, and the work was left.
+        """
+        while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
+            if not await self._is_felt() and not work.done() and may_leave():
+                work.add_done_callback(_forget)
+                raise NoAnswer
+        return work.result()
+
+    async def _is_felt(self) -> bool:
+        """Return whether the database answers, or did a moment ago."""
+        if self._question is None or self._question.done():
+            if time.monotonic() - self._asked_at < FRESH_SECONDS:
+                return True
+            self._asked_at = time.monotonic()
+            self._question = self._executor.submit(_ask)
+        await asyncio.wait({asyncio.wrap_future(self._question)}, timeout=PATIENCE)
+        return self._question.done()
+
+
+def _ask() -> None:
+    """Return as soon as the database answers, be it with an error."""
+    parameters = connection.get_connection_params() | {"connect_timeout": QUESTION_SECONDS}
+    with suppress(psycopg.Error), psycopg.connect(**parameters) as asking:
+        asking.execute("SELECT 1")
+
+
+def _forget(work: asyncio.Future[T]) -> None:
+    """Take notice of how something ended that nobody waits for."""
+    if not work.cancelled():
+        work.exception()
+
+
+PULSE = Pulse()

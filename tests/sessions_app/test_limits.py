@@ -1,0 +1,162 @@
+"""How long requests wait for the database, and what they are told then; workers and commands wait on."""
+
+import threading
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from pytest_django import DjangoAssertNumQueries
+from pytest_django.fixtures import Settings
+
+from sessions_app.limits import Kind, limited
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.row_security import acting_for
+from tests.support.api import Api
+from tests.support.locks import row_locked, table_locked
+from tests.support.operator import operator
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAMES = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+NONE = {"0"}
+
+
+@pytest.fixture(autouse=True)
+def _short(settings: Settings) -> None:
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 0.2})
+
+
+def in_force() -> list[str]:
+    """Return the limits of a statement."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in NAMES))
+        return list(cursor.fetchone())
+
+
+def append(api: Api, session_id: str, user_id: str) -> Any:
+    said = [{"role": "user", "content": "Hello."}]
+    return api.post(f"sessions/{session_id}/messages", user_id=user_id, messages=said)
+
+
+def code_of(answer: Any) -> str:
+    return str(answer.json()["errors"][0]["code"])
+
+
+# --- what is told ---
+
+
+def test_row_29_who_waits_for_a_locked_row_is_told_503_and_nothing_is_half_done(
+    service: Api, ada: UserProfile, bo: UserProfile
+) -> None:
+    session = talk(ada, 3)
+    with row_locked(session):
+        refused = append(service, session.session_id, "ada")
+        assert append(service, "another", "ada").status_code == 201
+        assert append(service, session.session_id, "bo").status_code == 201
+        assert service.get(f"sessions/{session.session_id}", user_id="ada").status_code == 200
+    assert (refused.status_code, code_of(refused), refused.json()["type"]) == (503, "busy", "server_error")
+    assert refused["Retry-After"] == "1"
+    assert Message.objects.filter(session=session).count() == 3
+    assert append(service, session.session_id, "ada").status_code == 201
+    session.refresh_from_db()
+    assert session.message_count == Message.objects.filter(session=session).count() == 4
+
+
+def test_row_29_a_key_that_cannot_be_looked_up_is_answered_503(service: Api) -> None:
+    with table_locked("sessions_app_apikey"):
+        refused = service.get("sessions", user_id="ada")
+    assert (refused.status_code, code_of(refused)) == (503, "busy")
+
+
+def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: UserProfile, settings: Settings) -> None:
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
+    session = talk(ada, 3)
+    with row_locked(session):
+        refused = append(service, session.session_id, "ada")
+    assert (refused.status_code, code_of(refused)) == (503, "busy")
+    assert "too long" in refused.json()["errors"][0]["detail"]
+
+
+def test_an_operator_gets_a_page_that_says_so(ada: UserProfile) -> None:
+    root, session = operator(), talk(ada, 3)
+    with row_locked(session):
+        refused = root.post(f"/admin/sessions_app/session/{session.pk}/hold/", {"held": "on"})
+    assert (refused.status_code, refused["Retry-After"]) == (503, "1")
+    assert "<h1>Not just now</h1>" in refused.content.decode()
+    session.refresh_from_db()
+    assert not session.legal_hold
+
+
+def test_the_text_of_the_databases_error_is_told_to_nobody(
+    service: Api, ada: UserProfile, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = talk(ada, 3)
+    with row_locked(session):
+        refused = append(service, session.session_id, "ada")
+    told = refused.content.decode() + caplog.text
+    assert "LockNotAvailable" in told
+    assert "sessions_app_session" not in told
+
+
+# --- what is limited ---
+
+
+def test_every_transaction_and_every_single_statement_of_a_request_is_limited_at_no_further_statement(
+    ada: UserProfile, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    limits = ["200ms", "15s", "1min"]
+    with limited(Kind.CALL), django_assert_num_queries(9):
+        assert in_force() == limits
+        with transaction.atomic():
+            assert in_force() == limits
+            assert in_force() == limits
+        with acting_for("ada"):
+            assert in_force() == limits
+
+
+def test_they_end_with_the_transaction_so_that_a_worker_may_get_the_connection_next(ada: UserProfile) -> None:
+    with limited(Kind.CALL):
+        in_force()
+        with acting_for("ada", holding=True):
+            in_force()
+    assert {*in_force()} == NONE
+    with transaction.atomic():
+        assert {*in_force()} == NONE
+
+
+def test_within_a_block_of_one_kind_another_holds_and_after_it_the_first_again() -> None:
+    with limited(Kind.CALL):
+        with limited(Kind.LONG):
+            assert in_force()[1] == "5min"
+        assert in_force()[1] == "15s"
+
+
+def test_several_rows_and_what_a_statement_returns_are_as_without(ada: UserProfile) -> None:
+    with limited(Kind.CALL):
+        Session.objects.bulk_create(Session(user=ada, session_id=f"s{number}") for number in range(3))
+        assert Session.objects.filter(user=ada).update(title="%s") == 3
+        assert [session.title for session in Session.objects.iterator(chunk_size=1)] == ["%s"] * 3
+        assert UserProfile.objects.raw("SELECT * FROM sessions_app_userprofile WHERE user_id = %s", ["ada"])[0] == ada
+
+
+def test_an_erasure_may_take_longer_than_a_call(service: Api, ada: UserProfile, settings: Settings) -> None:
+    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
+    session = talk(ada, 3)
+    with row_locked(session) as other:
+        threading.Timer(0.6, other.rollback).start()
+        assert service.delete("users/ada").status_code == 200
+
+
+def test_a_worker_and_a_command_wait_as_long_as_it_takes(ada: UserProfile) -> None:
+    session = talk(ada, 3)
+    with row_locked(session) as other:
+        threading.Timer(0.6, other.rollback).start()
+        assert Session.objects.filter(pk=session.pk).update(title="Changed.") == 1
+
+
+def test_a_host_that_vanished_is_noticed() -> None:
+    connection.ensure_connection()
+    parameters = connection.connection.info.get_parameters()
+    assert parameters["tcp_user_timeout"] == "15000"
+    assert parameters["keepalives_idle"] == "15"

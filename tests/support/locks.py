@@ -1,0 +1,27 @@
+"""Locks that another connection holds."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from sessions_app.models import Session
+from tests.support.processes import database_url
+
+
+@contextmanager
+def row_locked(session: Session) -> Iterator[psycopg.Connection[Any]]:
+    """Hold the lock of a session's row; the connection may give it back before."""
+    with psycopg.connect(database_url()) as other:
+        other.execute("SELECT FROM sessions_app_session WHERE id = %s FOR UPDATE", [session.pk])
+        yield other
+
+
+@contextmanager
+def table_locked(table: str) -> Iterator[None]:
+    """Hold a table, so that nobody reads it."""
+    with psycopg.connect(database_url()) as other:
+        other.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(table)))
+        yield
