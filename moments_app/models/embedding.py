@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import connection, models
-from django.db.models import Q
+from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
@@ -48,8 +49,20 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
 
     def refused_count(self) -> int:
         """Count the texts that have no vector of the active model because the endpoint refuses them; by index alone."""
-        model = self.active().first()
-        return sum(kind.objects.refused(model).count() for kind in KINDS.values()) if model else 0
+        return sum(self.active().refused_by_kind().values())
+
+    def refused_by_kind(self) -> dict[str, int]:
+        """Count the refused texts of one model by kind, in one statement; none where there is no model."""
+        counts = {
+            kind: embedding.objects.refused(OuterRef("pk"))
+            .order_by()
+            .values("model")
+            .annotate(n=Count("*"))
+            .values("n")
+            for kind, embedding in KINDS.items()
+        }
+        found = self.values_list(*(Coalesce(Subquery(count), 0) for count in counts.values())).first()
+        return dict(zip(counts, found, strict=True)) if found else {}
 
 
 class EmbeddingModel(models.Model):
@@ -104,7 +117,7 @@ class EmbeddingModel(models.Model):
 
 
 class EmbeddingQuerySet(models.QuerySet[Any]):
-    def refused(self, model: EmbeddingModel) -> Self:
+    def refused(self, model: EmbeddingModel | OuterRef) -> Self:
         """Return the texts that the endpoint refused when it was asked last."""
         return self.filter(model=model, vector=None)
 

@@ -144,7 +144,10 @@ class Embed(Process[EmbedInput, Vectors]):
         return ask_to_embed("append", session=session) if is_wanted else None
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Try again what failed to be embedded, and refused texts now and then."""
+        """Try again what failed to be embedded.
+
+        Refused texts are sent again when they are due.
+        """
         again = ask_refused_again(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
             again += dry_run or _restarted(job)
@@ -218,10 +221,11 @@ class Filled:
 def filled(model: EmbeddingModel) -> list[Filled]:
     """Tell how far a model is; large numbers are not counted, which would take seconds."""
     kinds = [kind for kind in KINDS if settings.EMBEDDING.turns or kind != "turn"]
-    return [_filled(kind, model) for kind in kinds]
+    refused = EmbeddingModel.objects.filter(pk=model.pk).refused_by_kind()
+    return [_filled(kind, model, refused[kind]) for kind in kinds]
 
 
-def _filled(kind: str, model: EmbeddingModel) -> Filled:
+def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
     own = KINDS[kind].objects.filter(model=model)
     if kind == "turn":  # archived ones keep their vectors, and are no source any more
         own = own.filter(source__kind=Message.Kind.TURN)
@@ -230,7 +234,7 @@ def _filled(kind: str, model: EmbeddingModel) -> Filled:
     if max(vectors, texts) <= COUNTED:
         vectors, texts = (some[: COUNTED + 1].count() for some in rows)
     is_exact = max(vectors, texts) <= COUNTED
-    return Filled(kind, min(vectors, texts), own.filter(vector=None).count(), texts, is_exact)
+    return Filled(kind, min(vectors, texts), refused, texts, is_exact)
 
 
 def refusals(model: EmbeddingModel) -> list[str]:

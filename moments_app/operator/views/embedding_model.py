@@ -37,11 +37,12 @@ class SendRefused(RowAction[EmbeddingModel]):
 
 def _progress(model: EmbeddingModel) -> dict[str, Any]:
     filled = embed.filled(model)
+    refused = sum(row.refused for row in filled)
     return {
         "model": model,
         "filled": filled,
-        "refused": sum(row.refused for row in filled),
-        "refusals": embed.refusals(model),
+        "refused": refused,
+        "refusals": embed.refusals(model) if refused else [],
     }
 
 
@@ -50,11 +51,14 @@ def embedding_state() -> dict[str, Any]:
     model = EmbeddingModel.objects.active().first()
     return {
         "is_on": settings.EMBEDDING.is_on,
-        "waiting": _jobs(*Job.OPEN),
-        "failed": _jobs(Job.Status.FAILED),
+        **_jobs(),
         **(_progress(model) if model else {}),
     }
 
 
-def _jobs(*states: str) -> int:
-    return Job.objects.filter(process=Embed.name, status__in=states)[:COUNTED].count()
+def _jobs() -> dict[str, int]:
+    """Count the jobs that wait or run, and those that failed, by one statement."""
+    own = Job.objects.filter(process=Embed.name).order_by().values_list("status", flat=True)
+    failed = own.filter(status=Job.Status.FAILED)[:COUNTED]
+    found = list(own.filter(status__in=Job.OPEN)[:COUNTED].union(failed, all=True))
+    return {"waiting": len(found) - found.count(Job.Status.FAILED), "failed": found.count(Job.Status.FAILED)}
