@@ -4,11 +4,14 @@ Several models may have vectors at once, so that a second can be filled beside t
 gap. Vectors of two models are never compared: each has indexes of its own.
 """
 
+from datetime import timedelta
 from typing import Any, Self
 
 from django.conf import settings
 from django.db import connection, models
-from django.db.models import Q
+from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
+from django.utils import timezone
 from pgvector.django import HalfVectorField
 
 from moments_app.models.atom import MemoryAtom
@@ -17,6 +20,9 @@ from moments_app.models.moment import Moment
 from moments_app.models.stream import MemoryStream
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, UserProfile
+
+FIRST_WAIT = timedelta(hours=1)  # before a refused text is sent again
+LONGEST_WAIT = timedelta(days=30)
 
 
 class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
@@ -40,6 +46,23 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         """Return the active model; before there is any, that of the settings."""
         conf = settings.EMBEDDING
         return self.active().first() or self.ensure(conf.model, conf.dimensions)
+
+    def refused_count(self) -> int:
+        """Count the texts that have no vector of the active model because the endpoint refuses them; by index alone."""
+        return sum(self.active().refused_by_kind().values())
+
+    def refused_by_kind(self) -> dict[str, int]:
+        """Count the refused texts of one model by kind, in one statement; none where there is no model."""
+        counts = {
+            kind: embedding.objects.refused(OuterRef("pk"))
+            .order_by()
+            .values("model")
+            .annotate(n=Count("*"))
+            .values("n")
+            for kind, embedding in KINDS.items()
+        }
+        found = self.values_list(*(Coalesce(Subquery(count), 0) for count in counts.values())).first()
+        return dict(zip(counts, found, strict=True)) if found else {}
 
 
 class EmbeddingModel(models.Model):
@@ -69,6 +92,10 @@ class EmbeddingModel(models.Model):
         EmbeddingModel.objects.active().exclude(pk=self.pk).update(is_active=False)
         EmbeddingModel.objects.filter(pk=self.pk).update(is_active=True)
 
+    def ask_refused_again(self) -> int:
+        """Make all refused texts due to be sent once more; return how many."""
+        return sum(kind.objects.refused(self).update(ask_again_at=None) for kind in KINDS.values())
+
     def build_indexes(self, *, concurrently: bool) -> None:
         """Build an index of nearest neighbours for each kind of memory, where there is none.
 
@@ -89,8 +116,22 @@ class EmbeddingModel(models.Model):
                 )
 
 
+class EmbeddingQuerySet(models.QuerySet[Any]):
+    def refused(self, model: EmbeddingModel | OuterRef) -> Self:
+        """Return the texts that the endpoint refused when it was asked last."""
+        return self.filter(model=model, vector=None)
+
+    def due_again(self, model: EmbeddingModel) -> Self:
+        """Return the refused texts that are to be sent once more."""
+        return self.refused(model).filter(Q(ask_again_at=None) | Q(ask_again_at__lte=timezone.now()))
+
+
 class Embedding(models.Model):
-    """A vector of one text by one model."""
+    """A vector of one text by one model, or that the endpoint refuses the text.
+
+    A refused text is sent again by itself, less and less often: an endpoint that is well again takes it, and one that
+    never will is not asked much.
+    """
 
     model = models.ForeignKey(EmbeddingModel, on_delete=models.CASCADE, related_name="+", db_index=False)
     user = models.ForeignKey(  # blank: of a shard's fact
@@ -98,16 +139,31 @@ class Embedding(models.Model):
     )
     said_at = models.DateTimeField(help_text="When its text was said: copied, for searches read no other table.")
     vector = HalfVectorField(null=True, help_text="Blank: the endpoint refuses this text.")
+    refusal = models.CharField(
+        max_length=255, blank=True, default="", db_default="", help_text="What the endpoint said last."
+    )
+    refusals = models.PositiveSmallIntegerField(default=0, db_default=0, help_text="How often it refused the text.")
+    ask_again_at = models.DateTimeField(null=True, help_text="When a refused text is sent again; blank: with the next.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = EmbeddingQuerySet.as_manager()
 
     class Meta:
         abstract = True
         constraints = [models.UniqueConstraint(fields=["source", "model"], name="%(class)s_unique")]
         # Of a small person all vectors are read by this, which is quicker than the nearest-neighbour index and exact.
-        indexes = [models.Index(fields=["user", "model"], name="%(class)s_user")]
+        indexes = [
+            models.Index(fields=["user", "model"], name="%(class)s_user"),
+            models.Index(fields=["model", "ask_again_at"], condition=Q(vector=None), name="%(class)s_refused"),
+        ]
 
     def __str__(self) -> str:
         return f"{self._meta.verbose_name} {self.pk}"
+
+    def refuse(self, words: str) -> None:
+        """Note that the endpoint refuses the text, and when it is sent again: after an hour, four hours, and so on."""
+        wait = min(FIRST_WAIT * 4 ** min(self.refusals, 10), LONGEST_WAIT)
+        self.refusal, self.refusals, self.ask_again_at = words[:255], self.refusals + 1, timezone.now() + wait
 
 
 class FactEmbedding(Embedding):

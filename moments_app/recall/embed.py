@@ -13,7 +13,8 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
 
 from moments_app.engines import Caller, embedding_model
 from moments_app.engines.embeddings import Embedder
@@ -31,14 +32,16 @@ from moments_app.jobs.process import (
     locked_session,
 )
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
-from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
+from moments_app.models.embedding import KINDS, Embedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange
 from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
 HARMLESS = "Good morning."
-SWEEP = 500  # failed jobs a run
+SWEEP = 500  # failed jobs a run, and refused texts of a kind
+REFUSALS = 5  # sentences of the endpoint about the texts of a kind
+WRITTEN = ["vector", "refusal", "refusals", "ask_again_at"]
 COUNTED = 10_000  # texts of a kind
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
 
@@ -83,8 +86,8 @@ class EmbedInput(ProcessInput):
     is_cut: bool = False
 
 
-# Texts with their vectors; None for one that the endpoint refuses by itself.
-Vectors = list[tuple[Text, list[float] | None]]
+# Texts with their vectors; of one that the endpoint refuses by itself, in what words.
+Vectors = list[tuple[Text, list[float] | str]]
 
 
 class Embed(Process[EmbedInput, Vectors]):
@@ -126,7 +129,7 @@ class Embed(Process[EmbedInput, Vectors]):
             if session.embedded_to != input.session.embedded_to:
                 raise Moved("These turns were embedded meanwhile.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
-        refused = sum(vector is None for _text, vector in answer)
+        refused = sum(isinstance(vector, str) for _text, vector in answer)
         written = write(input.model, answer)
         if input.session is None and not job.is_claimed():
             raise ClaimLost
@@ -141,8 +144,11 @@ class Embed(Process[EmbedInput, Vectors]):
         return ask_to_embed("append", session=session) if is_wanted else None
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Try again what failed to be embedded."""
-        again = 0
+        """Try again what failed to be embedded.
+
+        Refused texts are sent again when they are due.
+        """
+        again = ask_refused_again(f"sweep:{self.name}", dry_run=dry_run)
         for job in Job.objects.filter(process=self.name, status=Job.Status.FAILED).order_by("-id")[:SWEEP]:
             again += dry_run or _restarted(job)
         return Asked(again)
@@ -156,13 +162,36 @@ def _restarted(job: Job) -> bool:
     return True
 
 
+def ask_refused_again(requested_by: str, *, dry_run: bool = False) -> int:
+    """Ask for jobs about refused texts that are to be sent once more; return how many."""
+    model = EmbeddingModel.objects.active().first() if settings.EMBEDDING.is_on else None
+    about = _subjects_of_refused(model) if model else []
+    for subject in () if dry_run else about:
+        ask_to_embed(requested_by, **subject)
+    return len(about)
+
+
+def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
+    """Return what jobs are about that send refused texts once more, some at a time."""
+    due = {kind: _due_again(kind, model)[:SWEEP] for kind in KINDS}
+    sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].select_related("session")}
+    memories = [whose_memories(source) for source in [*due["fact"].select_related("stream"), *due["moment"]]]
+    return [*sessions.values(), *({str(about): about for about in memories}.values())]
+
+
 # --- what has no vector ---
 
 
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
-    """Return the sources of a kind that have no vector of a model, by primary key."""
-    there = KINDS[kind].objects.filter(model=model, source_id=OuterRef("pk"))  # type: ignore[attr-defined]
+    """Return the sources of a kind that have no vector of a model, by primary key; refused ones when they are due."""
+    settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
+    there = KINDS[kind].objects.filter(settled, model=model, source_id=OuterRef("pk"))
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
+
+
+def _due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
+    """Return the sources of a kind that were refused and are to be sent once more; by the index of refused ones."""
+    return _SOURCES[kind]().filter(pk__in=KINDS[kind].objects.due_again(model).values("source_id"))
 
 
 @dataclass(frozen=True)
@@ -171,33 +200,47 @@ class Filled:
 
     Args:
         kind: a key of `KINDS`.
-        vectors: texts that have one, or that the endpoint refuses.
+        vectors: texts that have one.
+        refused: texts that the endpoint refused when it was asked last.
         texts: that can have one.
-        is_exact: counted; else what the database's planner reckons.
+        is_exact: counted; else vectors and texts are what the database's planner reckons.
     """
 
     kind: str
     vectors: int
+    refused: int
     texts: int
     is_exact: bool
+
+    @property
+    def waiting(self) -> int:
+        """Texts that nobody asked the endpoint about yet."""
+        return max(0, self.texts - self.vectors - self.refused)
 
 
 def filled(model: EmbeddingModel) -> list[Filled]:
     """Tell how far a model is; large numbers are not counted, which would take seconds."""
     kinds = [kind for kind in KINDS if settings.EMBEDDING.turns or kind != "turn"]
-    return [_filled(kind, model) for kind in kinds]
+    refused = EmbeddingModel.objects.filter(pk=model.pk).refused_by_kind()
+    return [_filled(kind, model, refused[kind]) for kind in kinds]
 
 
-def _filled(kind: str, model: EmbeddingModel) -> Filled:
-    embedded: QuerySet[Any] = KINDS[kind].objects.filter(model=model)  # type: ignore[attr-defined]
+def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
+    own = KINDS[kind].objects.filter(model=model)
     if kind == "turn":  # archived ones keep their vectors, and are no source any more
-        embedded = embedded.filter(source__kind=Message.Kind.TURN)
-    rows = embedded, _SOURCES[kind]()
+        own = own.filter(source__kind=Message.Kind.TURN)
+    rows = own.filter(vector__isnull=False), _SOURCES[kind]()
     vectors, texts = (json.loads(some.explain(format="json"))[0]["Plan"]["Plan Rows"] for some in rows)
     if max(vectors, texts) <= COUNTED:
         vectors, texts = (some[: COUNTED + 1].count() for some in rows)
     is_exact = max(vectors, texts) <= COUNTED
-    return Filled(kind, min(vectors, texts), texts, is_exact)
+    return Filled(kind, min(vectors, texts), refused, texts, is_exact)
+
+
+def refusals(model: EmbeddingModel) -> list[str]:
+    """Return what the endpoint said of the texts that it refused last: its errors' kinds, nothing of the texts."""
+    said = [kind.objects.refused(model).exclude(refusal="").values_list("refusal") for kind in KINDS.values()]
+    return sorted({words for rows in said for (words,) in rows.distinct()[:REFUSALS]})
 
 
 def _facts() -> QuerySet[Any]:
@@ -239,16 +282,17 @@ def _text_of(source: Any) -> Text | None:
 
 def _turns_of(session: Session, model: EmbeddingModel) -> EmbedInput | Skipped:
     """Read turns after the last one taken care of; what has a vector already is passed over."""
-    after = without_vector("turn", model).filter(
-        session=session, user_id=session.user_id, sequence__gt=session.embedded_to
-    )
-    waiting = list(after.order_by("sequence")[: settings.EMBEDDING.batch_size + 1])
-    turns = waiting[: settings.EMBEDDING.batch_size]
-    if not turns:
+    own = {"session": session, "user_id": session.user_id}
+    size = settings.EMBEDDING.batch_size
+    after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_to)
+    waiting = list(after.order_by("sequence")[: size + 1])
+    turns, is_cut = waiting[:size], len(waiting) > size
+    again = list(_due_again("turn", model).filter(**own, sequence__lte=session.embedded_to)[: size + 1 - len(turns)])
+    if not (turns or again):
         return Skipped("every turn has its vector")
-    is_cut = len(waiting) > len(turns)
     last = turns[-1].sequence if is_cut else session.last_sequence
-    return EmbedInput(None, model, texts_of(turns), session, last, is_cut)
+    batch = [*turns, *again][:size]
+    return EmbedInput(None, model, texts_of(batch), session, last, is_cut or len(batch) < len(turns) + len(again))
 
 
 def _memories_of(job: Job, model: EmbeddingModel) -> EmbedInput | Skipped:
@@ -281,7 +325,7 @@ def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
             if not _takes_texts(embedder):
                 raise  # then it is not about this one
             logger.warning("text refused by the embeddings endpoint", kind=texts[0].kind, pk=texts[0].pk)
-            return [(texts[0], None)]
+            return [(texts[0], str(error))]
     middle = len(texts) // 2
     return vectors_of(texts[:middle], embedder) + vectors_of(texts[middle:], embedder)
 
@@ -312,13 +356,32 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
         vectors = {text.pk: (text, vector) for text, vector in made if text.kind == kind}
         there = _SOURCES[kind]().filter(pk__in=vectors).select_for_update(no_key=True, of=("self",)).order_by("pk")
         now = texts_of(list(there))
-        rows = [
-            embedding(  # type: ignore[misc]  # each has a source, of its own kind
-                model=model, user_id=text.user_id, source_id=text.pk, said_at=text.said_at, vector=vectors[text.pk][1]
-            )
-            for text in now
-            if vectors[text.pk][0] == text
-        ]
-        embedding.objects.bulk_create(rows, ignore_conflicts=True)  # type: ignore[attr-defined]
-        written += len(rows)
+        written += _keep(embedding, model, [(text, vectors[text.pk][1]) for text in now if vectors[text.pk][0] == text])
     return written
+
+
+def _keep(embedding: type[Embedding], model: EmbeddingModel, made: Vectors) -> int:
+    """Write the rows of texts, whose sources are locked; no refusal takes the place of a vector."""
+    own = embedding.objects.filter(model=model, source_id__in=[text.pk for text, _vector in made])
+    embedded = set(own.filter(vector__isnull=False).values_list("source_id", flat=True))
+    refused = dict(own.filter(vector=None).values_list("source_id", "refusals"))
+    rows = [
+        _row(embedding, model, text, vector, refused.get(text.pk, 0))
+        for text, vector in made
+        if not (isinstance(vector, str) and text.pk in embedded)
+    ]
+    embedding.objects.bulk_create(rows, update_conflicts=True, unique_fields=["source", "model"], update_fields=WRITTEN)
+    return len(rows)
+
+
+def _row(
+    embedding: type[Embedding], model: EmbeddingModel, text: Text, vector: list[float] | str, refusals: int
+) -> Embedding:
+    row = embedding(  # type: ignore[misc]  # each has a source, of its own kind
+        model=model, user_id=text.user_id, source_id=text.pk, said_at=text.said_at, refusals=refusals
+    )
+    if isinstance(vector, str):
+        row.refuse(vector)
+    else:
+        row.vector = vector
+    return row

@@ -1,16 +1,20 @@
 """The text of a stream: its lines so far and the observations, each a line unless one says it already."""
 
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest, DraftLine
+from moments_app.engines.extractive.language import words
 from moments_app.engines.extractive.sentences import says
 
 
 def consolidate(request: ConsolidationRequest) -> ConsolidationAnswer:
     """Add to the lines so far what none of them says."""
     lines = [DraftLine(text=line.text, carries=[line.label]) for line in request.lines]
-    for observation in request.observations:
-        line = next((line for line in lines if says(line.text, observation.text)), None)
-        if line is None:
+    said = [set(words(line.text)) for line in lines]
+    for observation in request.observations:  # a call has at most some hundreds, however long the text is
+        own = set(words(observation.text))
+        number = next((number for number, known in enumerate(said) if says(known, own)), None)
+        if number is None:
             lines.append(DraftLine(text=f"- {observation.text}", carries=[observation.label]))
+            said.append(own)
         else:
-            line.carries.append(observation.label)
+            lines[number].carries.append(observation.label)
     return ConsolidationAnswer(lines=lines)

@@ -1,6 +1,6 @@
 """Memories: what the person says about themselves as observations, the most telling sentences as facts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from moments_app.engines.calls.formation import (
     DraftAtom,
@@ -10,7 +10,7 @@ from moments_app.engines.calls.formation import (
     Limits,
     StreamSection,
 )
-from moments_app.engines.extractive.language import content_words
+from moments_app.engines.extractive.language import content_words, words
 from moments_app.engines.extractive.profile import is_statement
 from moments_app.engines.extractive.sentences import Sentence, Window, gain, read, says
 
@@ -46,6 +46,16 @@ def _drafts(own: Sequence[Sentence], weights: dict[str, float], limits: Limits |
     if limits is None or not limits.most:
         return []
     short = [one for one in own if 3 <= len(one.text.split()) <= limits.words and not one.text.rstrip().endswith("?")]
-    new = [one for one in short if not says(current, one.text)]
-    best = sorted(new, key=lambda one: -gain(one, set(), weights))[: limits.most]
-    return [DraftAtom(text=one.spoken, message_indexes=[one.turn.index]) for one in new if one in best]
+    said = set(words(current))
+    new = [one for one in _once(short) if not says(said, set(words(one.text)))]
+    ranked = sorted(range(len(new)), key=lambda n: -gain(new[n], set(), weights))
+    best = [new[n] for n in sorted(ranked[: limits.most])]
+    return [DraftAtom(text=one.spoken, message_indexes=[one.turn.index]) for one in best]
+
+
+def _once(own: Iterable[Sentence]) -> list[Sentence]:
+    """Return the first of those that say the same."""
+    first: dict[str, Sentence] = {}
+    for one in own:
+        first.setdefault(one.spoken, one)
+    return list(first.values())

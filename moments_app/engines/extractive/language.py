@@ -1,8 +1,9 @@
 """Words, sentences, keyphrases and feelings of a text, with no model and nothing to download."""
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -13,13 +14,18 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi")
 SENTENCE_TEXT_MAX = 4_000  # characters of one text that are split into sentences; splitting is slow
 KEYPHRASE_TEXT_MAX = 8_000
+LIST_MAX = 30  # marks of a list in one line, such as "a)" and "1."
+LINE_MAX = 1_000  # characters that are split into sentences at once
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or no prose at all
 
 # A word, a number with its punctuation, or one character of a script that puts no spaces between words.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,:/-]\d+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_SENTENCE_END = re.compile(r"(?<=[.!?]\s)|(?<=[.!?][\"')\]]\s)")
+_LIST_MARK = re.compile(r"(?:^|[\s(])(?:[a-z]|[ivx]{2,5}|\d{1,2})[.)]")
 _WIDE_SENTENCE = re.compile(r"[^。！？\n]+[。！？]?")
 _STOPWORDS = Path(yake.__file__).parent / "core" / "StopwordsList"
+logging.getLogger("yake").setLevel(logging.CRITICAL)  # of a text that it fails on, it would log the beginning
 
 # Feelings that are named. Stems, so that "frustrated" and "frustrating" both count.
 _FEELINGS = {
@@ -90,6 +96,34 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
+def _pieces(line: str) -> Iterator[str]:
+    """Divide a line where sentences may end: to split it takes a time that grows with the square of its length.
+
+    What still is too long is a list, code or no prose at all, and is left out.
+    """
+    pieces = [""]
+    for part in _SENTENCE_END.split(line):
+        if len(pieces[-1]) + len(part) > LINE_MAX:
+            pieces.append("")
+        pieces[-1] += part
+    return (piece for piece in pieces if len(piece) <= LINE_MAX)
+
+
+def _split(line: str, language: str) -> Iterator[str]:
+    """Return the sentences that pysbd finds, but for those that it left a mark of its own in.
+
+    Of a long list it is not asked: for each item it goes through the line, and makes it longer.
+    """
+    if len(_LIST_MARK.findall(line)) > LIST_MAX:
+        yield from _SENTENCE_END.split(line)
+        return
+    start = 0
+    for part in _segmenter(language).processor(line).process() if line.strip() else ():
+        if (found := line.find(part, start)) >= 0:
+            start = found + len(part)
+            yield part
+
+
 @cache
 def _segmenter(language: str) -> pysbd.Segmenter:
     known = language if language in ("en", "de", "fr", "es", "it", "nl", "da", "pl") else "en"
@@ -102,7 +136,7 @@ def sentences(text: str, language: str) -> list[str]:
     if _WIDE.search(text):
         found: Sequence[str] = _WIDE_SENTENCE.findall(text)
     else:
-        found = [part for line in text.splitlines() if line.strip() for part in _segmenter(language).segment(line)]
+        found = [part for line in text.splitlines() for piece in _pieces(line) for part in _split(piece, language)]
     return [sentence for part in found if (sentence := " ".join(part.split())) and len(sentence) <= SENTENCE_MAX]
 
 
@@ -133,12 +167,15 @@ def _sentiment() -> SentimentIntensityAnalyzer:
     return SentimentIntensityAnalyzer()
 
 
-def feelings(texts: Sequence[str]) -> list[str]:
+def feelings(texts: Iterable[str]) -> list[str]:
     """Return the feelings named in the texts, the most frequent first; else a strong sentiment without a name."""
-    counts = Counter({name: sum(bool(p.search(text)) for text in texts) for name, p in _FEELING_PATTERNS.items()})
+    said = Counter(texts)  # what is said again is read once, and counts again
+    counts = Counter[str]()
+    for name, pattern in _FEELING_PATTERNS.items():
+        counts[name] = sum(times for text, times in said.items() if pattern.search(text))
     named = [name for name, count in counts.most_common(4) if count]
-    scores = [_sentiment().polarity_scores(text[:500])["compound"] for text in texts]
-    mean = sum(scores) / len(scores) if scores else 0.0
-    if not named and abs(mean) >= STRONG_SENTIMENT:
-        return ["joy" if mean > 0 else "distress"]
-    return named
+    if named or not said:
+        return named
+    score = sum(_sentiment().polarity_scores(text[:500])["compound"] * times for text, times in said.items())
+    mean = score / said.total()
+    return ["joy" if mean > 0 else "distress"] if abs(mean) >= STRONG_SENTIMENT else []

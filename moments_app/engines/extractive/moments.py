@@ -98,8 +98,8 @@ def _summary(own: Sequence[Sentence], weights: dict[str, float]) -> str:
 
 
 def _centrality(sentence: Sentence, centroid: Counter[str], weights: dict[str, float]) -> float:
-    norm = math.sqrt(sum(weights.get(term, 0.0) ** 2 for term in sentence.terms)) or 1.0
-    closeness = sum(centroid[term] * weights.get(term, 0.0) for term in sentence.terms) / norm
+    norm = math.sqrt(math.fsum(weights.get(term, 0.0) ** 2 for term in sentence.terms)) or 1.0
+    closeness = math.fsum(centroid[term] * weights.get(term, 0.0) for term in sentence.terms) / norm
     question = 0.4 if sentence.text.rstrip().endswith(("?", "？")) else 1.0
     short = 0.5 if len(sentence.terms) < 3 else 1.0
     return closeness * question * short * ROLE_WEIGHT[sentence.turn.role]

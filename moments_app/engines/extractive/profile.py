@@ -1,7 +1,7 @@
 """The profile: what the person says about themselves, their interests and topics."""
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from moments_app.engines.calls.moments import DraftMoment, Profile
@@ -9,6 +9,8 @@ from moments_app.engines.extractive.language import words
 from moments_app.engines.extractive.sentences import Sentence
 
 PROFILE_MAX = 2_000  # characters
+OWN_WORDS = "In the person's own words:"  # first line of a profile that nobody else began
+KNOWN = 0.7  # of a statement's words that a line has
 LINE_WORDS = (4, 40)  # of a statement or a lesson: at least, at most
 STATEMENT_START = 32  # characters
 
@@ -27,21 +29,50 @@ _DANGLING = frozenset(
 )
 
 
-def profile_text(profile: Profile, everything: Sequence[Sentence]) -> str:
+def profile_text(profile: Profile, everything: Iterable[Sentence]) -> str:
     """Return the profile so far and what is new that the person says about themselves, a line for each statement.
 
     The first paragraph stays: it may be an operator's. Beyond the limit the oldest lines after it are dropped.
     """
     head, _, rest = profile.summary.partition("\n")
-    lines = [line for line in rest.split("\n") if line.strip()]
+    lines = _Lines(head)
+    for line in rest.split("\n"):
+        if line.strip():
+            lines.add(line)
     for sentence in everything:
-        if is_statement(sentence) and not _is_known(sentence, [head, *lines]):
-            lines.append(f"- {sentence.text} ({sentence.turn.created_at:%Y-%m-%d})")
-    if not head and lines:
-        head = "In the person's own words:"
-    while lines and len(head) + sum(len(line) + 1 for line in lines) > PROFILE_MAX:
-        lines.pop(0)
-    return "\n".join([head, *lines]).strip()[:8_000]
+        if is_statement(sentence) and not lines.say(sentence.text):
+            lines.add(f"- {sentence.text} ({sentence.turn.created_at:%Y-%m-%d})")
+    return lines.text()[:8_000]
+
+
+class _Lines:
+    """The profile's lines, as many as there is room for: each statement is compared with these alone.
+
+    Args:
+        head: the first paragraph; blank where there is none.
+    """
+
+    def __init__(self, head: str) -> None:
+        self._head = head
+        self._head_words = frozenset(words(head))
+        self._lines: deque[tuple[str, frozenset[str]]] = deque()
+        self._size = 0
+
+    def add(self, line: str) -> None:
+        self._lines.append((line, frozenset(words(line))))
+        self._size += len(line) + 1
+        while self._lines and len(self._head or OWN_WORDS) + self._size > PROFILE_MAX:
+            self._size -= len(self._lines.popleft()[0]) + 1
+
+    def say(self, text: str) -> bool:
+        """Tell whether a line says nearly all of a text already."""
+        own = set(words(text))
+        known = (self._head_words, *(said for _line, said in self._lines))
+        return any(len(own & said) >= KNOWN * len(own) for said in known)
+
+    def text(self) -> str:
+        head = self._head or (OWN_WORDS if self._lines else "")
+        return "\n".join([head, *(line for line, _words in self._lines)]).strip()
 
 
 def is_statement(sentence: Sentence) -> bool:
@@ -54,12 +85,6 @@ def is_statement(sentence: Sentence) -> bool:
         # At its beginning: "You sound like my mother" says nothing about her.
         and bool(_ABOUT_ME.search(sentence.text[:STATEMENT_START]))
     )
-
-
-def _is_known(sentence: Sentence, lines: Iterable[str]) -> bool:
-    """Tell whether a line says nearly all of a sentence already."""
-    own = set(words(sentence.text))
-    return any(len(own & set(words(line))) >= 0.7 * len(own) for line in lines)
 
 
 def new_interests(profile: Profile, everything: Iterable[Sentence]) -> list[str]:

@@ -5,6 +5,7 @@ gap, and how deep a valley it is among its neighbours. Time: a pause much longer
 """
 
 import math
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,6 +16,7 @@ from moments_app.engines.transcript import Turn
 BLOCK = 6  # turns compared on each side of a gap
 SMALLEST = 10  # turns of a segment, unless a pause sets it apart
 LARGEST = 40
+MOST = 200  # segments of a window: no answer has more moments
 PAUSE_LEAST = 1_800.0  # seconds
 PAUSE_FACTOR = 10  # times the usual gap
 LONE_TURNS = 3  # fewer turns between two pauses join their neighbour
@@ -34,8 +36,17 @@ def segment(turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[
     for sitting in _sittings(turns):
         starts += [sitting.start] if sitting.start else []
         starts += _topic_starts(sitting, turns, vocabulary)
+    starts = _longest_pauses(starts, turns)
     ends = [*starts[1:], len(turns)]
     return [range(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def _longest_pauses(starts: list[int], turns: Sequence[Turn]) -> list[int]:
+    """Return the starts, or of too many those behind the longest pauses."""
+    if len(starts) <= MOST:
+        return starts
+    ranked = sorted(starts[1:], key=lambda n: turns[n - 1].created_at - turns[n].created_at)
+    return [0, *sorted(ranked[: MOST - 1])]
 
 
 def _sittings(turns: Sequence[Turn]) -> list[range]:
@@ -54,25 +65,28 @@ def _sittings(turns: Sequence[Turn]) -> list[range]:
 def _topic_starts(sitting: range, turns: Sequence[Turn], vocabulary: Sequence[Sequence[str]]) -> list[int]:
     """Return where a subject begins within a sitting: at the deepest valleys, far enough from each other."""
     candidates = [n for n in sitting[SMALLEST : -SMALLEST + 1 or None] if turns[n].role == "user"]
-    similarity = {n: _similarity(vocabulary, n, sitting) for n in sitting[1:]}
-    depth = {n: _depth(similarity, n) for n in candidates}
+    depths = _depths([_similarity(vocabulary, n, sitting) for n in sitting[1:]])
+    depth = {n: depths[n - sitting.start - 1] for n in candidates}
     if not depth:
         return []
     # Hearst's stricter cut: valleys deeper than usual by a deviation.
     cut = mean(depth.values()) + pstdev(depth.values())
     chosen: list[int] = []
     for n in sorted(depth, key=lambda n: (-depth[n], n)):
-        size = _size_around(n, chosen, sitting)
-        apart = all(abs(n - other) >= SMALLEST for other in chosen)
+        before, after = _around(n, chosen, sitting)
+        size = after - before
+        apart = n - before >= SMALLEST and after - n >= SMALLEST
         if apart and (size > LARGEST or (depth[n] > cut and depth[n] > 0 and size >= 2 * SMALLEST)):
-            chosen.append(n)
-    return sorted(chosen)
+            insort(chosen, n)
+    return chosen
 
 
-def _size_around(position: int, chosen: Sequence[int], sitting: range) -> int:
-    before = max((n for n in chosen if n < position), default=sitting.start)
-    after = min((n for n in chosen if n > position), default=sitting.stop)
-    return after - before
+def _around(position: int, chosen: Sequence[int], sitting: range) -> tuple[int, int]:
+    """Return the boundaries before and after a position; those chosen are in order."""
+    place = bisect_left(chosen, position)
+    before = chosen[place - 1] if place else sitting.start
+    after = chosen[place] if place < len(chosen) else sitting.stop
+    return before, after
 
 
 def _similarity(vocabulary: Sequence[Sequence[str]], gap: int, sitting: range) -> float:
@@ -88,12 +102,15 @@ def _counts(block: Sequence[Sequence[str]]) -> Counter[str]:
     return Counter(word for turn in block for word in turn[:200])
 
 
-def _depth(similarity: dict[int, float], gap: int) -> float:
-    """Return how far the similarity rises on both sides of a gap before it falls again."""
-    return sum(_peak(similarity, gap, step) - similarity[gap] for step in (-1, 1))
+def _depths(similarity: Sequence[float]) -> list[float]:
+    """Return of each gap how far the similarity rises on both sides before it falls again."""
+    before, after = _peaks(similarity), _peaks(similarity[::-1])[::-1]
+    return [(left - own) + (right - own) for left, own, right in zip(before, similarity, after, strict=True)]
 
 
-def _peak(similarity: dict[int, float], gap: int, step: int) -> float:
-    while similarity.get(gap + step, -1.0) >= similarity[gap]:
-        gap += step
-    return similarity[gap]
+def _peaks(similarity: Sequence[float]) -> list[float]:
+    """Return of each gap the similarity where it stops rising on the way back."""
+    peaks: list[float] = []
+    for n, own in enumerate(similarity):
+        peaks.append(peaks[-1] if n and similarity[n - 1] >= own else own)
+    return peaks

@@ -3,15 +3,17 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 
-from moments_app.engines.extractive.language import content_words, language_of, sentences, words
+from moments_app.engines.extractive.language import content_words, language_of, sentences
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
+SAID = 0.9  # of the words of what is said by a text already
 
 # "Maria: Hey John!" as a transcript of two people has it.
 _SPEAKER = re.compile(r"^([^\W\d_][\w'’.-]{1,30}(?: [^\W\d_][\w'’.-]{1,30})?):\s+(?=\S)")
@@ -40,6 +42,13 @@ class Sentence:
     def spoken(self) -> str:
         return f"{self.speaker}: {self.text}"
 
+    @cached_property
+    def worth(self) -> float:
+        """What a new word in it counts: by who says it and the sentence's length; plans more, questions less."""
+        plan = 1.2 if _PLAN.search(self.text) or re.search(r"\d", self.text) else 1.0
+        question = 0.3 if self.text.rstrip().endswith("?") else 1.0
+        return plan * question * ROLE_WEIGHT[self.turn.role] / (len(self.text.split()) + 3)
+
 
 @dataclass(frozen=True)
 class Window:
@@ -63,9 +72,19 @@ class Window:
         """Return the sentences of one turn."""
         speaker, text = self.speech[position]
         return [
-            Sentence(self.turns[position], sentence, frozenset(content_words(sentence, self.language)), speaker)
+            Sentence(self.turns[position], *self._read_once(sentence), speaker)
             for sentence in sentences(text, self.language)
         ]
+
+    def _read_once(self, sentence: str) -> tuple[str, frozenset[str]]:
+        """Return a sentence and its content words, which are read and kept once however often it is said."""
+        if sentence not in self._known:
+            self._known[sentence] = sentence, frozenset(content_words(sentence, self.language))
+        return self._known[sentence]
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[str, frozenset[str]]]:
+        return {}
 
     @cached_property
     def by_turn(self) -> list[list[Sentence]]:
@@ -111,16 +130,20 @@ def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> li
     """Choose greedily the sentences that say most that is new for their length, up to `left` words, in order.
 
     Budgeted coverage as in Lin & Bilmes 2011 (https://aclanthology.org/P11-1052): the gain of a sentence is the weight
-    of its words that no chosen one has.
+    of its words that no chosen one has. It never grows, so a gain from before is a bound, and only the sentence with
+    the highest is weighed again (Minoux 1978, https://doi.org/10.1007/BFb0006528).
     """
     covered: set[str] = set()
     chosen: list[int] = []
-    waiting = {n for n, sentence in enumerate(own) if sentence.terms}
+    waiting = [(-gain(sentence, covered, weights), n) for n, sentence in enumerate(own)]
+    heapify(waiting)
     while waiting and left > 0:
-        best = max(sorted(waiting), key=lambda n: gain(own[n], covered, weights))
-        waiting.discard(best)
+        bound, best = heappop(waiting)
+        now = -gain(own[best], covered, weights)
         cost = len(own[best].text.split()) + 1
-        if gain(own[best], covered, weights) > 0 and cost <= left:
+        if bound < now < 0:
+            heappush(waiting, (now, best))
+        elif now < 0 and cost <= left:
             chosen.append(best)
             covered |= own[best].terms
             left -= cost
@@ -128,17 +151,16 @@ def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> li
 
 
 def gain(sentence: Sentence, covered: set[str], weights: dict[str, float]) -> float:
-    """Return what a sentence says that is new, for its length; plans count more, questions less."""
-    new = sum(weights.get(term, 0.0) for term in sentence.terms - covered)
-    plan = 1.2 if _PLAN.search(sentence.text) or re.search(r"\d", sentence.text) else 1.0
-    question = 0.3 if sentence.text.rstrip().endswith("?") else 1.0
-    return new * plan * question * ROLE_WEIGHT[sentence.turn.role] / (len(sentence.text.split()) + 3)
+    """Return what a sentence says that is new, for its length.
+
+    The sum is exact before it is rounded: it must not depend on the order of a set, nor grow when words are taken away.
+    """
+    return math.fsum(weights.get(term, 0.0) for term in sentence.terms - covered) * sentence.worth
 
 
-def says(text: str, part: str) -> bool:
-    """Tell whether a text holds nearly all words of another."""
-    own = set(words(part))
-    return bool(own) and len(own & set(words(text))) >= 0.9 * len(own)
+def says(said: Set[str], own: Set[str]) -> bool:
+    """Tell whether the words of a text have nearly all of another's own."""
+    return bool(own) and len(own & said) >= SAID * len(own)
 
 
 def dated(chosen: Iterable[Sentence]) -> str:

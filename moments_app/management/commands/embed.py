@@ -24,18 +24,31 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--model", help="Its name at the endpoint; left out: the one in use.")
         parser.add_argument("--dimensions", type=int, help="Width of its vectors.")
+        parser.add_argument("--refused", action="store_true", help="Send texts that the endpoint refused once more.")
         parser.add_argument("--activate", action="store_true", help="Switch searches to it when it is complete.")
 
     def handle(self, *args: Any, **options: Any) -> str:
         if not settings.EMBEDDING.is_on:
             raise CommandError("No embeddings provider is set: EMBEDDING__BASE_URL or EMBEDDING__API_KEY.")
         model = self._model(options["model"], options["dimensions"])
+        if options["refused"]:
+            model.ask_refused_again()
         made = self._fill(model)
         if options["activate"] and not model.is_active:
             model.activate()
             made += self._fill(model)  # what came in since the last look and was given to the model before
         state = "in use" if options["activate"] or model.is_active else "not in use; --activate switches to it"
-        return f"{model}: {made} embedded, complete, {state}."
+        return f"{model}: {made:,} embedded, {self._left(model)}, {state}."
+
+    def _left(self, model: EmbeddingModel) -> str:
+        """Say what has no vector yet, or that everything has."""
+        filled = embed.filled(model)
+        waiting, refused = (sum(getattr(row, name) for row in filled) for name in ("waiting", "refused"))
+        parts = [f"{waiting:,} waiting"] if waiting else []
+        if refused:
+            said = " ".join(embed.refusals(model))
+            parts.append(f"{refused:,} refused, which --refused sends again{f' ({said})' if said else ''}")
+        return ", ".join(parts) or "complete"
 
     def _model(self, name: str | None, dimensions: int | None) -> EmbeddingModel:
         if not name and not dimensions:

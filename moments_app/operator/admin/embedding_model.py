@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
 from moments_app.models import EmbeddingModel
-from moments_app.operator.views.embedding_model import EmbeddingModelForm, embedding_state
+from moments_app.operator.views.embedding_model import EmbeddingModelForm, SendRefused, embedding_state
 from sessions_app.admin.base import ReadOnlyAdmin
 
 
@@ -19,7 +19,12 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     when_empty = "The first model appears when a text is embedded."
     list_before_template = "operator/embeddings/list.html"
+    views = (SendRefused,)
     form_page = EmbeddingModelForm
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change jobs ask for more of them."""
+        return request.user.has_perm("moments_app.change_job")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Say before the list how far the model in use is."""

@@ -3,11 +3,12 @@
 from typing import Any
 
 from django.conf import settings
+from django.urls import reverse
 
 from moments_app.models import EmbeddingModel, Job
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed
-from sessions_app.admin.views.base import FormPage
+from sessions_app.admin.views.base import FormPage, RowAction
 
 COUNTED = 1_000  # jobs
 
@@ -18,7 +19,31 @@ class EmbeddingModelForm(FormPage[EmbeddingModel]):
     before = "operator/embeddings/model.html"
 
     def context(self) -> dict[str, Any]:
-        return {"model": self.row, "filled": embed.filled(self.row)}
+        may_send = self.admin.has_steer_permission(self.request) and self.row.is_active
+        return _progress(self.row) | {"may_send": may_send}
+
+
+class SendRefused(RowAction[EmbeddingModel]):
+    """Send the texts that the endpoint refused once more."""
+
+    route, name, permission = "<int:pk>/send-refused/", "send_refused", "steer"
+
+    def change(self, model: EmbeddingModel) -> str:
+        count = model.ask_refused_again()
+        embed.ask_refused_again(self.actor)
+        self.log(model, "Refused texts sent again.", f"{count:,} refused texts are sent again.")
+        return reverse("admin:moments_app_embeddingmodel_change", args=[model.pk])
+
+
+def _progress(model: EmbeddingModel) -> dict[str, Any]:
+    filled = embed.filled(model)
+    refused = sum(row.refused for row in filled)
+    return {
+        "model": model,
+        "filled": filled,
+        "refused": refused,
+        "refusals": embed.refusals(model) if refused else [],
+    }
 
 
 def embedding_state() -> dict[str, Any]:
@@ -26,12 +51,14 @@ def embedding_state() -> dict[str, Any]:
     model = EmbeddingModel.objects.active().first()
     return {
         "is_on": settings.EMBEDDING.is_on,
-        "waiting": _jobs(*Job.OPEN),
-        "failed": _jobs(Job.Status.FAILED),
-        "model": model,
-        "filled": embed.filled(model) if model else [],
+        **_jobs(),
+        **(_progress(model) if model else {}),
     }
 
 
-def _jobs(*states: str) -> int:
-    return Job.objects.filter(process=Embed.name, status__in=states)[:COUNTED].count()
+def _jobs() -> dict[str, int]:
+    """Count the jobs that wait or run, and those that failed, by one statement."""
+    own = Job.objects.filter(process=Embed.name).order_by().values_list("status", flat=True)
+    failed = own.filter(status=Job.Status.FAILED)[:COUNTED]
+    found = list(own.filter(status__in=Job.OPEN)[:COUNTED].union(failed, all=True))
+    return {"waiting": len(found) - found.count(Job.Status.FAILED), "failed": found.count(Job.Status.FAILED)}

@@ -1,14 +1,19 @@
 """The engine without a model."""
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from moments_app.engines.calls.digest import DigestRequest
+from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
 from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.language import keyphrases, language_of, sentences
 from moments_app.engines.transcript import Turn
@@ -206,6 +211,70 @@ def test_row_7_a_turn_of_150_000_characters_is_read_in_bounded_work(text: str) -
     answer = built(talk([("user", text), ("tool", text), *KILN]))
     assert ranges(answer)[0][0] == 0
     assert len(sentences(text, "en")) < 3_000
+
+
+LONG: dict[str, Callable[[int], str]] = {
+    "one sentence, repeated": lambda n: "I like the kiln. " * 40,
+    "all sentences different": lambda n: " ".join(f"I like kiln {n}x{m} of street {n + m}." for m in range(25)),
+    "no sentence": lambda n: "a) b) c) d) " * 80,
+    "one line without an end": lambda n: f"word{n} other{n} " * 60,
+}
+CALLS: dict[str, Callable[[Sequence[Turn]], object]] = {
+    "moments": lambda turns: built(turns),
+    "summary": lambda turns: ExtractiveEngine().roll_summary(SummaryRequest(turns, "", [], 0, "")),
+    "formation": lambda turns: ExtractiveEngine().form_memories(FormationRequest(turns, [everything(turns)], "")),
+    "digest": lambda turns: ExtractiveEngine().digest(DigestRequest(turns, "", 300, "")),
+}
+
+
+def everything(turns: Sequence[Turn]) -> StreamSection:
+    return StreamSection("session", "", Limits(0, 10, 60), Limits(0, 10, 60), " ".join(turn.content for turn in turns))
+
+
+def steps_of(function: Callable[[], object]) -> int:
+    """Count the calls of functions, in Python and in C, that a function makes."""
+    count = 0
+
+    def step(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(step)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("kind", LONG)
+def test_row_7_twice_the_text_takes_about_twice_the_work(kind: str, call: str) -> None:
+    turns = [Turn(n, "assistant" if n % 2 else "user", LONG[kind](n), MONDAY) for n in range(48)]
+    CALLS[call](turns[:2])  # what is read once is read
+    once, twice = (steps_of(lambda: CALLS[call](some)) for some in (turns[:24], turns))  # noqa: B023
+    assert twice < 2.5 * once
+
+
+def test_a_sentence_that_is_said_again_becomes_one_item() -> None:
+    turns = talk([("user", "I like the kiln. I like the kiln. The shop opens in May.")] * 4)
+    section = StreamSection("session", "", None, Limits(0, 10, 60), "")
+    [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
+    assert [item["text"] for item in entry["facts"]] == ["User: I like the kiln.", "User: The shop opens in May."]
+
+
+def test_a_statement_made_again_after_its_line_was_dropped_is_in_the_profile() -> None:
+    others = [("user", f"I love number {n} of my {n} favourite glazes and clays of {n} kinds.") for n in range(60)]
+    text = built(talk([("user", "I am allergic to hazelnuts.")], others, [("user", "I am allergic to hazelnuts.")]))
+    assert text.user_summary_update.count("allergic") == 1 and len(text.user_summary_update) <= 2_000
+
+
+def test_a_window_of_more_pauses_than_an_answer_has_moments_is_divided_at_the_longest() -> None:
+    at = [MONDAY + timedelta(days=n // 3, hours=n // 30) for n in range(900)]
+    turns = [Turn(n, "user", f"Day {n // 3}.", at[n]) for n in range(900)]
+    answer = built(turns)
+    assert len(answer.moments) == 200
+    assert [n for start, end in ranges(answer) for n in range(start, end + 1)] == list(range(900))
 
 
 odd_texts = st.text(max_size=200) | st.sampled_from(

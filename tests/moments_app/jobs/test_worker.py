@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -31,6 +32,14 @@ def wait_until_no_job_is_open(seconds: float) -> None:
     while Job.objects.open().exists():
         assert time.monotonic() < deadline, list(Job.objects.open().values("status", "attempts", "error"))
         time.sleep(0.3)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for half a minute: an endpoint that hangs does so for longer."""
+    started = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - started < 30, list(Job.objects.values("process", "user_id", "status", "error"))
+        time.sleep(0.1)
 
 
 @pytest.mark.slow
@@ -130,6 +139,23 @@ def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: Use
     calls = EngineCall.objects.filter(purpose="moment-builder")
     assert calls.count() == sum(job.result["engine_calls"] for job in builds)
     assert_chain_is_whole(ada)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("rolling")
+def test_row_30_a_summary_waits_for_no_embedding_at_an_endpoint_that_hangs(
+    embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile
+) -> None:
+    endpoint = {"EMBEDDING__BASE_URL": embeddings_server.base_url, "EMBEDDING__DIMENSIONS": "64"}
+    embedding = Job.objects.filter(process="embed", status="processing")
+    embeddings_server.hold()
+    with worker(**endpoint):
+        talk(ada, 8), talk(bo, 8)
+        wait_until(lambda: embedding.count() == 2)
+        session = talk(UserProfile.objects.ensure("carl"), 8)
+        wait_until(lambda: Summary.objects.latest_completed(session) is not None)
+        assert embedding.exists()
+    embeddings_server.release()
 
 
 class TestTurns:

@@ -1,12 +1,17 @@
 """The page of embedding models: which is in use, and how far each is."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app.models import EmbeddingModel, FactEmbedding, MemoryStream
+from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryStream
 from moments_app.recall import embed
 from sessions_app.models import UserProfile
+from tests.support.openai_server import OpenAIServer
+from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
 from tests.support.streams import note
 from tests.support.transcript import START, talk
@@ -58,3 +63,22 @@ def test_its_queries_do_not_grow(root: Client, model: EmbeddingModel) -> None:
     for number in range(4, 9):
         EmbeddingModel.objects.ensure("more", number)
     assert queries_of(root, list_url(EmbeddingModel)) == few <= MAX_QUERIES
+
+
+def test_refused_texts_are_told_and_sent_again_by_a_button(
+    root: Client, embeddings_server: OpenAIServer, model: EmbeddingModel
+) -> None:
+    FactEmbedding.objects.update(vector=None, refusal="status 400.", ask_again_at=timezone.now() + timedelta(days=9))
+    shown = page(root, change_url(model))
+    assert "refuses 1 text." in shown and "status 400." in shown and "Send refused texts again" in shown
+    again = f"{change_url(model).removesuffix('change/')}send-refused/"
+    assert "1 refused texts are sent again." in root.post(again, follow=True).content.decode()
+    assert Job.objects.get(process="embed").user_id == FactEmbedding.objects.get().user_id
+    assert EmbeddingModel.objects.refused_count() == 1
+
+
+def test_who_may_not_steer_jobs_may_not_send_texts_again(model: EmbeddingModel) -> None:
+    viewer = operator("view_")
+    FactEmbedding.objects.update(vector=None)
+    assert "Send refused texts again" not in page(viewer, change_url(model))
+    assert viewer.post(f"{change_url(model).removesuffix('change/')}send-refused/").status_code == 403

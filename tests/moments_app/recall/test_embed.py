@@ -2,15 +2,19 @@
 
 import math
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import F
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.process import Asked
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
+from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
@@ -40,11 +44,24 @@ def embedded_sequences() -> list[int]:
     return sorted(TurnEmbedding.objects.values_list("source__sequence", flat=True))
 
 
-def refuse_marked(handler: Any, body: dict[str, Any]) -> None:
-    if any("too long" in text for text in body["input"]):
-        behave.error(400)(handler, body)
-    else:
-        behave.answer_well(handler, body)
+def refuse_marked(status: int) -> behave.Behaviour:
+    def answer(handler: Any, body: dict[str, Any]) -> None:
+        is_marked = any("too long" in text for text in body["input"])
+        (behave.error(status) if is_marked else behave.answer_well)(handler, body)
+
+    return answer
+
+
+def vectors() -> int:
+    return sum(kind.objects.filter(vector__isnull=False).count() for kind in KINDS.values())
+
+
+def hours_later(hours: int) -> None:
+    """Let time pass for what is refused."""
+    for kind in KINDS.values():
+        kind.objects.refused(EmbeddingModel.objects.get()).update(
+            ask_again_at=F("ask_again_at") - timedelta(hours=hours)
+        )
 
 
 class TestWhat:
@@ -188,7 +205,7 @@ class TestFailure:
     def test_row_21_a_text_that_is_refused_costs_no_other_its_vector_and_is_not_asked_for_again(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
-        embeddings_server.always(refuse_marked)
+        embeddings_server.always(refuse_marked(400))
         stream = own_stream(ada)
         for number in range(15):
             note(stream, f"Fact {number}{' is too long' if number in (3, 4, 12) else ''}.", "fact")
@@ -216,11 +233,86 @@ class TestFailure:
         work_off()
         assert not FactEmbedding.objects.exists()
         assert Job.objects.get(process="embed").status == "failed"
-        embeddings_server.always(refuse_marked)
+        embeddings_server.always(refuse_marked(400))
         assert Embed().sweep() == Asked(1)
         work_off()
         assert FactEmbedding.objects.filter(vector__isnull=False).count() == 11
         assert FactEmbedding.objects.get(vector__isnull=True).source.content == "Fact 7 is too long."
+
+    @pytest.mark.parametrize("status", [400, 413, 422])
+    def test_row_28_one_text_of_a_hundred_that_is_refused_gets_its_vector_once_the_endpoint_takes_it(
+        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int
+    ) -> None:
+        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"batch_size": 100})
+        for number, session in enumerate(["s1", "s2"]):
+            append(ada, session, [NewMessage("user", f"Turn {n}{' is too long' * (n == 17)}.") for n in range(20)])
+            append(ada, session, [NewMessage("assistant", f"Well, {number}.")])
+        stream = own_stream(ada)
+        for number in range(58):
+            note(stream, f"Fact {number}{' is too long' if number == 31 else ''}.", "fact")
+        embeddings_server.always(refuse_marked(status))
+        Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+        work_off()
+        assert vectors() == 97 and EmbeddingModel.objects.refused_count() == 3
+        asked = len(embeddings_server.requests)
+        assert Embed().sweep() == Asked(0)
+        embeddings_server.always(behave.answer_well)
+        hours_later(2)
+        assert Embed().sweep(dry_run=True) == Asked(3)
+        assert Embed().sweep() == Asked(3)  # both sessions, and the person's facts
+        work_off()
+        assert vectors() == 100 and EmbeddingModel.objects.refused_count() == 0
+        assert len(embeddings_server.requests) == asked + 3
+
+    def test_a_text_that_is_refused_again_waits_longer_each_time(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        embeddings_server.always(refuse_marked(400))
+        note(own_stream(ada), "This is too long.", "fact")
+        waits = []
+        for _attempt in range(8):
+            Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+            work_off()
+            row = FactEmbedding.objects.get()
+            assert row.ask_again_at
+            waits.append(round((row.ask_again_at - timezone.now()) / timedelta(hours=1)))
+            hours_later(24 * 30)
+        assert waits == [1, 4, 16, 64, 256, 720, 720, 720]
+
+    def test_no_refusal_takes_the_place_of_a_vector(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+        note(own_stream(ada), "Plays the harpsichord.", "fact")
+        input = Embed().claim(Job.objects.request("embed", user_id=ada.pk, requested_by="test"))
+        assert isinstance(input, EmbedInput)
+        embed.write(input.model, [(input.texts[0], [1.0] * 64)])
+        embed.write(input.model, [(input.texts[0], "answered with status 400.")])
+        assert vectors() == 1
+
+    def test_the_command_tells_what_is_refused_in_the_endpoints_words_and_sends_it_again(
+        self, embeddings_server: OpenAIServer, ada: UserProfile, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        stream = own_stream(ada)
+        for text in ("Plays the harpsichord.", "This is too long."):
+            note(stream, text, "fact")
+        embeddings_server.always(refuse_marked(400))
+        call_command("embed")
+        told = capsys.readouterr().out
+        assert "1 refused, which --refused sends again (openai:test-embedder answered with status 400.)" in told
+        assert "complete" not in told and "too long" not in told
+        embeddings_server.always(behave.answer_well)
+        call_command("embed")
+        assert vectors() == 1
+        call_command("embed", refused=True)
+        assert vectors() == 2 and "complete" in capsys.readouterr().out.splitlines()[-1]
+
+    def test_what_was_marked_as_refused_by_an_earlier_release_is_sent_again_by_itself(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        atom = note(own_stream(ada), "Plays the harpsichord.", "fact")
+        model = EmbeddingModel.objects.in_use()
+        FactEmbedding.objects.create(model=model, user=ada, source=atom, said_at=START, vector=None)
+        assert Embed().sweep() == Asked(1)
+        work_off()
+        assert vectors() == 1
 
     def test_row_4_with_an_endpoint_that_fails_at_random_every_text_has_one_vector_in_the_end(
         self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
