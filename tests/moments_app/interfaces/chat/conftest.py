@@ -1,6 +1,7 @@
 """The site with a model behind it, and people who talk through it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import openai
 import pytest
@@ -15,10 +16,11 @@ from tests.support.openai_server import OpenAIServer, content
 
 
 @pytest.fixture
-def upstream(settings: Settings) -> Iterator[OpenAIServer]:
+def upstream(settings: Settings, tmp_path: Path) -> Iterator[OpenAIServer]:
     """The model, which says "Noted." unless told otherwise."""
     with OpenAIServer() as server:
         server.always(content("Noted."))
+        settings.SPOOL_DIR = tmp_path / "spool"
         settings.CHAT = ChatSettings(
             upstream_base_url=server.base_url, upstream_api_key=SecretStr("upstream-key"), memory_timeout_seconds=30
         )
