@@ -247,6 +247,9 @@ class ChatSettings(Group):
     memory_timeout_seconds: float = Field(
         5, gt=0, le=600, description="Most seconds for fetching memory; after that, the call goes on without it."
     )
+    store_timeout_seconds: float = Field(
+        2, gt=0, le=600, description="Most seconds for storing an answer before its end; after that, it is on the disk."
+    )
 
     @field_validator("upstream_api_key")
     @classmethod

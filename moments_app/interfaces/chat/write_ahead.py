@@ -9,6 +9,7 @@ import asyncio
 from functools import partial
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError
 
 from moments_app.interfaces.chat.figures import FAILURES
@@ -17,7 +18,6 @@ from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.transcript.spool import Spool
 
 STORED, SPOOLED, UNSTORED = "stored", "spooled", "unstored"
-STORE_SECONDS = 1.0  # that the end of an answer waits for the database
 RETRY_SECONDS = (0.5, 2.0, 10.0)  # to wait before each further try of storing what couldn't be spooled either
 
 logger = structlog.get_logger(__name__)
@@ -33,7 +33,10 @@ class WriteAhead:
 
     def __init__(self, heard: Round, file: Spool | None) -> None:
         self.round, self._spool = heard, file
-        self.outcome = ""  # what became of the answer; blank as long as it isn't settled
+        self.words = (
+            STORED if heard.begun else SPOOLED if self._is_spooled else UNSTORED
+        )  # what became of what was said
+        self.outcome = ""
         self._failure: Exception | None = None
 
     @classmethod
@@ -49,13 +52,6 @@ class WriteAhead:
         except Exception as error:
             logger.warning("what was said waits in the spool", error=type(error).__name__)
         return cls(said, await _spooled(said))
-
-    @property
-    def words(self) -> str:
-        """What became of what was said."""
-        if self.round.begun:
-            return STORED
-        return SPOOLED if self._is_spooled else UNSTORED
 
     @property
     def _is_spooled(self) -> bool:
@@ -87,7 +83,7 @@ class WriteAhead:
         if not self._is_spooled:
             FAILURES.labels("spool").inc()
         try:
-            is_kept = await asyncio.wait_for(in_thread(self.round.store), STORE_SECONDS)
+            is_kept = await asyncio.wait_for(in_thread(self.round.store), settings.CHAT.store_timeout_seconds)
         except Exception as error:
             await self._keep(error)
         else:

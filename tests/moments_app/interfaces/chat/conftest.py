@@ -16,13 +16,21 @@ from tests.support.openai_server import OpenAIServer, content
 
 
 @pytest.fixture
-def upstream(settings: Settings, tmp_path: Path) -> Iterator[OpenAIServer]:
+def spool_dir(settings: Settings, tmp_path: Path) -> None:
+    """Rounds that wait do so in a folder of the test's own."""
+    settings.SPOOL_DIR = tmp_path / "spool"
+
+
+@pytest.fixture
+def upstream(settings: Settings, spool_dir: None) -> Iterator[OpenAIServer]:
     """The model, which says "Noted." unless told otherwise."""
     with OpenAIServer() as server:
         server.always(content("Noted."))
-        settings.SPOOL_DIR = tmp_path / "spool"
         settings.CHAT = ChatSettings(
-            upstream_base_url=server.base_url, upstream_api_key=SecretStr("upstream-key"), memory_timeout_seconds=30
+            upstream_base_url=server.base_url,
+            upstream_api_key=SecretStr("upstream-key"),
+            memory_timeout_seconds=30,
+            store_timeout_seconds=30,
         )
         yield server
 

@@ -381,7 +381,8 @@ def test_memory_that_takes_too_long_is_done_without(
 ) -> None:
     post(site, key)
     stored(2)
-    settings.CHAT = settings.CHAT.model_copy(update={"memory_timeout_seconds": 0.5})
+    soon = {"memory_timeout_seconds": 0.5, "store_timeout_seconds": 0.5}
+    settings.CHAT = settings.CHAT.model_copy(update=soon)
     with psycopg.connect(_conninfo()) as other:
         other.execute("LOCK TABLE sessions_app_session IN ACCESS EXCLUSIVE MODE")
         started = time.monotonic()
