@@ -33,10 +33,10 @@ class WriteAhead:
 
     def __init__(self, heard: Round, file: Spool | None) -> None:
         self.round, self._spool = heard, file
-        self.words = (
-            STORED if heard.begun else SPOOLED if self._is_spooled else UNSTORED
-        )  # what became of what was said
-        self.outcome = ""
+        self.words = SPOOLED if self._is_spooled else UNSTORED  # what became of what was said
+        if heard.begun:
+            self.words = STORED
+        self.outcome = ""  # what became of the answer; blank as long as it isn't settled
         self._failure: Exception | None = None
 
     @classmethod
