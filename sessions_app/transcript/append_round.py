@@ -10,7 +10,7 @@ by `append_round`. With a `round_id`, its turns have external ids, so that each 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import Match, SequenceMatcher
 from itertools import takewhile
@@ -76,7 +76,7 @@ def append_round(
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
     new, following = _compared(session, _with_ids(sent, round_id))
-    if answer and (new or not any(_same(turn, answer) for turn in following)):
+    if answer and (new or not _was_there(following, answer)):
         new.append(_answering(answer, round_id))
     return append(user, session_id, new)
 
@@ -120,7 +120,7 @@ def end_round(
         return False
     if answer is None:
         _mark(session, begun, unanswered)
-    elif not _is_there(session, begun, answer):
+    elif not _was_there(_others_answers(session, begun), answer):
         append(user, session.session_id, [_answering(answer, round_id)])
     return True
 
@@ -132,20 +132,26 @@ def _mark(session: Session, begun: BegunRound, unanswered: str) -> None:
         message.save(update_fields=["metadata"])
 
 
-def _is_there(session: Session, begun: BegunRound, answer: NewMessage) -> bool:
-    """Return True if the answer is in the transcript already.
+def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
+    """Yield the answers after a round that may be the round's own.
 
     A caller may have brought it with the history of a later call. If the round repeats an earlier one, it may also be
     the answer to that.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
-    is_repeated = begun.last is None
-    said = following.filter(role=Message.Role.ASSISTANT).only("external_id", *COMPARED).order_by("sequence")
-    return any(
-        _same(turn, answer)
-        for turn in said[: BATCH_MAX + BEYOND]
-        if is_repeated or not (turn.external_id or "").endswith(_ANSWER)
-    )
+    answers = following.filter(role=Message.Role.ASSISTANT).only("external_id", *COMPARED).order_by("sequence")
+    for turn in answers[: BATCH_MAX + BEYOND]:
+        if begun.last is None or not (turn.external_id or "").endswith(_ANSWER):
+            yield turn
+
+
+def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
+    """Return True if the answer is among these turns. One that was taken for incomplete is not any more."""
+    same = [turn for turn in following if _same(turn, answer)]
+    if same and INCOMPLETE not in answer.metadata and all(INCOMPLETE in turn.metadata for turn in same):
+        same[-1].metadata = answer.metadata
+        same[-1].save(update_fields=["metadata"])
+    return bool(same)
 
 
 def _compared(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:

@@ -19,6 +19,7 @@ from typing import Any, Self
 import structlog
 from django.conf import settings
 
+TAKEN = ".taken"  # the end of a file's name once somebody has come to store its round
 UNBEGUN_SECONDS = 60  # after which a file without a record was left by a process that died
 
 logger = structlog.get_logger(__name__)
@@ -49,7 +50,7 @@ class Spool:
         """
         folder: Path = settings.SPOOL_DIR
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / f"{time.time_ns():020d}-{_of_session(user_id, session_id)}-{os.urandom(4).hex()}"
+        path = folder / f"{time.time_ns():020d}-{_session(user_id, session_id)}-{os.urandom(4).hex()}"
         spool = cls(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600))
         fcntl.flock(spool._file, fcntl.LOCK_EX)
         spool.add(record)
@@ -93,10 +94,20 @@ class Spool:
         os.close(self._file)
 
 
-def orphans(user_id: str = "", session_id: str = "") -> list[Path]:
-    """Return the files whose process is gone or has left them, oldest first: all, or those of one session."""
-    part = f"-{_of_session(user_id, session_id)}-" if user_id else "-"
-    return [path for path in _files(part) if _is_left(path)]
+def orphans() -> list[Path]:
+    """Return the files whose process is gone or has left them, oldest first."""
+    return [path for path in _files("-") if _is_left(path)]
+
+
+def left_of(user_id: str, session_id: str) -> list[Path]:
+    """Return the files of a session that are orphans, or are being stored by somebody else; oldest first."""
+    of_session = _files(f"-{_session(user_id, session_id)}-")
+    return [path for path in of_session if path.name.endswith(TAKEN) or _is_left(path)]
+
+
+def session_of(path: Path) -> str:
+    """Return what the names of all files of a session have in common, and no others."""
+    return "-".join(path.name.split("-")[1:3])
 
 
 def waiting() -> int:
@@ -105,25 +116,40 @@ def waiting() -> int:
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[list[dict[str, Any]] | None]:
+def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, Any]] | None]:
     """Hold an orphan and give its records; None when another process holds it or it is gone.
 
     The file is removed when the block ends without an exception.
+
+    Args:
+        path: of the file.
+        patiently: wait for whoever is storing it already.
     """
+    wait = patiently and path.name.endswith(TAKEN)
     try:
         file = path.open("rb")
     except FileNotFoundError:
         yield None
         return
     with file:
-        if not _locked(file.fileno(), fcntl.LOCK_EX) or not _is_at(path, file.fileno()):
+        if not _locked(file.fileno(), fcntl.LOCK_EX, wait=wait) or not _is_at(path, file.fileno()):
             yield None
             return
+        path = _taken(path)
         records = [json.loads(line) for line in file.read().split(b"\n")[:-1]]
         is_old = time.time() - os.fstat(file.fileno()).st_mtime > UNBEGUN_SECONDS
         yield records or None
         if records or is_old:
             path.unlink(missing_ok=True)
+
+
+def _taken(path: Path) -> Path:
+    """Mark a file as one that somebody has come to store; an erasure may have removed it."""
+    if path.name.endswith(TAKEN):
+        return path
+    with suppress(FileNotFoundError):
+        return path.rename(path.with_name(path.name + TAKEN))
+    return path
 
 
 def forget(user_id: str) -> None:
@@ -146,9 +172,9 @@ def _is_left(path: Path) -> bool:
     return False
 
 
-def _locked(file: int, kind: int) -> bool:
+def _locked(file: int, kind: int, *, wait: bool = False) -> bool:
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -170,7 +196,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _of_session(user_id: str, session_id: str) -> str:
+def _session(user_id: str, session_id: str) -> str:
     return f"{_digest(user_id)}-{_digest(session_id)}"
 
 

@@ -27,7 +27,8 @@ AWAY_MAX = 3  # rounds for which the database was away, after which a look ends
 logger = structlog.get_logger(__name__)
 
 _tasks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
-_failures: dict[Path, tuple[int, float]] = {}  # how often it failed, and when it is due again
+# How often it failed in a row, and when it is due again: by the name of a file, or by session if the database was away.
+_failures: dict[str, tuple[int, float]] = {}
 
 
 def keep_replaying() -> None:
@@ -48,42 +49,57 @@ async def _keep_replaying() -> None:
 
 
 def replay_due() -> None:
-    """Store what was left in the spool, but what failed just now."""
+    """Store what was left in the spool, but what failed just now. What failed most often comes last."""
     orphans = spool.orphans()
-    for path in set(_failures) - set(orphans):
-        _failures.pop(path, None)
-    now = time.monotonic()
-    replay(path for path in orphans if _failures.get(path, (0, 0.0))[1] <= now)
+    for key in set(_failures) - {_file(path) for path in orphans} - {spool.session_of(path) for path in orphans}:
+        _failures.pop(key, None)
+    orphans.sort(key=lambda path: _failures.get(spool.session_of(path), (0, 0.0))[0])
+    replay(path for path in orphans if _is_due(_file(path)) and _is_due(spool.session_of(path)))
 
 
 def catch_up(session: ChatSession) -> None:
-    """Store what was left in the spool of a session."""
-    replay(spool.orphans(session.user_id, session.session_id))
+    """Store what was left in the spool of a session, or wait until another has."""
+    left = spool.left_of(session.user_id, session.session_id)
+    replay((path for path in left if _is_due(_file(path))), patiently=True)
 
 
-def replay(paths: Iterable[Path]) -> None:
-    """Store rounds; what fails stays where it is."""
+def replay(paths: Iterable[Path], *, patiently: bool = False) -> None:
+    """Store rounds; what fails stays where it is.
+
+    Args:
+        paths: of their files.
+        patiently: wait for others who are storing one.
+    """
     away = 0
     for path in paths:
         try:
-            _replay_one(path)
+            _replay_one(path, patiently)
         except AWAY as error:
             away += 1
-            _note(path, error, AWAY_PAUSE)
+            _note(spool.session_of(path), error, AWAY_PAUSE)
         except Exception as error:
-            _note(path, error, LONGEST_PAUSE)
+            _note(_file(path), error, LONGEST_PAUSE)
         if away == AWAY_MAX:
             return
 
 
-def _replay_one(path: Path) -> None:
-    with spool.claimed(path) as records:
+def _replay_one(path: Path, patiently: bool) -> None:
+    with spool.claimed(path, patiently=patiently) as records:
         if records:
             is_kept = Round.from_records(records).store()
             logger.info("a round was stored from the spool" if is_kept else "a round went with its session")
 
 
-def _note(path: Path, error: Exception, longest: float) -> None:
-    count, _ = _failures.get(path, (0, 0.0))
-    _failures[path] = (count + 1, time.monotonic() + min(EVERY_SECONDS * 2**count, longest))
+def _file(path: Path) -> str:
+    """Return the name of a file as it was made."""
+    return path.name.removesuffix(spool.TAKEN)
+
+
+def _is_due(key: str) -> bool:
+    return _failures.get(key, (0, 0.0))[1] <= time.monotonic()
+
+
+def _note(key: str, error: Exception, longest: float) -> None:
+    count, _ = _failures.get(key, (0, 0.0))
+    _failures[key] = (count + 1, time.monotonic() + min(EVERY_SECONDS * 2**count, longest))
     logger.warning("a round stays in the spool", error=type(error).__name__, tries=count + 1)

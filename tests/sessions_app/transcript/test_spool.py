@@ -5,8 +5,10 @@ import resource
 import stat
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
@@ -27,6 +29,11 @@ def left(user_id: str = "ada", session_id: str = "s1") -> Path:
     file = Spool.create(user_id, session_id, {"of": user_id})
     file.leave()
     return file._path
+
+
+def taken(path: Path) -> Path:
+    """The same file once somebody has come to store its round."""
+    return path.with_name(path.name + spool.TAKEN)
 
 
 @contextmanager
@@ -58,17 +65,38 @@ def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: P
     assert list(folder.iterdir()) == []
 
 
+def test_whoever_is_patient_waits_for_another_who_stores_it() -> None:
+    path = left()
+    with ThreadPoolExecutor(1) as pool:
+        with claimed(path):
+            [waits_for] = spool.left_of("ada", "s1")
+            waiting = pool.submit(lambda: list(records_of(waits_for)))
+            with pytest.raises(TimeoutError):
+                waiting.result(0.2)
+        assert waiting.result(30) == [None]
+
+
+def records_of(path: Path) -> Iterator[Any]:
+    with claimed(path, patiently=True) as records:
+        yield records
+
+
 def test_what_fails_stays() -> None:
     path = left()
     with pytest.raises(ValueError, match="not stored"), claimed(path):
         raise ValueError("not stored")
-    assert spool.orphans() == [path]
+    assert spool.orphans() == [taken(path)]
 
 
 def test_those_of_a_session_are_found_oldest_first() -> None:
     paths = [left("ada", "s1"), left("ada", "s2"), left("bo", "s1"), left("ada", "s1")]
     assert spool.orphans() == paths
-    assert spool.orphans("ada", "s1") == [paths[0], paths[3]]
+    assert spool.left_of("ada", "s1") == [paths[0], paths[3]]
+    under_way = Spool.create("ada", "s1", {})
+    with claimed(paths[0]):
+        assert spool.orphans() == paths[1:]
+        assert spool.left_of("ada", "s1") == [taken(paths[0]), paths[3]]
+    under_way.discard()
 
 
 def test_a_person_is_forgotten_and_nobody_else(folder: Path) -> None:
@@ -97,6 +125,7 @@ def test_a_file_in_which_nothing_is_goes_when_nobody_can_be_about_to_write(folde
     path.write_text("")
     with claimed(path) as records:
         assert records is None
+    path = taken(path)
     assert path.exists()
     os.utime(path, (0, time.time() - 2 * spool.UNBEGUN_SECONDS))
     with claimed(path) as records:

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import ChatSettings
+from moments_app.interfaces.chat import replay
 from sessions_app.models import ApiKey
 from tests.support.chat import Client
 from tests.support.live import live_site
@@ -16,9 +17,10 @@ from tests.support.openai_server import OpenAIServer, content
 
 
 @pytest.fixture
-def spool_dir(settings: Settings, tmp_path: Path) -> None:
-    """Rounds that wait do so in a folder of the test's own."""
+def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that wait do so in a folder of the test's own, and not for long."""
     settings.SPOOL_DIR = tmp_path / "spool"
+    monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
 
 
 @pytest.fixture
