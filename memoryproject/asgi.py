@@ -26,6 +26,7 @@ from memoryproject import health
 from moments_app.interfaces.chat.endpoint import application as _chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
+from moments_app.interfaces.chat.replay import keep_replaying
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
@@ -38,8 +39,9 @@ _readiness = health.Readiness()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Hand a request to the part that serves its address; the MCP server alone has something to start and to end."""
+    """Hand a request to the part that serves its address; at the start, begin to store what was left in the spool."""
     if scope["type"] == "lifespan":
+        keep_replaying()
         await _mcp(scope, receive, send)
         return
     path = scope.get("path", "")

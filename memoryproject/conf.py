@@ -247,6 +247,9 @@ class ChatSettings(Group):
     memory_timeout_seconds: float = Field(
         5, gt=0, le=600, description="Most seconds for fetching memory; after that, the call goes on without it."
     )
+    store_timeout_seconds: float = Field(
+        2, gt=0, le=600, description="Most seconds for storing an answer before its end; after that, it is on the disk."
+    )
 
     @field_validator("upstream_api_key")
     @classmethod
@@ -322,7 +325,8 @@ class Settings(Group):
     database_url: str = Field("", description="PostgreSQL 15+ with pgvector. Unset: the embedded server.")
     database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
     data_dir: Path = Field(
-        BASE_DIR / ".data", description="Folder of the embedded database, the archives and the generated key."
+        BASE_DIR / ".data",
+        description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
     )
     debug: bool = Field(False, description="Show Django's debug pages. Never set this on a server that others reach.")
     allowed_hosts: CommaList = Field(

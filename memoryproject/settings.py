@@ -99,6 +99,7 @@ TEMPLATES = [
 
 DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
+SPOOL_DIR = DATA_DIR / "spool"
 DATABASE_IS_EMBEDDED = not CONF.database_url
 if CONF.database_url:
     DATABASES = {"default": environ.Env.db_url_config(CONF.database_url)}

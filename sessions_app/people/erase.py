@@ -26,10 +26,12 @@ from sessions_app.people.provenance import declared
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.transcript import spool
 
 REMOVE_TASK = "sessions_app.tasks.remove_archives"
 TRIES = 3
 ERASED = "(erased)"
+ERASED_EVENT = "user_erased"
 
 logger = structlog.get_logger(__name__)
 
@@ -81,7 +83,12 @@ def erase_user(user_id: str, *, actor: str) -> Erased:
         SomethingLeft: nothing was erased; a defect.
     """
     erasure_id = uuid.uuid4()
-    user_pk, rows = _patiently(partial(_erase_rows, user_id, erasure_id, actor))
+    try:
+        user_pk, rows = _patiently(partial(_erase_rows, user_id, erasure_id, actor))
+    except UserProfile.DoesNotExist:
+        spool.forget(user_id)
+        raise
+    spool.forget(user_id)  # what other hosts have is dropped when they come to store it
     try:
         remove_archives(user_pk)
     except ArchiveError as error:
@@ -117,7 +124,7 @@ def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, C
         _scrub_operators_log(column, user)
     _delete_all(user, rows)
     payload = {"erasure_id": str(erasure_id), "rows": +rows}
-    Event.objects.create(type="user_erased", actor=actor, payload=payload)
+    Event.objects.create(type=ERASED_EVENT, actor=actor, payload=payload)
     async_task(REMOVE_TASK, user.pk)
     return user.pk, +rows
 

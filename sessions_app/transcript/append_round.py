@@ -4,10 +4,14 @@ Chat clients send their whole history with every call, or the end of it, or only
 when its answer got lost, and they edit earlier messages. The new messages are found by a comparison with the session's
 newest turns, under the session's lock, so that two concurrent calls can't both find the same message new. If a message
 may be either repeated or said once more, it counts as said once more: a surplus turn is better than a lost one.
+
+A round may be appended in two transactions, `begin_round` with what was sent and `end_round` with the answer, or in one
+by `append_round`. With a `round_id`, its turns have external ids, so that each of these can be repeated.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import Match, SequenceMatcher
 from itertools import takewhile
 from typing import Any, Protocol
@@ -18,6 +22,7 @@ from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, appe
 BEYOND = 20  # turns that may follow those that a caller knows: rounds stored meanwhile, answers to repeated calls
 COMPARED = ("role", "content", "payload", "metadata")
 INCOMPLETE = "incomplete"  # metadata key: why an answer is incomplete, or why a message has none
+_ANSWER = ":answer"  # the end of an answer's external id
 
 
 class ComparedTurn(Protocol):
@@ -33,6 +38,22 @@ class ComparedTurn(Protocol):
     def metadata(self) -> dict[str, Any]: ...
 
 
+@dataclass(frozen=True)
+class BegunRound:
+    """A round whose messages are in the transcript.
+
+    Args:
+        user_pk, session_pk: Whose it is. The application's ids may name others later.
+        after: The sequence of the last turn before those that may answer it.
+        last: The primary key of the newest message that the round added; None if it repeats an earlier one.
+    """
+
+    user_pk: int
+    session_pk: int
+    after: int
+    last: int | None
+
+
 def append_round(
     user: UserProfile,
     session_id: str,
@@ -41,6 +62,7 @@ def append_round(
     *,
     agent_id: str = "",
     source: str = "",
+    round_id: str = "",
 ) -> Appended:
     """Append a round to a session, which is created if it doesn't exist. The caller opens the transaction.
 
@@ -50,12 +72,103 @@ def append_round(
         sent: The conversation as the caller sent it, oldest first; only the newest `BATCH_MAX` messages count.
         answer: The model's answer; None if there is none.
         agent_id, source: Those of a new session.
+        round_id: Makes it possible to repeat this; blank if it isn't repeated.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
+    new, following = _compared(session, _with_ids(sent, round_id))
+    if answer and (new or not _was_there(following, answer)):
+        new.append(_answering(answer, round_id))
+    return append(user, session_id, new)
+
+
+def begin_round(
+    user: UserProfile,
+    session_id: str,
+    sent: Sequence[NewMessage],
+    *,
+    round_id: str,
+    agent_id: str = "",
+    source: str = "",
+) -> BegunRound:
+    """Append what a caller sent, before it is answered; see `append_round`."""
+    session = locked_session(user, session_id, agent_id=agent_id, source=source)
+    new, following = _compared(session, _with_ids(sent, round_id))
+    after = following[0].sequence - 1 if following else session.last_sequence
+    appended = append(user, session_id, new)
+    if not new:
+        return BegunRound(user.pk, session.pk, after, None)
+    return BegunRound(user.pk, session.pk, appended.session.last_sequence, appended.messages[-1][0].pk)
+
+
+def end_round(
+    user: UserProfile, begun: BegunRound, answer: NewMessage | None, *, round_id: str, unanswered: str = ""
+) -> bool:
+    """Append the answer to a round that has begun, or mark the round as unanswered. The caller opens the transaction.
+
+    Args:
+        user: The owner of the session.
+        begun: The round.
+        answer: The model's answer; None if there is none.
+        round_id: As it was begun with.
+        unanswered: Why there is no answer.
+
+    Returns:
+        False if the session is gone, and the round with it.
+    """
+    session = Session.objects.for_user(user).locked().filter(pk=begun.session_pk).first()
+    if session is None or user.pk != begun.user_pk:
+        return False
+    if answer is None:
+        _mark(session, begun, unanswered)
+    elif not _was_there(_others_answers(session, begun), answer):
+        append(user, session.session_id, [_answering(answer, round_id)])
+    return True
+
+
+def _mark(session: Session, begun: BegunRound, unanswered: str) -> None:
+    """Mark the newest message of a round as unanswered, unless another round brought it."""
+    for message in session.messages.turns().filter(user_id=session.user_id, pk=begun.last):
+        message.metadata = {INCOMPLETE: unanswered} | message.metadata
+        message.save(update_fields=["metadata"])
+
+
+def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
+    """Yield the answers after a round that may be the round's own.
+
+    A caller may have brought it with the history of a later call. If the round repeats an earlier one, it may also be
+    the answer to that.
+    """
+    following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
+    answers = following.filter(role=Message.Role.ASSISTANT).only("external_id", *COMPARED).order_by("sequence")
+    for turn in answers[: BATCH_MAX + BEYOND]:
+        if begun.last is None or not (turn.external_id or "").endswith(_ANSWER):
+            yield turn
+
+
+def _was_there(following: Iterable[Message], answer: NewMessage) -> bool:
+    """Return True if the answer is among these turns. One that was taken for incomplete is not any more."""
+    same = [turn for turn in following if _same(turn, answer)]
+    if same and INCOMPLETE not in answer.metadata and all(INCOMPLETE in turn.metadata for turn in same):
+        same[-1].metadata = answer.metadata
+        same[-1].save(update_fields=["metadata"])
+    return bool(same)
+
+
+def _compared(session: Session, sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
+    """Return which messages a session doesn't have yet, and its turns after the last of the caller's history."""
     known = newest_turns(session, sent) if session.message_count else []
     # If all turns of a session were archived or deleted, its history can't be compared, but it is not new.
     first = _question_start(sent) if session.message_count and not known else max(0, len(sent) - BATCH_MAX)
-    return append(user, session_id, new_turns(known, sent[first:], answer))
+    return new_turns(known, sent[first:])
+
+
+def _with_ids(sent: Sequence[NewMessage], round_id: str) -> list[NewMessage]:
+    """Return the messages with external ids, if the round has one."""
+    return [replace(turn, external_id=f"{round_id}:{n}") if round_id else turn for n, turn in enumerate(sent)]
+
+
+def _answering(answer: NewMessage, round_id: str) -> NewMessage:
+    return replace(answer, external_id=f"{round_id}{_ANSWER}") if round_id else answer
 
 
 def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
@@ -110,23 +223,19 @@ def _agree(ours: Sequence[str], theirs: Sequence[str], shift: int) -> bool:
     return -shift < len(theirs) and all(one == other for one, other in pairs)
 
 
-def new_turns(known: Sequence[Message], sent: Sequence[NewMessage], answer: NewMessage | None) -> list[NewMessage]:
-    """Return the messages of a round that are not in the session yet.
+def new_turns(known: Sequence[Message], sent: Sequence[NewMessage]) -> tuple[list[NewMessage], Sequence[Message]]:
+    """Return the messages of a call that are not in the session yet, and the turns after what both have of its history.
 
     Args:
         known: The session's newest turns, oldest first.
         sent: The conversation as the caller sent it, oldest first.
-        answer: The answer to it.
     """
     start = _question_start(sent)
     history, question = sent[:start], sent[start:]
     missing, place = _after_history(known, history) if history else ([], _unfinished_from(known, question))
     following = known[place:]
     repeated = _repeated([turn for turn in following if turn.role != Message.Role.ASSISTANT], question)
-    new = [*missing, *question[repeated:]]
-    if answer and (new or not any(_same(turn, answer) for turn in following)):
-        new.append(answer)
-    return new
+    return [*missing, *question[repeated:]], following
 
 
 def _question_start(sent: Sequence[ComparedTurn]) -> int:

@@ -1,6 +1,7 @@
 """The addresses of the chat endpoint, and the checks before a call goes on."""
 
 import asyncio
+import time
 from functools import partial
 
 import structlog
@@ -18,8 +19,11 @@ from moments_app.interfaces.chat.figures import FAILURES
 from moments_app.interfaces.chat.headers import ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
 from moments_app.interfaces.chat.relay import Relay
+from moments_app.interfaces.chat.replay import catch_up, keep_replaying
 from moments_app.interfaces.chat.request import ChatRequest, read_request
+from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
+from moments_app.interfaces.chat.write_ahead import WriteAhead
 from moments_app.interfaces.door import refuse_strangers
 from sessions_app.refusals import Refusal
 
@@ -33,12 +37,16 @@ async def completions(request: Request) -> Relay:
     session = chat_session_of(key, request.headers)
     data = await request.body()  # whose size was checked when it was taken in
     sent = await in_thread(partial(read_request, data))
+    keep_replaying()
+    started = time.monotonic()
     memory = await _with_memory(session, sent)
+    left = settings.CHAT.memory_timeout_seconds - (time.monotonic() - started)
+    ahead = await WriteAhead.begin(Round(session, sent.turns), max(0.0, left))
     if memory is None:
-        return Relay(session, sent, data, {"X-Memory": "unavailable"})
+        return Relay(ahead, data, {"X-Memory": "unavailable"})
     headers = {"X-Memory": "applied", "X-Memory-Context": str(memory.context_id)}
     headers["X-Memory-Replaced"] = str(memory.replaced)
-    return Relay(session, sent, memory.body, headers)
+    return Relay(ahead, memory.body, headers)
 
 
 async def models(request: Request) -> Response:
@@ -56,12 +64,18 @@ async def models(request: Request) -> Response:
 async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:
     """Return the request with memory; None when that can't be had, whatever the reason."""
     try:
-        work = in_thread(partial(with_memory, session, request))
+        work = in_thread(partial(_caught_up, session, request))
         return await asyncio.wait_for(work, settings.CHAT.memory_timeout_seconds)
     except Exception as error:
         FAILURES.labels("load").inc()
         logger.warning("a call goes on without memory", error=type(error).__name__)
         return None
+
+
+def _caught_up(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
+    """Return the request with memory, in which earlier rounds of the session are."""
+    catch_up(session)
+    return with_memory(session, request)
 
 
 application = Starlette(

@@ -2,4 +2,4 @@
 
 from prometheus_client import Counter
 
-FAILURES = Counter("memory_chat_failures", "Calls that memory was not loaded for, or not stored of.", ["what"])
+FAILURES = Counter("memory_chat_failures", "Calls without memory, without a spool, or not stored.", ["what"])

@@ -1,6 +1,6 @@
-"""Memory for a call, and the round of a call for memory."""
+"""Memory for a call."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from moments_app.context.assemble import Envelope
@@ -11,8 +11,8 @@ from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.request import ChatRequest
 from sessions_app.models import Message
 from sessions_app.row_security import acting_for
-from sessions_app.transcript.append import NewMessage, locked_session
-from sessions_app.transcript.append_round import INCOMPLETE, append_round, live_from, newest_turns
+from sessions_app.transcript.append import locked_session
+from sessions_app.transcript.append_round import live_from, newest_turns
 
 SOURCE = "chat"  # of sessions that begin here; turns stored from here have it in their metadata
 # For a caller who sends the conversation along: neither its turns nor a summary of them is repeated.
@@ -82,20 +82,3 @@ def _replaced_turns(request: ChatRequest, envelope: Envelope) -> int:
     with acting_for(source.user.user_id):
         known = newest_turns(source.session, request.turns)
     return live_from(known, request.turns, boundary)
-
-
-def store(session: ChatSession, request: ChatRequest, answer: NewMessage | None, *, unanswered: str) -> None:
-    """Store a round, and ask for the jobs that become due with it.
-
-    Args:
-        session: the round is part of.
-        request: as it was sent.
-        answer: None when there is none.
-        unanswered: why there is no answer; blank when there is one.
-    """
-    sent = [replace(turn, metadata=turn.metadata | {"source": SOURCE}) for turn in request.turns]
-    if unanswered and sent:
-        sent[-1].metadata[INCOMPLETE] = unanswered
-    with acting_for(session.user_id, create=True, holding=True) as user:
-        assert user is not None  # it was made
-        append_round(user, session.session_id, sent, answer, agent_id=session.agent_id, source=SOURCE)

@@ -1,31 +1,20 @@
-"""One call passed on: the upstream's answer goes to the caller as it comes, and the round is stored behind it."""
+"""One call passed on: the upstream's answer goes to the caller as it comes, its end when the round is kept."""
 
-import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 import httpx2
-import structlog
-from django.db import DatabaseError
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from moments_app.interfaces.chat import upstream
-from moments_app.interfaces.chat.answer import read_answer
+from moments_app.interfaces.chat.ending import Ending
 from moments_app.interfaces.chat.errors import ChatError, error_body
-from moments_app.interfaces.chat.figures import FAILURES
-from moments_app.interfaces.chat.headers import ChatSession
-from moments_app.interfaces.chat.memory import SOURCE, store
-from moments_app.interfaces.chat.request import ChatRequest
-from moments_app.interfaces.chat.threads import in_thread
-from sessions_app.imports.records import filled
-from sessions_app.transcript.append_round import INCOMPLETE
+from moments_app.interfaces.chat.rounds import READ_BYTES
+from moments_app.interfaces.chat.write_ahead import WriteAhead
 
-READ_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
-RETRY_SECONDS = (0.5, 2.0, 10.0)  # to wait before each further try of storing a round
-
-logger = structlog.get_logger(__name__)
+OUTCOME = "X-Memory-Stored"
 
 
 @dataclass
@@ -33,23 +22,17 @@ class Relay:
     """An ASGI application that answers one call.
 
     Args:
-        session: that the round is part of.
-        request: as it was sent.
+        ahead: the round, which has begun.
         body: for the upstream.
         headers: of the answer, about memory.
     """
 
-    session: ChatSession
-    request: ChatRequest
+    ahead: WriteAhead
     body: bytes
     headers: dict[str, str]
-    _answer: bytearray = field(default_factory=bytearray)
-    _status: int = 0
-    _is_stream: bool = False
-    _incomplete: str = ""
+    _incomplete: str = "client_disconnected"  # unless something else becomes of it
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._incomplete = "client_disconnected"  # unless something else becomes of it
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_end_with_caller, receive, tasks.cancel_scope)
@@ -57,63 +40,85 @@ class Relay:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._store()
+                await self._settle()
+                await self.ahead.insist()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with upstream.opened("POST", "/chat/completions", self.body) as response:
-                await self._begin(response, send)
-                await self._continue(response, send)
+                is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+                self.ahead.answered(response.status_code, is_stream=is_stream)
+                await (self._stream if is_stream else self._whole)(response, send)
         except ChatError as error:
             self._incomplete = error.code
-            await JSONResponse(error_body(error), error.status, self.headers)(scope, receive, send)
+            headers = self._told(await self._settle())
+            await JSONResponse(error_body(error), error.status, headers)(scope, receive, send)
 
-    async def _begin(self, response: httpx2.Response, send: Send) -> None:
-        self._status = response.status_code
-        self._is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        headers = upstream.passed_on(response) | self.headers
+    async def _settle(self) -> str:
+        return self.ahead.outcome or await self.ahead.settle(self._incomplete)
+
+    def _told(self, outcome: str) -> dict[str, str]:
+        return self.headers | {"X-Memory-Round": self.ahead.round.round_id, OUTCOME: outcome}
+
+    async def _begin(self, response: httpx2.Response, send: Send, outcome: str) -> None:
+        headers = upstream.passed_on(response) | self._told(outcome)
         raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
 
-    async def _continue(self, response: httpx2.Response, send: Send) -> None:
+    # --- a stream of events ---
+
+    async def _stream(self, response: httpx2.Response, send: Send) -> None:
+        """Pass events on as they come, but for the last; headers go before, so they tell of what was said."""
+        await self._begin(response, send, self.ahead.words)
+        ending = Ending()
         try:
             async for chunk in response.aiter_raw():
-                await send(_body(chunk, more=True))
-                self._answer += chunk[: READ_BYTES - len(self._answer)]
+                self.ahead.hear(chunk)
+                if passed := ending.take(chunk):
+                    await send(_body(passed, more=True))
+                if ending.is_there and ending.held:
+                    await send(_body(await self._end(ending), more=True))
         except upstream.BROKEN as error:
-            await self._break_off(upstream.broken(error), send)
+            broken = upstream.broken(error)
+            told = b"\n\ndata: " + json.dumps(error_body(broken)).encode() + b"\n\n"
+            await send(_body(await self._end(ending, broken.code) + told, more=False))
         else:
-            self._incomplete = ""
+            await send(_body(await self._end(ending), more=False))
+
+    async def _end(self, ending: Ending, incomplete: str = "") -> bytes:
+        """Have the round kept; return what was held back, with a comment where the outcome isn't what headers said."""
+        self._incomplete = incomplete
+        is_told = bool(self.ahead.outcome)
+        outcome = await self._settle()
+        held, ending.held = ending.held, b""
+        is_as_told = is_told or outcome == self.ahead.words
+        return held if is_as_told else f": {OUTCOME}: {outcome}\n\n".encode() + held
+
+    # --- any other answer ---
+
+    async def _whole(self, response: httpx2.Response, send: Send) -> None:
+        """Pass an answer on when it is whole; one that is too long to be read, as it comes from there on."""
+        held = bytearray()
+        try:
+            async for chunk in response.aiter_raw():
+                self.ahead.hear(chunk)
+                held += chunk
+                if len(held) > READ_BYTES:
+                    await self._hand_over(response, send, held, "too_long")
+        except upstream.BROKEN as error:
+            await self._hand_over(response, send, held, upstream.broken(error).code)  # without its end
+        else:
+            await self._hand_over(response, send, held, "")
             await send(_body(b"", more=False))
 
-    async def _break_off(self, error: ChatError, send: Send) -> None:
-        """End a stream with an event that says so; any other answer without its end, which closes the connection."""
-        self._incomplete = error.code
-        if self._is_stream:
-            await send(_body(b"\n\ndata: " + json.dumps(error_body(error)).encode() + b"\n\n", more=False))
-
-    async def _store(self) -> None:
-        if 400 <= self._status < 500:
-            return None  # refused: there was no round
-        for wait in (*RETRY_SECONDS, None):
-            try:
-                return await in_thread(self._store_round)
-            except DatabaseError as error:
-                failure: Exception = error
-            except Exception as error:
-                failure, wait = error, None
-            if wait is None:
-                break
-            await asyncio.sleep(wait)
-        FAILURES.labels("store").inc()
-        logger.error("a round was not stored", error=type(failure).__name__, status=self._status)
-
-    def _store_round(self) -> None:
-        answer = read_answer(bytes(self._answer), is_stream=self._is_stream)
-        # Some callers hang up as soon as they have read the end, before it is passed on that there is no more.
-        why = "" if answer.finish_reason else self._incomplete or "unfinished"
-        turn = answer.turn(filled({"source": SOURCE, INCOMPLETE: why}), is_whole=not why)
-        store(self.session, self.request, turn, unanswered="" if turn else why)
+    async def _hand_over(self, response: httpx2.Response, send: Send, held: bytearray, incomplete: str) -> None:
+        is_first = not self.ahead.outcome
+        self._incomplete = incomplete
+        outcome = await self._settle()
+        if is_first:
+            await self._begin(response, send, outcome)
+        await send(_body(bytes(held), more=True))
+        held.clear()
 
 
 async def _end_with_caller(receive: Receive, scope: anyio.CancelScope) -> None:

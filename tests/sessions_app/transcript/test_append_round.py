@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage
-from sessions_app.transcript.append_round import append_round, live_from, newest_turns
+from sessions_app.transcript.append_round import append_round, begin_round, end_round, live_from, newest_turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -90,6 +90,43 @@ def test_a_message_whose_answer_broke_off_is_not_doubled_when_it_is_sent_alone_a
     store("u:hi a:yes u:1", "on", incomplete="client_disconnected")
     store("u:1", "one")
     assert transcript() == "u:hi a:yes u:1 a:on a:one"
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_an_answer_that_broke_off_behind_its_last_word_is_whole_when_it_comes_again(begins: bool) -> None:
+    store("u:1", "one", incomplete="interrupted")
+    if not begins:
+        store("u:1", "one", model="m")
+    else:
+        with acting_for("ada", holding=True) as user:
+            assert user is not None
+            begun = begin_round(user, "s1", said("u:1"), round_id="r2")
+            [answer] = said("a:one", metadata={"model": "m"})
+            assert end_round(user, begun, answer, round_id="r2")
+    assert transcript() == "u:1 a:one"
+    assert Message.objects.get(role="assistant").metadata == {"model": "m"}
+
+
+def test_a_round_that_begins_and_ends_again_and_again_is_there_once() -> None:
+    [answer] = said("a:one")
+    for _ in range(2):
+        with acting_for("ada", create=True, holding=True) as user:
+            assert user is not None
+            begun = begin_round(user, "s1", said("u:1"), round_id="r1")
+        for _ in range(2):
+            with acting_for("ada", holding=True) as user:
+                assert user is not None
+                assert end_round(user, begun, answer, round_id="r1")
+    assert transcript() == "u:1 a:one"
+
+
+def test_a_message_is_marked_as_unanswered_by_the_round_that_brought_it() -> None:
+    for round_id, why in (("r1", "upstream_timeout"), ("r2", "refused")):
+        with acting_for("ada", create=True, holding=True) as user:
+            assert user is not None
+            begun = begin_round(user, "s1", said("u:1"), round_id=round_id)
+            assert end_round(user, begun, None, round_id=round_id, unanswered=why)
+    assert Message.objects.get().metadata == {"incomplete": "upstream_timeout"}
 
 
 def test_calls_of_tools_are_alike_whatever_else_the_caller_sends_of_them() -> None:

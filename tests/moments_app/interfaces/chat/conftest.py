@@ -1,6 +1,7 @@
 """The site with a model behind it, and people who talk through it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import openai
 import pytest
@@ -8,6 +9,7 @@ from pydantic import SecretStr
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import ChatSettings
+from moments_app.interfaces.chat import replay
 from sessions_app.models import ApiKey
 from tests.support.chat import Client
 from tests.support.live import live_site
@@ -15,12 +17,22 @@ from tests.support.openai_server import OpenAIServer, content
 
 
 @pytest.fixture
-def upstream(settings: Settings) -> Iterator[OpenAIServer]:
+def spool_dir(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that wait do so in a folder of the test's own, and not for long."""
+    settings.SPOOL_DIR = tmp_path / "spool"
+    monkeypatch.setattr(replay, "EVERY_SECONDS", 0.2)
+
+
+@pytest.fixture
+def upstream(settings: Settings, spool_dir: None) -> Iterator[OpenAIServer]:
     """The model, which says "Noted." unless told otherwise."""
     with OpenAIServer() as server:
         server.always(content("Noted."))
         settings.CHAT = ChatSettings(
-            upstream_base_url=server.base_url, upstream_api_key=SecretStr("upstream-key"), memory_timeout_seconds=30
+            upstream_base_url=server.base_url,
+            upstream_api_key=SecretStr("upstream-key"),
+            memory_timeout_seconds=30,
+            store_timeout_seconds=30,
         )
         yield server
 

@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 from sessions_app.models import ApiKey, Message, Session
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.chat import Client, ask, stored
+from tests.support.chat import Client, ask, stored, wait_for
 from tests.support.openai_server import OpenAIServer
 from tests.support.processes import environment, web
 
@@ -362,7 +362,7 @@ def test_what_was_said_is_stored_though_the_caller_hung_up_before_the_answer(
     with pytest.raises(openai.APITimeoutError):
         ask(client(), "Hello", timeout=1)
     assert stored(1) == [("user", "Hello")]
-    assert incomplete() == [("Hello", "client_disconnected")]
+    wait_for(lambda: incomplete() == [("Hello", "client_disconnected")])
 
 
 @pytest.mark.slow
@@ -410,7 +410,8 @@ def test_memory_that_takes_too_long_is_done_without(
 ) -> None:
     post(site, key)
     stored(2)
-    settings.CHAT = settings.CHAT.model_copy(update={"memory_timeout_seconds": 0.5})
+    soon = {"memory_timeout_seconds": 0.5, "store_timeout_seconds": 0.5}
+    settings.CHAT = settings.CHAT.model_copy(update=soon)
     with psycopg.connect(_conninfo()) as other:
         other.execute("LOCK TABLE sessions_app_session IN ACCESS EXCLUSIVE MODE")
         started = time.monotonic()

@@ -1,0 +1,161 @@
+"""A round of a call: what was said, committed before the upstream is called; then the answer, once.
+
+A round can be written down as records and be read from them, so that another process can store what one that died had
+heard. Whatever is stored twice is there once: the round's id is in the external ids of its turns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Self
+from uuid import uuid4
+
+from django.utils import timezone
+
+from moments_app.interfaces.chat.answer import read_answer
+from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.memory import SOURCE
+from sessions_app.imports.records import filled
+from sessions_app.models import Event, UserProfile
+from sessions_app.people.erase import ERASED_EVENT
+from sessions_app.row_security import acting_for
+from sessions_app.transcript.append import NewMessage
+from sessions_app.transcript.append_round import INCOMPLETE, BegunRound, append_round, begin_round, end_round
+
+READ_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
+INTERRUPTED = "interrupted"  # the process died that passed the answer on
+CLOCKS = timedelta(minutes=1)  # by which those of two hosts may differ
+Record = dict[str, Any]
+
+
+@dataclass
+class Round:
+    """What was said in a call and what has been heard of its answer.
+
+    Args:
+        session: it is part of.
+        sent: the call's messages.
+        round_id: in the external ids of its turns.
+        started_at: when it was said.
+        begun: None as long as what was said isn't known to be in the transcript.
+        status: of the upstream; 0 before it answered.
+        is_stream: how it answers.
+        heard: its bytes.
+        incomplete: why there are no more; blank when it came to its end.
+        ended_at: when it did.
+    """
+
+    session: ChatSession
+    sent: Sequence[NewMessage]
+    round_id: str = field(default_factory=lambda: f"{SOURCE}:{uuid4().hex}")
+    started_at: datetime = field(default_factory=timezone.now)
+    begun: BegunRound | None = None
+    status: int = 0
+    is_stream: bool = False
+    heard: bytearray = field(default_factory=bytearray)
+    incomplete: str = INTERRUPTED
+    ended_at: datetime | None = None
+
+    # --- in records ---
+
+    def first_record(self) -> Record:
+        """Return what is known before the upstream is called; nothing that was said when it is stored already."""
+        sent = [] if self.begun else [asdict(turn) | {"created_at": None} for turn in self.sent]
+        return {
+            "session": asdict(self.session),
+            "sent": sent,
+            "round_id": self.round_id,
+            "started_at": self.started_at.isoformat(),
+            "begun": asdict(self.begun) if self.begun else None,
+        }
+
+    def answered(self, status: int, *, is_stream: bool) -> Record:
+        """Note how the upstream answers; return the record of it."""
+        return self._read({"status": status, "is_stream": is_stream})
+
+    def hear(self, part: bytes) -> Record:
+        """Add a part of the answer, up to `READ_BYTES`; return the record of it."""
+        return self._read({"part": part[: READ_BYTES - len(self.heard)].decode("latin-1")})
+
+    def end(self, incomplete: str) -> Record:
+        """Note why there is no more; return the record of it."""
+        return self._read({"incomplete": incomplete, "ended_at": timezone.now().isoformat()})
+
+    @classmethod
+    def from_records(cls, records: Sequence[Record]) -> Self:
+        """Return the round that was written down."""
+        first, *others = records
+        heard = cls(
+            session=ChatSession(**first["session"]),
+            sent=[NewMessage(**turn) for turn in first["sent"]],
+            round_id=first["round_id"],
+            started_at=datetime.fromisoformat(first["started_at"]),
+            begun=BegunRound(**first["begun"]) if first["begun"] else None,
+        )
+        for record in others:
+            heard._read(record)
+        return heard
+
+    def _read(self, record: Record) -> Record:
+        self.status = record.get("status", self.status)
+        self.is_stream = record.get("is_stream", self.is_stream)
+        self.heard += record.get("part", "").encode("latin-1")
+        self.incomplete = record.get("incomplete", self.incomplete)
+        if "ended_at" in record:
+            self.ended_at = datetime.fromisoformat(record["ended_at"])
+        return record
+
+    # --- in the transcript ---
+
+    def begin(self) -> BegunRound:
+        """Store what was said."""
+        with acting_for(self.session.user_id, create=True, holding=True) as user:
+            assert user is not None  # it was made
+            return begin_round(user, self.session.session_id, self._said(), **self._named())
+
+    def store(self) -> bool:
+        """Store the answer, and what was said unless that is there; ask for the jobs that become due with it.
+
+        Returns:
+            False if the person or the session was removed meanwhile, and the round with it.
+        """
+        answer, unanswered = self._answer()
+        with acting_for(self.session.user_id, holding=True) as user:
+            if user and self.begun:
+                return end_round(user, self.begun, answer, round_id=self.round_id, unanswered=unanswered)
+            if user:
+                self._append(user, answer, unanswered)
+        if user is None and (self.begun or self._may_be_erased()):
+            return False
+        if user is None:
+            with acting_for(self.session.user_id, create=True, holding=True) as user:
+                assert user is not None  # it was made
+                self._append(user, answer, unanswered)
+        return True
+
+    def _append(self, user: UserProfile, answer: NewMessage | None, unanswered: str) -> None:
+        sent = [replace(turn, created_at=self.started_at) for turn in self._said()]
+        if unanswered and sent:
+            sent[-1].metadata[INCOMPLETE] = unanswered
+        append_round(user, self.session.session_id, sent, answer, **self._named())
+
+    def _said(self) -> list[NewMessage]:
+        return [replace(turn, metadata=turn.metadata | {"source": SOURCE}) for turn in self.sent]
+
+    def _named(self) -> dict[str, str]:
+        return {"agent_id": self.session.agent_id, "source": SOURCE, "round_id": self.round_id}
+
+    def _may_be_erased(self) -> bool:
+        """Return True if somebody was erased since: nobody can say any more who that was."""
+        since = self.started_at - CLOCKS
+        return Event.objects.filter(type=ERASED_EVENT, created_at__gte=since).exists()
+
+    def _answer(self) -> tuple[NewMessage | None, str]:
+        """Return the answer as a turn, and why there is none."""
+        answer = read_answer(bytes(self.heard), is_stream=self.is_stream)
+        # Some callers hang up as soon as they have read the end, before it is passed on that there is no more.
+        why = "" if answer.finish_reason else self.incomplete or "unfinished"
+        if 400 <= self.status < 500:
+            return None, "refused"
+        turn = answer.turn(filled({"source": SOURCE, INCOMPLETE: why}), is_whole=not why)
+        return (replace(turn, created_at=self.ended_at), "") if turn else (None, why)

@@ -1,0 +1,47 @@
+"""The end of a stream is held back, whatever the parts in which it comes."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moments_app.interfaces.chat.ending import Ending
+
+LINES = [b'data: {"a": "data: [DONE]"}\n', b"\n", b": comment\r\n", b"data", b"data:[DON", b"x data: [DONE]\n", b"\n\n"]
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    """Return the data in parts."""
+    at = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[start:end] for start, end in itertools.pairwise(at)]
+
+
+@given(
+    lines=st.lists(st.sampled_from(LINES)),
+    end=st.sampled_from([b"\ndata: [DONE]\n\n", b"\ndata:[DONE]\r\n\r\n", b"\ndata: [DONE]\n\ndata: more\n\n"]),
+    places=st.lists(st.integers(0, 200)),
+)
+def test_all_but_the_end_is_passed_on_however_it_is_cut(lines: list[bytes], end: bytes, places: list[int]) -> None:
+    before = b"".join(lines) + b"\n"
+    ending = Ending()
+    passed = b"".join(ending.take(part) for part in cut(before + end[1:], places))
+    assert (passed, ending.held, ending.is_there) == (before, end[1:], True)
+
+
+@given(lines=st.lists(st.sampled_from(LINES)), places=st.lists(st.integers(0, 200)))
+def test_without_an_end_no_more_is_held_than_it_could_begin_with(lines: list[bytes], places: list[int]) -> None:
+    data = b"".join(lines)
+    ending = Ending()
+    passed = b"".join(ending.take(part) for part in cut(data, places))
+    assert passed + ending.held == data
+    assert len(ending.held) < len(b"data: [DONE]")
+    assert not ending.is_there
+
+
+@pytest.mark.parametrize("rest", [b"", b"\n\n"])
+def test_what_comes_behind_the_end_is_held_with_it_until_it_is_taken(rest: bytes) -> None:
+    ending = Ending()
+    assert ending.take(b"data: 1\n\ndata: [DONE]") == b"data: 1\n\n"
+    assert ending.take(rest) == b""
+    assert ending.held == b"data: [DONE]" + rest

@@ -1,0 +1,133 @@
+"""The spool's files: who may read them, whose they are, and what is left of one that was cut short."""
+
+import os
+import resource
+import stat
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from sessions_app.transcript import spool
+from sessions_app.transcript.spool import Spool, claimed
+
+
+@pytest.fixture(autouse=True)
+def folder(settings: Settings, tmp_path: Path) -> Path:
+    """Where the files lie."""
+    settings.SPOOL_DIR = tmp_path / "data" / "spool"
+    return tmp_path / "data" / "spool"
+
+
+def left(user_id: str = "ada", session_id: str = "s1") -> Path:
+    """A file with one record that nobody holds."""
+    file = Spool.create(user_id, session_id, {"of": user_id})
+    file.leave()
+    return file._path
+
+
+def taken(path: Path) -> Path:
+    """The same file once somebody has come to store its round."""
+    return path.with_name(path.name + spool.TAKEN)
+
+
+@contextmanager
+def full_disk(after: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (after, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_only_the_owner_can_read_it_and_no_name_tells_a_person(folder: Path) -> None:
+    path = left("ada")
+    assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(path.stat().st_mode)) == (0o700, 0o600)
+    assert "ada" not in path.name and "s1" not in path.name
+
+
+def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: Path) -> None:
+    held = Spool.create("ada", "s1", {})
+    assert spool.waiting() == 0
+    with claimed(held._path) as records:
+        assert records is None
+    held.leave()
+    assert spool.waiting() == 1
+    with claimed(held._path) as records, claimed(held._path) as others:
+        assert (records, others) == ([{}], None)
+    assert list(folder.iterdir()) == []
+
+
+def test_whoever_is_patient_waits_for_another_who_stores_it() -> None:
+    path = left()
+    with ThreadPoolExecutor(1) as pool:
+        with claimed(path):
+            [waits_for] = spool.left_of("ada", "s1")
+            waiting = pool.submit(lambda: list(records_of(waits_for)))
+            with pytest.raises(TimeoutError):
+                waiting.result(0.2)
+        assert waiting.result(30) == [None]
+
+
+def records_of(path: Path) -> Iterator[Any]:
+    with claimed(path, patiently=True) as records:
+        yield records
+
+
+def test_what_fails_stays() -> None:
+    path = left()
+    with pytest.raises(ValueError, match="not stored"), claimed(path):
+        raise ValueError("not stored")
+    assert spool.orphans() == [taken(path)]
+
+
+def test_those_of_a_session_are_found_oldest_first() -> None:
+    paths = [left("ada", "s1"), left("ada", "s2"), left("bo", "s1"), left("ada", "s1")]
+    assert spool.orphans() == paths
+    assert spool.left_of("ada", "s1") == [paths[0], paths[3]]
+    under_way = Spool.create("ada", "s1", {})
+    with claimed(paths[0]):
+        assert spool.orphans() == paths[1:]
+        assert spool.left_of("ada", "s1") == [taken(paths[0]), paths[3]]
+    under_way.discard()
+
+
+def test_a_person_is_forgotten_and_nobody_else(folder: Path) -> None:
+    left("ada")
+    under_way = Spool.create("ada", "s2", {})
+    path = left("bo")
+    spool.forget("ada")
+    assert list(folder.iterdir()) == [path]
+    under_way.discard()
+
+
+def test_on_a_full_disk_what_was_cut_short_does_not_count(capfd: pytest.CaptureFixture[str]) -> None:
+    file = Spool.create("ada", "s1", {"n": 1})
+    with full_disk(after=500):
+        file.add({"text": "SECRET" * 200})
+        file.add({"n": 2})
+    assert not file.is_whole
+    file.leave()
+    with claimed(file._path) as records:
+        assert records == [{"n": 1}]
+    assert "SECRET" not in str(capfd.readouterr())
+
+
+def test_a_file_in_which_nothing_is_goes_when_nobody_can_be_about_to_write(folder: Path) -> None:
+    path = left()
+    path.write_text("")
+    with claimed(path) as records:
+        assert records is None
+    path = taken(path)
+    assert path.exists()
+    os.utime(path, (0, time.time() - 2 * spool.UNBEGUN_SECONDS))
+    with claimed(path) as records:
+        assert records is None
+    assert not path.exists()
