@@ -22,8 +22,10 @@ from django.core.files.storage import storages
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 from psycopg import sql
 
+from memoryproject.verification import unknown
 from moments_app.models import EmbeddingModel
 from sessions_app.models import Archive
 
@@ -58,7 +60,7 @@ class Manifest:
     Args:
         format: of the file.
         made_at: when, in ISO 8601.
-        migrations: the last that was applied, by app; `None` is never among them.
+        migrations: all that were applied, by app, in the order of their names.
         tables: by name.
         archives: names of files of archived turns.
     """
@@ -214,18 +216,10 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_versions(manifest: Manifest) -> None:
-    known = set(MigrationExecutor(connection).loader.graph.nodes) | _replaced()
-    recorded = {(app, name) for app, names in manifest.migrations.items() for name in names}
-    if unknown := sorted(recorded - known):
-        app, name = unknown[0]
+    recorded = [(app, name) for app, names in manifest.migrations.items() for name in names]
+    if newer := unknown(MigrationLoader(connection), recorded):
+        app, name = newer[0]
         raise BackupError(f"The backup is of a newer version: this one has no migration {app}.{name}.")
-
-
-def _replaced() -> set[tuple[str, str]]:
-    loader = MigrationExecutor(connection).loader
-    return set(loader.disk_migrations) | {
-        replaced for migration in loader.disk_migrations.values() for replaced in migration.replaces
-    }
 
 
 def _check_empty() -> None:
