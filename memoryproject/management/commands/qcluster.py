@@ -4,8 +4,6 @@ That one's workers share a lock, and one that is killed while it holds it stops 
 and 339). Here each is a process of its own, kept alive by this one and killed by the kernel when this one is gone.
 """
 
-import signal
-import time
 from functools import partial
 from typing import Any
 
@@ -14,11 +12,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import connections
 
-from memoryproject.process_tree import Child, Fork, Tree, die_with_parent
+from memoryproject.process_tree import Child, Fork, Tree, die_with_parent, end_as_by_ctrl_c
 from moments_app.jobs import worker
 from sessions_app import lexemes
-
-LOOK = 0.5  # seconds between two looks after the children
 
 logger = structlog.get_logger(__name__)
 
@@ -28,8 +24,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, _stop)
+        end_as_by_ctrl_c()
         lexemes.load()  # once, for all workers
         connections.close_all()  # none is shared by the forks
         number = settings.JOBS.workers
@@ -37,17 +32,11 @@ class Command(BaseCommand):
         tree = Tree([Fork("The clock", worker.keep_schedules), *workers], _tell)
         try:
             tree.start()
-            while True:
-                tree.keep()
-                time.sleep(LOOK)
+            tree.keep_until_asked()
         except KeyboardInterrupt:
             pass
         finally:
             tree.end()
-
-
-def _stop(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _tell(sentence: str) -> None:

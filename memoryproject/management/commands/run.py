@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import signal
 import socket
 import time
 import urllib.request
@@ -20,11 +19,10 @@ from django.utils import timezone
 
 from memoryproject.demo import Demonstration
 from memoryproject.embedded import server
-from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, hold
+from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, end_as_by_ctrl_c, hold
 from sessions_app.models import ApiKey, Event
 
 PATIENCE = 5  # seconds that a run which was killed may take to close its database
-LOOK = 0.5  # seconds between two looks after the children
 
 
 class Command(BaseCommand):
@@ -35,8 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--no-demo", action="store_true", help="only serve, without the demonstration")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, _stop)
+        end_as_by_ctrl_c()
         try:
             with hold(settings.DATA_DIR, patience=PATIENCE):
                 _check_port(options["port"])
@@ -58,9 +55,7 @@ class Command(BaseCommand):
                 if with_demonstration:
                     self._demonstrate(base_url)
                 self._say_where(base_url)
-                while True:
-                    tree.keep()
-                    time.sleep(LOOK)
+                tree.keep_until_asked()
             except KeyboardInterrupt:
                 self._say("Stopping.")
             finally:
@@ -104,10 +99,6 @@ class Command(BaseCommand):
             pass  # the child that died may have been the database's
         finally:
             connection.close()
-
-
-def _stop(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _check_port(port: int) -> None:
