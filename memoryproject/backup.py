@@ -71,6 +71,11 @@ class Manifest:
     tables: dict[str, Table] = field(default_factory=dict)
     archives: list[str] = field(default_factory=list)
 
+    @property
+    def rows(self) -> int:
+        """Return the rows of all tables."""
+        return sum(table.rows for table in self.tables.values())
+
     @classmethod
     def read(cls, file: zipfile.ZipFile) -> "Manifest":
         """Return the manifest of a backup.
