@@ -6,6 +6,7 @@ that names it. `manage.py settings_table` makes `docs/settings.md` from these cl
 """
 
 import secrets
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -296,6 +297,27 @@ class JobSettings(Group):
     queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` fails if due work waits longer.")
 
 
+class NotifySettings(Group):
+    """Settings of who is told when the state of the site changes."""
+
+    webhook_url: str = Field(
+        "", pattern=r"^(https?://.+)?$", description="Each change of the site's state is posted there, as JSON."
+    )
+    webhook_secret: SecretStr = Field(
+        SecretStr(""), description="Signs what is posted: `X-Memory-Signature` is `sha256=` and the HMAC of the body."
+    )
+    command: str = Field("", description="Run at each change, without a shell; its environment says what changed.")
+    after_seconds: float = Field(
+        15, ge=0, le=3600, description="A state counts once it has lasted so long, so that a hiccup alarms nobody."
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _is_one(cls, value: str) -> str:
+        shlex.split(value)  # says what is wrong with it
+        return value
+
+
 class Settings(Group):
     """All settings."""
 
@@ -332,6 +354,7 @@ class Settings(Group):
     chat: ChatSettings = ChatSettings()
     retention: RetentionSettings = RetentionSettings()
     jobs: JobSettings = JobSettings()
+    notify: NotifySettings = NotifySettings()
 
 
 def variables() -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:

@@ -221,6 +221,14 @@ def _run(function: Callable[[], None], parent: int) -> None:
     function()
 
 
+def apart(function: Callable[[], None]) -> None:
+    """Call a function in a process of its own that nobody waits for, so that what it waits for keeps no tree.
+
+    The caller must have neither threads nor connections.
+    """
+    _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
+
+
 class Tree:
     """The children of this process, kept alive.
 

@@ -28,6 +28,7 @@ EMBEDDING = CONF.embedding
 CHAT = CONF.chat
 RETENTION = CONF.retention
 JOBS = CONF.jobs
+NOTIFY = CONF.notify
 DATABASE_POOL_SIZE = CONF.database_pool_size
 API_RATE = CONF.api_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes

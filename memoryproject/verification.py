@@ -26,6 +26,26 @@ def unknown_migrations() -> list[str]:
     return missing + [f"{app}.{name} is of a newer version." for app, name in _of_a_newer_version(executor.loader)]
 
 
+def misfit() -> str:
+    """Return why the tables don't fit this code; blank when they do."""
+    executor = MigrationExecutor(connection)
+    if told := _told_of_newer(executor.loader):
+        return told
+    is_behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return "Migrations have not been applied; run manage.py migrate." if is_behind else ""
+
+
+def newer_version() -> str:
+    """Return a sentence when the data is of a newer version than this one; else blank."""
+    return _told_of_newer(MigrationLoader(connection))
+
+
+def _told_of_newer(loader: MigrationLoader) -> str:
+    for app, name in _of_a_newer_version(loader):
+        return f"The database is of a newer version of this platform, with the migration {app}.{name}: start that one."
+    return ""
+
+
 def _of_a_newer_version(loader: MigrationLoader) -> list[tuple[str, str]]:
     ours = ("sessions_app", "moments_app")  # others may have been applied for an app that is no longer installed
     return unknown(loader, (key for key in loader.applied_migrations if key[0] in ours))

@@ -1,6 +1,6 @@
 """What the commands about a backup's file share."""
 
-from collections.abc import Callable
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,19 +13,25 @@ class BackupCommand(BaseCommand):
     """A command that does something with one file and says what the file holds.
 
     Attributes:
-        act: does it.
         done: said afterwards, with `file` and `what` it holds.
     """
 
-    act: ClassVar[Callable[[Path, Say], Manifest]]
     done: ClassVar[str]
+
+    @abstractmethod
+    def act(self, path: Path, say: Say) -> Manifest:
+        """Do it.
+
+        Raises:
+            BackupError: it can't be done; the message says why.
+        """
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
 
     def handle(self, *args: Any, **options: Any) -> str:
         try:
-            manifest = type(self).act(options["file"], self.stdout.write)
+            manifest = self.act(options["file"], self.stdout.write)
         except BackupError as error:
             raise CommandError(str(error)) from error
         return self.done.format(file=options["file"], what=f"{manifest.rows:,} rows in {len(manifest.tables)} tables")

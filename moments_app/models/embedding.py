@@ -104,7 +104,10 @@ class Embedding(models.Model):
         abstract = True
         constraints = [models.UniqueConstraint(fields=["source", "model"], name="%(class)s_unique")]
         # Of a small person all vectors are read by this, which is quicker than the nearest-neighbour index and exact.
-        indexes = [models.Index(fields=["user", "model"], name="%(class)s_user")]
+        indexes = [
+            models.Index(fields=["user", "model"], name="%(class)s_user"),
+            models.Index(fields=["model"], condition=Q(vector=None), name="%(class)s_refused"),
+        ]
 
     def __str__(self) -> str:
         return f"{self._meta.verbose_name} {self.pk}"

@@ -1,8 +1,12 @@
-from memoryproject.backup import backup
+from pathlib import Path
+
+from memoryproject.backup import Manifest, Say, backup
 from memoryproject.management.backup_command import BackupCommand
 
 
 class Command(BackupCommand):
     help = "Writes everything into one file: rows, archived turns, and the key that was made in DATA_DIR."
-    act = staticmethod(backup)
     done = "{file}: {what}."
+
+    def act(self, path: Path, say: Say) -> Manifest:
+        return backup(path, say)
