@@ -7,7 +7,6 @@ from django.conf import settings
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 
-from memoryproject.patience import limited
 from memoryproject.verification import a_request, misfit
 from moments_app.models import Job
 
@@ -64,7 +63,11 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 def readiness() -> dict[str, str]:
     """Check the same as `checks`, and whether a request's own transaction works."""
-    states = checks()
+    return with_request(checks())
+
+
+def with_request(states: dict[str, str]) -> dict[str, str]:
+    """Add to what `checks` said whether a request's own transaction works."""
     if states["database"] == states["migrations"] == OK and (wrong := a_request()):
         states["database"] = wrong[0]
     return states
@@ -77,8 +80,7 @@ def checks() -> dict[str, str]:
         if wrong := _misfit():
             states["migrations"] = wrong
         else:
-            with limited():
-                age = Job.objects.oldest_wait()
+            age = Job.objects.oldest_wait()
             if age > settings.JOBS.queue_age_alarm_seconds:
                 states["queue"] = f"Due work has waited for {age:.0f} s; is a worker running?"
     except Exception as error:

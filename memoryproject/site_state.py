@@ -4,7 +4,7 @@
 alarm that could not be sent survives its process; `watch` decides when one is written.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -49,13 +49,15 @@ class Verdict:
 
 def judge() -> Verdict:
     """Judge by the checks of readiness, and by what does its work late or not at all."""
-    checked = health.readiness()
+    with limited():
+        checked = health.checks()
+    checked = health.with_request(checked)
     broken = [checked[name] for name in ("database", "migrations") if checked[name] != health.OK]
     if broken:
         return Verdict(State.DOWN, broken)
     late = [checked["queue"]] if checked["queue"] != health.OK else []
     with limited():
-        late += [reason for reasons in REASONS for reason in reasons()]
+        late += [sentence for reason in REASONS for sentence in reason()]
     return Verdict(State.DEGRADED if late else State.UP, late)
 
 
@@ -74,8 +76,15 @@ def _held() -> Iterator[str]:
 
 def refused_providers() -> list[str]:
     """Return a sentence for each provider that refused the key or address when it was asked last."""
-    last = Event.objects.filter(type=PROVIDERS_CHECKED).order_by("-created_at", "-id").first()
-    return last.payload["refused"] if last else []
+    return _refused(_newest(PROVIDERS_CHECKED).first())
+
+
+def _refused(event: Event | None) -> list[str]:
+    return event.payload["refused"] if event else []
+
+
+def _newest(kind: str) -> QuerySet[Event]:
+    return Event.objects.filter(type=kind).order_by("-created_at", "-id")
 
 
 def note_refused_providers(refused: list[str]) -> None:
@@ -93,7 +102,7 @@ def note_restart(sentence: str, actor: str) -> None:
 def restarts(within: timedelta) -> QuerySet[Event]:
     """Return the deaths of processes that were started again, newest first."""
     since = timezone.now() - within
-    return Event.objects.filter(type=RESTARTED, created_at__gte=since).order_by("-created_at", "-id")
+    return _newest(RESTARTED).filter(created_at__gte=since)
 
 
 def _restarts() -> Iterator[str]:
@@ -103,7 +112,7 @@ def _restarts() -> Iterator[str]:
 
 
 # What degrades a site; each yields sentences.
-REASONS: list[Callable[[], Iterator[str] | list[str]]] = [_held, refused_providers, _restarts]
+REASONS: list[Callable[[], Iterable[str]]] = [_held, refused_providers, _restarts]
 
 
 # --- changes ---
@@ -164,16 +173,42 @@ class Change:
     @property
     def was_told(self) -> bool:
         """Tell whether everybody was."""
-        last = Event.objects.filter(type=TOLD).order_by("-created_at", "-id").first()
+        last = _newest(TOLD).first()
         return last is not None and last.payload.get("state_changed") == self.pk
 
 
 def last_changes(number: int) -> list[Change]:
     """Return the latest changes, newest first."""
-    events = Event.objects.filter(type=CHANGED).order_by("-created_at", "-id")[:number]
-    return [Change.of(event) for event in events]
+    return [Change.of(event) for event in _newest(CHANGED)[:number]]
 
 
 def last_change() -> Change | None:
     """Return the change that led to the state there is."""
     return next(iter(last_changes(1)), None)
+
+
+@dataclass(frozen=True)
+class Recently:
+    """What the log says of late, each newest first.
+
+    Args:
+        changes: of the state.
+        restarts: processes that died within a day.
+        refused: a sentence for each provider that refuses the key or address.
+    """
+
+    changes: list[Change]
+    restarts: list[Event]
+    refused: list[str]
+
+
+def recently(number: int) -> Recently:
+    """Return so many of each, by one statement."""
+    parts = restarts(timedelta(days=1))[:number], _newest(PROVIDERS_CHECKED)[:1]
+    events = list(_newest(CHANGED)[:number].union(*parts, all=True).order_by("-created_at", "-id"))
+
+    def of(kind: str) -> list[Event]:
+        return [event for event in events if event.type == kind]
+
+    refused = _refused(next(iter(of(PROVIDERS_CHECKED)), None))
+    return Recently([Change.of(event) for event in of(CHANGED)], of(RESTARTED), refused)
