@@ -106,12 +106,22 @@ def backup(path: Path, say: Say) -> Manifest:
 
     Raises:
         BackupError: the file exists.
+        OSError: it can't be written; nothing of it is left.
     """
     if path.exists():
         raise BackupError(f"{path} exists already.")
     unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.touch(mode=0o600)  # it has everything, the key included
-    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as file:
+    try:
+        unfinished.touch(mode=0o600)  # it has everything, the key included
+        manifest = _write(unfinished, say)
+        unfinished.rename(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return manifest
+
+
+def _write(path: Path, say: Say) -> Manifest:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as file:
         with transaction.atomic():
             connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             manifest = Manifest(FORMAT, datetime.now(UTC).isoformat(timespec="seconds"), _applied())
@@ -126,7 +136,6 @@ def backup(path: Path, say: Say) -> Manifest:
         if key.exists():
             file.write(key, KEY)
         file.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1))
-    unfinished.rename(path)
     return manifest
 
 

@@ -8,6 +8,7 @@ that names it. `manage.py settings_table` makes `docs/settings.md` from these cl
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -402,19 +403,22 @@ def secret_key(settings: Settings) -> str:
     if configured:
         return configured
     path = settings.data_dir / "secret_key"
-    if not path.exists():
-        try:
-            settings.data_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ImproperlyConfigured(f"DATA_DIR: {settings.data_dir} can't be used: {error.strerror}.") from error
-        # Exclusive creation under another name, then a link: if two processes start at once, one key wins.
-        fresh = path.with_name(f"secret_key.{secrets.token_hex(8)}")
+    try:
+        if not path.exists():
+            _make_secret_key(path)
+        return path.read_text()
+    except OSError as error:
+        raise ImproperlyConfigured(f"DATA_DIR: {settings.data_dir} can't be used: {error.strerror}.") from error
+
+
+def _make_secret_key(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Exclusive creation under another name, then a link: if two processes start at once, one key wins.
+    fresh = path.with_name(f"secret_key.{secrets.token_hex(8)}")
+    try:
         fresh.touch(mode=0o600)
         fresh.write_text(secrets.token_urlsafe(64))
-        try:
+        with suppress(FileExistsError):
             path.hardlink_to(fresh)
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
-    return path.read_text()
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -34,4 +34,6 @@ class BackupCommand(BaseCommand):
             manifest = self.act(options["file"], self.stdout.write)
         except BackupError as error:
             raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"{error.filename or options['file']}: {error.strerror}.") from error
         return self.done.format(file=options["file"], what=f"{manifest.rows:,} rows in {len(manifest.tables)} tables")

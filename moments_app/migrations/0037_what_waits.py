@@ -10,7 +10,7 @@ def refused(model: str) -> AddIndexConcurrently:
 
 
 class Migration(migrations.Migration):
-    atomic = False  # the indexes are built while texts are embedded
+    atomic = False  # the indexes are built while work goes on
 
     dependencies = [
         ("moments_app", "0032_jobs_in_turn"),
@@ -38,6 +38,15 @@ class Migration(migrations.Migration):
             model_name="job",
             name="held_since",
             field=models.DateTimeField(blank=True, help_text="When it was put back first.", null=True),
+        ),
+        AddIndexConcurrently(
+            "job",
+            models.Index(
+                fields=["status", "process"],
+                include=["held_by", "run_after", "held_since", "queued_at"],
+                condition=Q(status__in=["queued", "processing", "failed"]),
+                name="job_unfinished",
+            ),
         ),
         refused("factembedding"),
         refused("momentembedding"),

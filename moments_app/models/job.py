@@ -292,6 +292,12 @@ class Job(models.Model):
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
             models.Index(fields=["process", "-id"], name="job_process_newest"),
+            models.Index(
+                fields=["status", "process"],
+                include=["held_by", "run_after", "held_since", "queued_at"],
+                condition=Q(status__in=["queued", "processing", "failed"]),
+                name="job_unfinished",
+            ),
             models.Index(fields=["finished_at"], condition=Q(status__in=["completed", "skipped"]), name="job_ended"),
         ]
 

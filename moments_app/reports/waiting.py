@@ -53,7 +53,7 @@ def waiting() -> list[Group]:
         output_field=DateTimeField(),
     )
     jobs = Job.objects.filter(status__in=[*Job.OPEN, Job.Status.FAILED]).annotate(waits_for=waits_for)
-    groups = jobs.values(*GROUPED).annotate(number=Count("pk"), since=Min(since)).order_by()
+    groups = jobs.values(*GROUPED).annotate(number=Count("*"), since=Min(since)).order_by()
     return [Group(*row) for row in groups.values_list(*GROUPED, "number", "since")]
 
 

@@ -1,9 +1,11 @@
 """A backup of everything, restored into another database."""
 
 import os
+import resource
 import sys
 import zipfile
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,19 @@ def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_
         call_command("backup", str(backup))
     with pytest.raises(CommandError, match="There is no file"):
         call_command("restore", str(tmp_path / "none"))
+
+
+def test_row_34_a_backup_that_finds_no_room_says_so_and_leaves_nothing(transactional_db: None, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
+    try:
+        with pytest.raises(CommandError, match="File too large"):
+            call_command("backup", str(tmp_path / "all.backup"), stdout=StringIO())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CommandError, match="No such file or directory"):
+        call_command("backup", str(tmp_path / "nowhere" / "all.backup"))
 
 
 def test_row_34_verify_names_what_is_wrong() -> None:
