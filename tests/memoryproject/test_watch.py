@@ -116,7 +116,8 @@ def test_of_two_watches_one_records_and_tells(watched: Watched, receiver: Receiv
     other = Watched(receiver)
     be_late(ada)
     for _ in range(8):
-        watched.look(5), other.look(5)
+        watched.look(5)
+        other.look(5)
     assert states() == ["up", "degraded"]
     assert len(receiver.told) == 1
 
