@@ -28,7 +28,6 @@ test: .venv/installed-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy .
 	.venv/bin/lint-imports
-	.venv/bin/python manage.py makemigrations --check --dry-run
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium

@@ -22,8 +22,10 @@ from django.core.files.storage import storages
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 from psycopg import sql
 
+from memoryproject.verification import unknown
 from moments_app.models import EmbeddingModel
 from sessions_app.models import Archive
 
@@ -58,7 +60,7 @@ class Manifest:
     Args:
         format: of the file.
         made_at: when, in ISO 8601.
-        migrations: the last that was applied, by app; `None` is never among them.
+        migrations: all that were applied, by app, in the order of their names.
         tables: by name.
         archives: names of files of archived turns.
     """
@@ -68,6 +70,11 @@ class Manifest:
     migrations: dict[str, list[str]]
     tables: dict[str, Table] = field(default_factory=dict)
     archives: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Return the rows of all tables."""
+        return sum(table.rows for table in self.tables.values())
 
     @classmethod
     def read(cls, file: zipfile.ZipFile) -> "Manifest":
@@ -99,12 +106,22 @@ def backup(path: Path, say: Say) -> Manifest:
 
     Raises:
         BackupError: the file exists.
+        OSError: it can't be written; nothing of it is left.
     """
     if path.exists():
         raise BackupError(f"{path} exists already.")
     unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.touch(mode=0o600)  # it has everything, the key included
-    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as file:
+    try:
+        unfinished.touch(mode=0o600)  # it has everything, the key included
+        manifest = _write(unfinished, say)
+        unfinished.rename(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return manifest
+
+
+def _write(path: Path, say: Say) -> Manifest:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as file:
         with transaction.atomic():
             connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             manifest = Manifest(FORMAT, datetime.now(UTC).isoformat(timespec="seconds"), _applied())
@@ -119,7 +136,6 @@ def backup(path: Path, say: Say) -> Manifest:
         if key.exists():
             file.write(key, KEY)
         file.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1))
-    unfinished.rename(path)
     return manifest
 
 
@@ -214,18 +230,10 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_versions(manifest: Manifest) -> None:
-    known = set(MigrationExecutor(connection).loader.graph.nodes) | _replaced()
-    recorded = {(app, name) for app, names in manifest.migrations.items() for name in names}
-    if unknown := sorted(recorded - known):
-        app, name = unknown[0]
+    recorded = [(app, name) for app, names in manifest.migrations.items() for name in names]
+    if newer := unknown(MigrationLoader(connection), recorded):
+        app, name = newer[0]
         raise BackupError(f"The backup is of a newer version: this one has no migration {app}.{name}.")
-
-
-def _replaced() -> set[tuple[str, str]]:
-    loader = MigrationExecutor(connection).loader
-    return set(loader.disk_migrations) | {
-        replaced for migration in loader.disk_migrations.values() for replaced in migration.replaces
-    }
 
 
 def _check_empty() -> None:

@@ -6,7 +6,9 @@ that names it. `manage.py settings_table` makes `docs/settings.md` from these cl
 """
 
 import secrets
+import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -316,6 +318,27 @@ class JobSettings(Group):
     queue_age_alarm_seconds: int = Field(300, ge=1, description="`/readyz` fails if due work waits longer.")
 
 
+class NotifySettings(Group):
+    """Settings of who is told when the state of the site changes."""
+
+    webhook_url: str = Field(
+        "", pattern=r"^(https?://.+)?$", description="Each change of the site's state is posted there, as JSON."
+    )
+    webhook_secret: SecretStr = Field(
+        SecretStr(""), description="Signs what is posted: `X-Memory-Signature` is `sha256=` and the HMAC of the body."
+    )
+    command: str = Field("", description="Run at each change, without a shell; its environment says what changed.")
+    after_seconds: float = Field(
+        15, ge=0, le=3600, description="A state counts once it has lasted so long, so that a hiccup alarms nobody."
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _is_one(cls, value: str) -> str:
+        shlex.split(value)  # says what is wrong with it
+        return value
+
+
 class Settings(Group):
     """All settings."""
 
@@ -362,6 +385,7 @@ class Settings(Group):
     retention: RetentionSettings = RetentionSettings()
     limits: LimitSettings = LimitSettings()
     jobs: JobSettings = JobSettings()
+    notify: NotifySettings = NotifySettings()
 
 
 def variables() -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
@@ -409,19 +433,22 @@ def secret_key(settings: Settings) -> str:
     if configured:
         return configured
     path = settings.data_dir / "secret_key"
-    if not path.exists():
-        try:
-            settings.data_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ImproperlyConfigured(f"DATA_DIR: {settings.data_dir} can't be used: {error.strerror}.") from error
-        # Exclusive creation under another name, then a link: if two processes start at once, one key wins.
-        fresh = path.with_name(f"secret_key.{secrets.token_hex(8)}")
+    try:
+        if not path.exists():
+            _make_secret_key(path)
+        return path.read_text()
+    except OSError as error:
+        raise ImproperlyConfigured(f"DATA_DIR: {settings.data_dir} can't be used: {error.strerror}.") from error
+
+
+def _make_secret_key(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Exclusive creation under another name, then a link: if two processes start at once, one key wins.
+    fresh = path.with_name(f"secret_key.{secrets.token_hex(8)}")
+    try:
         fresh.touch(mode=0o600)
         fresh.write_text(secrets.token_urlsafe(64))
-        try:
+        with suppress(FileExistsError):
             path.hardlink_to(fresh)
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
-    return path.read_text()
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from memoryproject import health
+from memoryproject import health, site_state
 from moments_app.models import Job
 from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
@@ -25,6 +25,7 @@ from moments_app.reports.overview import Activity, Backlog, Day
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
 FAILURES_SHOWN = 8
+CHANGES_SHOWN = 8
 JOBS = "admin:moments_app_job_changelist"
 CALLS = "admin:moments_app_enginecall_changelist"
 TICKS = {"color": "#7c8594", "maxRotation": 0, "maxTicksLimit": 5}
@@ -79,10 +80,12 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _work(activity: Activity) -> dict[str, Any]:
-    work = overview.work()
+    work, recently = overview.work(), site_state.recently(CHANGES_SHOWN)
     failed = Job.objects.filter(status=Job.Status.FAILED).select_related("user", "session__user", "stream")
     return {
-        "alerts": _alerts(work, activity.today),
+        "alerts": [*map(Alert, recently.refused), *_alerts(work, activity.today)],
+        "changes": recently.changes,
+        "restarts": recently.restarts,
         "work": _work_cards(work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],

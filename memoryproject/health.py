@@ -1,24 +1,18 @@
-"""Health checks: whether the process is alive, whether it is ready for work, and the figures behind that."""
+"""Health checks: whether the process is alive, and whether it is ready for work."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from django.conf import settings
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from drf_spectacular.utils import extend_schema
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
-from rest_framework.request import Request
-from rest_framework.views import APIView
+from django.http import HttpRequest, JsonResponse
 
-from memoryproject.verification import a_request
-from moments_app.interfaces.chat.figures import FAILURES
+from memoryproject.verification import a_request, misfit
 from moments_app.models import Job
 
 OK = "ok"
 
-_migrated = False
+_fits = False
 
 
 class Readiness:
@@ -69,7 +63,11 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 def readiness() -> dict[str, str]:
     """Check the same as `checks`, and whether a request's own transaction works."""
-    states = checks()
+    return with_request(checks())
+
+
+def with_request(states: dict[str, str]) -> dict[str, str]:
+    """Add to what `checks` said whether a request's own transaction works."""
     if states["database"] == states["migrations"] == OK and (wrong := a_request()):
         states["database"] = wrong[0]
     return states
@@ -79,8 +77,8 @@ def checks() -> dict[str, str]:
     """Check everything that the site needs for its work. Each check is `ok` or says what is wrong."""
     states = {"database": OK, "migrations": OK, "queue": OK}
     try:
-        if not _is_migrated():
-            states["migrations"] = "Migrations have not been applied; run manage.py migrate."
+        if wrong := _misfit():
+            states["migrations"] = wrong
         else:
             age = Job.objects.oldest_wait()
             if age > settings.JOBS.queue_age_alarm_seconds:
@@ -91,26 +89,13 @@ def checks() -> dict[str, str]:
     return states
 
 
-def _is_migrated() -> bool:
-    """Return True if the tables fit this code. True is remembered, because it holds as long as the process runs."""
-    global _migrated
-    if not _migrated:
-        executor = MigrationExecutor(connection)
-        _migrated = not executor.migration_plan(executor.loader.graph.leaf_nodes())
-    return _migrated
+def _misfit() -> str:
+    """Return why the tables don't fit this code, or blank.
 
-
-class MetricsView(APIView):
-    """Figures for Prometheus, read from the database on request, except for those that this process counts itself."""
-
-    @extend_schema(exclude=True)
-    def get(self, request: Request) -> HttpResponse:
-        """Return job counts by state, the longest wait of due work, and failures of the chat endpoint."""
-        registry = CollectorRegistry()
-        jobs = Gauge("memory_jobs", "Jobs that are open or have failed.", ["status"], registry=registry)
-        for status, count in Job.objects.unfinished_counts().items():
-            jobs.labels(status).set(count)
-        wait = Gauge("memory_job_oldest_wait_seconds", "Longest wait of due work.", registry=registry)
-        wait.set(Job.objects.oldest_wait())
-        registry.register(FAILURES)
-        return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+    That they fit is remembered for as long as the process runs: when a release is rolled out, the next one migrates
+    while the processes of this one still serve.
+    """
+    global _fits
+    wrong = "" if _fits else misfit()
+    _fits = not wrong
+    return wrong

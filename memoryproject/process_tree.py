@@ -24,6 +24,7 @@ from memoryproject.conf import BASE_DIR
 
 PARENT = "MEMORY_PARENT"  # in the environment of a child: the process it dies with
 LOCK_FILE = "run.lock"
+LOOK = 0.5  # seconds between two looks after the children
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
 STEADY_SECONDS = 60  # after which a child counts as well again
@@ -89,6 +90,12 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def end_as_by_ctrl_c() -> None:
+    """Have SIGTERM do what Ctrl-C does: raise `KeyboardInterrupt`, here in the root of a tree."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.default_int_handler)
 
 
 class Child(ABC):
@@ -214,6 +221,14 @@ def _run(function: Callable[[], None], parent: int) -> None:
     function()
 
 
+def apart(function: Callable[[], None]) -> None:
+    """Call a function in a process of its own that nobody waits for, so that what it waits for keeps no tree.
+
+    The caller must have neither threads nor connections.
+    """
+    _FORK.Process(target=_run, args=(function, os.getpid()), daemon=True).start()
+
+
 class Tree:
     """The children of this process, kept alive.
 
@@ -240,6 +255,12 @@ class Tree:
         for child in self.children:
             if not child.is_alive:
                 raise CannotStart(f"{child.name} did not start (status {child.poll()}).")
+
+    def keep_until_asked(self) -> None:
+        """Look after the children until Ctrl-C, which is raised."""
+        while True:
+            self.keep()
+            time.sleep(LOOK)
 
     def keep(self) -> None:
         """Look after the children once: start again what died."""

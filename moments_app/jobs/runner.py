@@ -79,10 +79,10 @@ def _run_with(process: AnyProcess, job: Job) -> None:
     except Moved as error:
         job.retry_later(str(error), wait=timedelta(0))
     except Waits as error:
-        job.postpone(error.until, str(error))
+        job.postpone(error.until, str(error), Job.Held.STEP)
     except Stopped:
         connection.close()  # which may have been amid a statement
-        job.postpone(timezone.now(), "Its worker was asked to end.")
+        job.postpone(timezone.now(), "Its worker was asked to end.", Job.Held.BACKOFF)
         raise
     except Exception as error:
         _end_attempt(job, process, error)
@@ -137,7 +137,7 @@ def _postponed(job: Job, process: AnyProcess) -> bool:
     pause = EngineCall.objects.pause_of(caller.name) if caller else None
     if pause is None:
         return False
-    job.postpone(pause.until, pause.reason)
+    job.postpone(pause.until, pause.reason, pause.held_by)
     return True
 
 

@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
     atomic = False  # the indexes are built while texts are embedded; the columns rewrite no table
 
     dependencies = [
-        ("moments_app", "0032_jobs_in_turn"),
+        ("moments_app", "0037_what_waits"),
     ]
 
     operations = [

@@ -24,10 +24,11 @@ LONGEST_PAUSE = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Pause:
-    """The time until which an engine is left alone, and the reason."""
+    """The time until which an engine is left alone, the reason, and its kind."""
 
     until: datetime
     reason: str
+    held_by: Job.Held
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
@@ -55,7 +56,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         longest: timedelta = min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
         until = latest[0].created_at + longest
         reason = f"Waiting: the last calls of {engine} failed; it is tried again at {until:%H:%M:%S} UTC."
-        return Pause(until, reason) if until > timezone.now() else None
+        return Pause(until, reason, Job.Held.CIRCUIT) if until > timezone.now() else None
 
     def _used_up(self) -> Pause | None:
         """Return the pause until tomorrow when a cap is reached; caps hold for all engines together, and a UTC day."""
@@ -66,9 +67,11 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         spent = self.filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
-            return Pause(tomorrow, f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY.")
+            reason = f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY."
+            return Pause(tomorrow, reason, Job.Held.BUDGET)
         if usd and (spent["usd"] or 0) >= usd:
-            return Pause(tomorrow, f"Waiting for tomorrow: {spent['usd']:.2f} USD today, ENGINE__MAX_USD_PER_DAY.")
+            reason = f"Waiting for tomorrow: {spent['usd']:.2f} USD today, ENGINE__MAX_USD_PER_DAY."
+            return Pause(tomorrow, reason, Job.Held.BUDGET)
         return None
 
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:

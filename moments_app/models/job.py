@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
 from django.db import connection, models, transaction
-from django.db.models import Count, F, Min, Q
+from django.db.models import F, Min, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -85,12 +85,6 @@ class JobQuerySet(models.QuerySet["Job"]):
             self.stale().aggregate(first=Min("heartbeat_at"))["first"],
         ]
         return max(((now - start).total_seconds() for start in starts if start), default=0.0)
-
-    def unfinished_counts(self) -> dict[str, int]:
-        """Count the jobs in each state that needs somebody: queued, processing, failed."""
-        states = [*Job.OPEN, Job.Status.FAILED]
-        found = self.filter(status__in=states).values_list("status").annotate(number=Count("id"))
-        return {str(state): 0 for state in states} | dict(found)
 
     def request(
         self,
@@ -240,6 +234,12 @@ class Job(models.Model):
         FAILED = "failed"
         SKIPPED = "skipped"
 
+    class Held(models.TextChoices):
+        BACKOFF = "backoff", "a back-off"
+        CIRCUIT = "circuit", "a provider that fails"
+        BUDGET = "budget", "another day: a cap is reached"
+        STEP = "step", "another job"
+
     OPEN = (Status.QUEUED, Status.PROCESSING)
     FIRST_SUBJECT = -(2**63)  # before all that there may be
 
@@ -256,6 +256,15 @@ class Job(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     queued_at = models.DateTimeField(default=timezone.now)
     run_after = models.DateTimeField(default=timezone.now, help_text="Not before: back-off, open circuits.")
+    held_by = models.CharField(
+        max_length=16,
+        choices=Held,
+        blank=True,
+        default="",
+        db_default="",  # for jobs that processes of an earlier release ask for
+        help_text="What it waited for when it was put back last.",
+    )
+    held_since = models.DateTimeField(null=True, blank=True, help_text="When it was put back first.")
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -283,6 +292,12 @@ class Job(models.Model):
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
             models.Index(fields=["process", "-id"], name="job_process_newest"),
+            models.Index(
+                fields=["status", "process"],
+                include=["held_by", "run_after", "held_since", "queued_at"],
+                condition=Q(status__in=["queued", "processing", "failed"]),
+                name="job_unfinished",
+            ),
             models.Index(fields=["finished_at"], condition=Q(status__in=["completed", "skipped"]), name="job_ended"),
         ]
 
@@ -363,11 +378,11 @@ class Job(models.Model):
         if self.attempts >= settings.JOBS.max_attempts:
             return self.fail(error)
         backoff = min(timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1), LONGEST_BACKOFF)
-        self._update(status=Job.Status.QUEUED, error=error, run_after=timezone.now() + max(backoff, wait or backoff))
+        self._hold(Job.Held.BACKOFF, error=error, run_after=timezone.now() + max(backoff, wait or backoff))
 
-    def postpone(self, until: datetime, reason: str) -> None:
+    def postpone(self, until: datetime, reason: str, held_by: "Job.Held") -> None:
         """Put the job back unworked: this attempt doesn't count."""
-        self._update(status=Job.Status.QUEUED, error=reason, run_after=until, attempts=F("attempts") - 1)
+        self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1)
 
     def release(self) -> None:
         """Take the job from a worker that has died: it is due again, and the attempt has counted."""
@@ -398,7 +413,8 @@ class Job(models.Model):
         same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} about the same is open; this one is not needed.")
-        state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None}
+        now = timezone.now()
+        state = {"status": Job.Status.QUEUED, "run_after": now, "held_since": None, "finished_at": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)
@@ -407,6 +423,10 @@ class Job(models.Model):
 
     def _claim(self) -> dict[str, Any]:
         return {"status": Job.Status.PROCESSING, "attempts": self.attempts}
+
+    def _hold(self, held_by: "Job.Held", **fields: Any) -> None:
+        since = Coalesce("held_since", timezone.now())
+        self._update(status=Job.Status.QUEUED, held_by=held_by, held_since=since, **fields)
 
     def _end(self, status: "Job.Status", **fields: Any) -> None:
         self._update(status=status, finished_at=timezone.now(), **fields)

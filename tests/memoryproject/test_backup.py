@@ -1,10 +1,11 @@
 """A backup of everything, restored into another database."""
 
 import os
-import subprocess
+import resource
 import sys
 import zipfile
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from django.test import Client
 from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile
 from tests.support.furnished import furnish
-from tests.support.processes import database_url
+from tests.support.processes import database_url, manage
 from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -56,29 +57,23 @@ def backup(tmp_path: Path) -> Path:
     return path
 
 
-def manage(address: str, folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"DATABASE_URL": address, "DATA_DIR": str(folder), "SECRET_KEY": settings.SECRET_KEY}
-    return subprocess.run(
-        [sys.executable, "manage.py", *command],
-        cwd=settings.BASE_DIR,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def there(address: str, folder: Path) -> dict[str, str]:
+    """The settings of an installation elsewhere."""
+    return {"DATABASE_URL": address, "DATA_DIR": str(folder), "SECRET_KEY": settings.SECRET_KEY}
 
 
 def test_row_34_a_backup_restored_elsewhere_is_whole_and_serves(backup: Path, other: str, tmp_path: Path) -> None:
     assert backup.stat().st_mode & 0o077 == 0
-    restored = manage(other, tmp_path, "restore", str(backup))
+    own = there(other, tmp_path)
+    restored = manage("restore", str(backup), **own)
     assert restored.returncode == 0, restored.stderr
-    verified = manage(other, tmp_path, "verify", str(backup))
+    verified = manage("verify", str(backup), **own)
     assert verified.returncode == 0, verified.stderr
-    used = manage(other, tmp_path, "shell", "-v", "0", "-c", USE)
+    used = manage("shell", "-v", "0", "-c", USE, **own)
     turns = Message.objects.filter(user__user_id="ada").count()
     assert f"turns of hers: {turns + 1}" in used.stdout, used.stderr
     assert "of a stranger: 0" in used.stdout
-    again = manage(other, tmp_path, "restore", str(backup))
+    again = manage("restore", str(backup), **own)
     assert again.returncode != 0
     assert "The database has data" in again.stderr
 
@@ -99,6 +94,19 @@ def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_
         call_command("backup", str(backup))
     with pytest.raises(CommandError, match="There is no file"):
         call_command("restore", str(tmp_path / "none"))
+
+
+def test_row_34_a_backup_that_finds_no_room_says_so_and_leaves_nothing(transactional_db: None, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
+    try:
+        with pytest.raises(CommandError, match="File too large"):
+            call_command("backup", str(tmp_path / "all.backup"), stdout=StringIO())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CommandError, match="No such file or directory"):
+        call_command("backup", str(tmp_path / "nowhere" / "all.backup"))
 
 
 def test_row_34_verify_names_what_is_wrong() -> None:

@@ -12,6 +12,7 @@ from django.core.management import call_command
 
 from memoryproject import conf
 from memoryproject.conf import BASE_DIR
+from tests.support.processes import manage
 
 WRONG = [
     ("MOMENT_BUILDER__LAG_PERCENTAGE", "0.9"),
@@ -64,13 +65,7 @@ def test_nothing_starts_with_a_wrong_setting(command: str) -> None:
 )
 def test_nothing_starts_with_a_storage_of_archives_that_cannot_be_made(backend: str, options: str) -> None:
     variables = {"RETENTION__STORAGE_BACKEND": backend, "RETENTION__STORAGE_OPTIONS": options}
-    run = subprocess.run(
-        [sys.executable, "manage.py", "check"],
-        cwd=BASE_DIR,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-    )
+    run = manage("check", **variables)
     assert run.returncode != 0
     assert "RETENTION__STORAGE_BACKEND" in run.stderr
 

@@ -1,8 +1,6 @@
 """A PostgreSQL of one's own: `DATABASE_URL`, and an owner with few rights."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from django.conf import settings
 
 from memoryproject.embedded import server
+from tests.support.processes import manage
 
 NAME = f"deployment_test_{os.getpid()}"  # tests run in several processes on one server
 APPEND = """
@@ -39,23 +38,17 @@ def _drop(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
     connection.execute(f"DROP ROLE IF EXISTS {NAME}")
 
 
-def manage(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def owners(tmp_path: Path) -> dict[str, str]:
+    """The settings of an installation whose database the owner has."""
     socket = server.ensure_running(settings.EMBEDDED_DATABASE_DIR)
-    environment = os.environ | {"DATABASE_URL": f"postgres://{NAME}@/{socket}/{NAME}", "DATA_DIR": str(folder)}
-    return subprocess.run(
-        [sys.executable, "manage.py", *command],
-        cwd=settings.BASE_DIR,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return {"DATABASE_URL": f"postgres://{NAME}@/{socket}/{NAME}", "DATA_DIR": str(tmp_path)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rights", ["LOGIN CREATEROLE", "LOGIN"])
 def test_an_owner_without_superpowers_can_deploy(
-    administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path, rights: str
+    administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path, owners: dict[str, str], rights: str
 ) -> None:
     administrator.execute(f"CREATE ROLE {NAME} {rights}")
     administrator.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
@@ -66,18 +59,18 @@ def test_an_owner_without_superpowers_can_deploy(
     administrator.execute(f"GRANT memory_request TO {NAME}")
     with psycopg.connect(administrator.info.dsn, dbname=NAME, autocommit=True) as there:
         there.execute("CREATE EXTENSION vector")
-    migrated = manage(tmp_path, "migrate", "--verbosity", "0")
+    migrated = manage("migrate", "--verbosity", "0", **owners)
     assert migrated.returncode == 0, migrated.stderr
-    assert "seen by another: 0" in manage(tmp_path, "shell", "-v", "0", "-c", APPEND).stdout
+    assert "seen by another: 0" in manage("shell", "-v", "0", "-c", APPEND, **owners).stdout
     assert not (tmp_path / "postgres").exists()
 
 
 @pytest.mark.slow
 def test_without_the_role_for_requests_migrating_fails_by_name(
-    administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path
+    administrator: "psycopg.Connection[tuple[object, ...]]", owners: dict[str, str]
 ) -> None:
     administrator.execute(f"CREATE ROLE {NAME} LOGIN")
     administrator.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
-    migrated = manage(tmp_path, "migrate", "--verbosity", "0")
+    migrated = manage("migrate", "--verbosity", "0", **owners)
     assert migrated.returncode != 0
     assert "memory_request" in migrated.stderr

@@ -1,8 +1,6 @@
 """The embedded database: started on demand by whoever comes first, and again after it was killed."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,10 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memoryproject.conf import BASE_DIR
 from memoryproject.embedded import server
 from tests.support.folders import data_folder
-from tests.support.processes import wait_for_url, web
+from tests.support.processes import manage, wait_for_url, web
 
 COUNT = "from django.db import connection as c; k = c.cursor(); k.execute('SELECT 40 + 2'); print(k.fetchone()[0])"
 
@@ -25,14 +22,7 @@ def data_dir() -> Iterator[Path]:
 
 
 def run(data_dir: Path, *command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "manage.py", *command],
-        cwd=BASE_DIR,
-        env=_environment(data_dir),
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+    done = manage(*command, **_environment(data_dir))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -93,5 +83,4 @@ def test_a_running_web_server_survives_a_kill_of_its_database(data_dir: Path) ->
 
 
 def _environment(data_dir: Path) -> dict[str, str]:
-    others = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
-    return others | {"DATA_DIR": str(data_dir)}
+    return {"DATA_DIR": str(data_dir), "DATABASE_URL": ""}

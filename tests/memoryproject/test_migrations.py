@@ -32,6 +32,11 @@ def copied(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return copy
 
 
+@pytest.mark.django_db
+def test_every_change_of_a_model_has_its_migration() -> None:
+    call_command("makemigrations", check=True, dry_run=True)
+
+
 def found() -> list[str]:
     return faults(listed(LIST.read_text()), digests(), replaced())
 

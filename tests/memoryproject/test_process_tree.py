@@ -2,78 +2,21 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from memoryproject.conf import BASE_DIR
 from memoryproject.embedded import server
 from memoryproject.process_tree import Fork, Held, Tree, hold
 from tests.support.folders import data_folder
-from tests.support.processes import free_port
+from tests.support.processes import manage
+from tests.support.running import Run, of_folder, wait_until
 
 pytestmark = pytest.mark.slow
-
-TIMEOUT = 240  # seconds; a slow machine with other tests beside this may need most of it
-
-
-class Run:
-    """A `manage.py run` without the demonstration.
-
-    Args:
-        folder: its DATA_DIR.
-        port: that it serves at; None for any that is free.
-    """
-
-    def __init__(self, folder: Path, port: int | None = None) -> None:
-        self.port = port or free_port()
-        self.log = (folder if folder.is_dir() else folder.parent) / f"run-{time.monotonic_ns()}.log"
-        environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": ""}
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "run", "--no-demo", "--port", str(self.port)],
-                cwd=BASE_DIR,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def serve(self) -> "Run":
-        """Wait until it serves."""
-        wait_until(lambda: "Ctrl-C" in self.log.read_text() or self.process.poll() is not None)
-        assert self.process.poll() is None, self.log.read_text()
-        return self
-
-    def ended(self) -> str:
-        """Wait for its end, and return all it printed."""
-        self.process.wait(TIMEOUT)
-        return self.log.read_text()
-
-    def members(self) -> list[psutil.Process]:
-        """Return every process below it."""
-        with suppress(psutil.NoSuchProcess):
-            return psutil.Process(self.process.pid).children(recursive=True)
-        return []
-
-    def answers(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as page:
-            return bool(page.status == 200)
-        return False
-
-
-def wait_until(done: Callable[[], bool], seconds: float = TIMEOUT) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -82,39 +25,28 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-def of_folder(folder: Path) -> list[str]:
-    """Return the commands of all processes that name a data directory."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            line = " ".join(process.cmdline())
-            if str(folder) in line or process.environ().get("DATA_DIR") == str(folder):
-                found.append(line)
-    return found
-
-
 def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves(folder: Path) -> None:
-    run = Run(folder).serve()
+    run = Run(folder, "--no-demo").serve()
     assert len(run.members()) >= 5
     run.process.kill()
     wait_until(lambda: not of_folder(folder), 20)
     assert server.running_socket(folder / "postgres") is None
-    again = Run(folder, run.port).serve()
+    again = Run(folder, "--no-demo", port=run.port).serve()
     again.process.send_signal(signal.SIGINT)
     again.ended()
     assert of_folder(folder) == []
 
 
 def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(folder: Path) -> None:
-    run = Run(folder).serve()
+    run = Run(folder, "--no-demo").serve()
     there = {process.pid for process in run.members()}
-    second = Run(folder)
+    second = Run(folder, "--no-demo")
     printed = second.ended()
     assert second.process.returncode == 1
     assert f"is held by process {run.process.pid} since" in printed
     assert run.answers()
     assert there <= {process.pid for process in run.members()}
-    on_its_port = Run(folder, run.port)
+    on_its_port = Run(folder, "--no-demo", port=run.port)
     assert "is held by process" in on_its_port.ended()
     assert run.answers()
     run.process.send_signal(signal.SIGTERM)
@@ -127,7 +59,7 @@ def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> N
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        run = Run(folder, taken.getsockname()[1])
+        run = Run(folder, "--no-demo", port=taken.getsockname()[1])
         printed = run.ended()
     assert run.process.returncode == 1
     assert f"Port {run.port} can't be used" in printed
@@ -135,13 +67,13 @@ def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> N
 
 
 def test_row_25_every_member_that_is_killed_comes_again(folder: Path) -> None:
-    run = Run(folder).serve()
+    run = Run(folder, "--no-demo").serve()
     for process in run.members():
         with suppress(psutil.Error):
             process.kill()
             wait_until(run.answers, 60)
     assert run.process.poll() is None
-    assert "is started again" in run.log.read_text()
+    assert "is started again" in run.printed
     run.process.send_signal(signal.SIGINT)
     assert "Stopping." in run.ended()
     assert run.process.returncode == 0
@@ -149,7 +81,7 @@ def test_row_25_every_member_that_is_killed_comes_again(folder: Path) -> None:
 
 
 def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(folder: Path) -> None:
-    run = Run(folder).serve()
+    run = Run(folder, "--no-demo").serve()
     for member in run.members():  # one that would not end by itself
         if "gunicorn" in " ".join(member.cmdline()):
             member.suspend()
@@ -164,17 +96,14 @@ def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(folder: Path) 
 
 def test_a_folder_that_cannot_be_used_is_named(folder: Path) -> None:
     (folder / "file").touch()
-    run = Run(folder / "file")
+    run = Run(folder / "file", "--no-demo")
     assert "DATA_DIR" in run.ended()
     assert run.process.returncode == 1
 
 
 def test_commands_make_no_database_unasked(folder: Path) -> None:
-    environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": "", "MEMORY_NEW_DATABASE": ""}
-    command = [sys.executable, "manage.py", "create_api_key", "mine"]
-    tried = subprocess.run(
-        command, cwd=BASE_DIR, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "MEMORY_NEW_DATABASE": ""}
+    tried = manage("create_api_key", "mine", **own)
     assert tried.returncode == 1
     assert f"there is no database in {folder / 'postgres'}" in tried.stderr
     assert not (folder / "postgres").exists()

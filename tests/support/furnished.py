@@ -9,6 +9,7 @@ from django.utils import timezone
 from django_q.models import Task
 from django_q.tasks import async_task
 
+from memoryproject.site_state import RESTARTED, Change, State
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
@@ -125,6 +126,8 @@ def _operate(session: Session) -> None:
     LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
     ApiKey.objects.issue("my-app", user=session.user)
     EmbeddingModel.objects.create(name="text-embedding", dimensions=64)
+    Change(State.DEGRADED, "", timezone.now(), ["1 job waits for a provider that fails."]).record()
+    Event.objects.create(type=RESTARTED, actor="run", payload={"told": "The worker ended with status -9."})
     Event.objects.create(type="legal_hold_set", actor="operator:eve", payload={"session_id": session.session_id})
     Archive.objects.create(
         session=session,

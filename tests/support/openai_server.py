@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path != "/v1/models":
             return self.refuse(404, "unknown path")
-        self.send(200, json.dumps({"object": "list", "data": [{"id": "test-model", "object": "model"}]}))
+        self.server.owner.models(self, {})
 
     def refuse(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         """An error as OpenAI sends it."""
@@ -143,6 +143,7 @@ class OpenAIServer:
         self._open = threading.Event()
         self._open.set()
         self.requests: list[dict[str, Any]] = []
+        self.models: Behaviour = list_models
         self.waiting = 0
 
     @property
@@ -210,6 +211,11 @@ def answer_well(handler: Handler, body: dict[str, Any]) -> None:
         handler.send(200, answer)
     else:
         handler.complete(answer)
+
+
+def list_models(handler: Handler, body: dict[str, Any]) -> None:
+    """The models there are."""
+    handler.send(200, json.dumps({"object": "list", "data": [{"id": "test-model", "object": "model"}]}))
 
 
 def content(text: str | None, **choice: Any) -> Behaviour:

@@ -30,6 +30,24 @@ def environment(**variables: str) -> dict[str, str]:
     return os.environ | own | variables
 
 
+def manage(*command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of `manage.py` to its end.
+
+    Args:
+        command: its name and arguments.
+        variables: settings, as environment variables.
+    """
+    return subprocess.run(
+        [sys.executable, "manage.py", *command],
+        cwd=BASE_DIR,
+        env=os.environ | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
 class Worker:
     """A `qcluster` that can be killed and started again.
 
@@ -46,7 +64,7 @@ class Worker:
         self._process = subprocess.Popen(command, cwd=BASE_DIR, env=self._environment, start_new_session=True)
 
     def members(self) -> list[psutil.Process]:
-        """Sentinel, workers, pusher and monitor."""
+        """Return every process below it."""
         with suppress(psutil.Error):
             return psutil.Process(self._process.pid).children(recursive=True)
         return []

@@ -4,21 +4,22 @@ That one's workers share a lock, and one that is killed while it holds it stops 
 and 339). Here each is a process of its own, kept alive by this one and killed by the kernel when this one is gone.
 """
 
-import signal
-import time
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import structlog
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
-from memoryproject.process_tree import Child, Fork, Tree, die_with_parent
+from memoryproject import watch
+from memoryproject.patience import Away, database
+from memoryproject.process_tree import Child, Fork, Tree, apart, die_with_parent, end_as_by_ctrl_c
+from memoryproject.site_state import note_restart
+from memoryproject.verification import newer_version
 from moments_app.jobs import worker
 from sessions_app import lexemes
-
-LOOK = 0.5  # seconds between two looks after the children
 
 logger = structlog.get_logger(__name__)
 
@@ -28,27 +29,34 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         die_with_parent()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, _stop)
+        end_as_by_ctrl_c()
+        _check_version()
         lexemes.load()  # once, for all workers
         connections.close_all()  # none is shared by the forks
         number = settings.JOBS.workers
         workers: list[Child] = [Fork(f"Worker {n}", partial(worker.serve, n, number)) for n in range(number)]
-        tree = Tree([Fork("The clock", worker.keep_schedules), *workers], _tell)
+        beside = [Fork("The clock", worker.keep_schedules), Fork("The watch", watch.serve)]
+        tree = Tree([*beside, *workers], _tell)
         try:
             tree.start()
-            while True:
-                tree.keep()
-                time.sleep(LOOK)
+            tree.keep_until_asked()
         except KeyboardInterrupt:
             pass
         finally:
             tree.end()
 
 
-def _stop(*_: Any) -> None:
-    raise KeyboardInterrupt
+def _check_version() -> None:
+    """Refuse to work on data of a newer version. A database that is away is waited for, like later.
+
+    Raises:
+        CommandError: names the version.
+    """
+    with suppress(Away), database():
+        if told := newer_version():
+            raise CommandError(told)
 
 
 def _tell(sentence: str) -> None:
     logger.warning(sentence)
+    apart(partial(note_restart, sentence, "qcluster"))

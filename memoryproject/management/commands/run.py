@@ -2,29 +2,30 @@
 
 import os
 import secrets
-import signal
 import socket
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, connection
+from django.db import connection
 from django.utils import timezone
 
 from memoryproject.demo import Demonstration
 from memoryproject.embedded import server
-from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, hold
-from sessions_app.models import ApiKey, Event
+from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, apart, end_as_by_ctrl_c, hold
+from memoryproject.site_state import note_restart
+from memoryproject.verification import newer_version
+from sessions_app.models import ApiKey
 
 PATIENCE = 5  # seconds that a run which was killed may take to close its database
-LOOK = 0.5  # seconds between two looks after the children
 
 
 class Command(BaseCommand):
@@ -35,8 +36,7 @@ class Command(BaseCommand):
         parser.add_argument("--no-demo", action="store_true", help="only serve, without the demonstration")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, _stop)
+        end_as_by_ctrl_c()
         try:
             with hold(settings.DATA_DIR, patience=PATIENCE):
                 _check_port(options["port"])
@@ -49,8 +49,10 @@ class Command(BaseCommand):
     def _run(self, port: int, *, with_demonstration: bool) -> None:
         base_url = f"http://127.0.0.1:{port}"
         with _database():
+            _check_version()
             call_command("migrate", verbosity=0)
             self._ensure_operator()
+            connection.close()  # none is shared by what is forked
             tree = Tree(_children(port), self._tell)
             try:
                 tree.start()
@@ -58,9 +60,7 @@ class Command(BaseCommand):
                 if with_demonstration:
                     self._demonstrate(base_url)
                 self._say_where(base_url)
-                while True:
-                    tree.keep()
-                    time.sleep(LOOK)
+                tree.keep_until_asked()
             except KeyboardInterrupt:
                 self._say("Stopping.")
             finally:
@@ -98,16 +98,7 @@ class Command(BaseCommand):
     def _tell(self, sentence: str) -> None:
         """Say that a child died: here, and in the event log, where the dashboard finds it."""
         self._say(sentence)
-        try:
-            Event.objects.create(type="process_restarted", actor="run", payload={"told": sentence})
-        except DatabaseError:
-            pass  # the child that died may have been the database's
-        finally:
-            connection.close()
-
-
-def _stop(*_: Any) -> None:
-    raise KeyboardInterrupt
+        apart(partial(note_restart, sentence, "run"))
 
 
 def _check_port(port: int) -> None:
@@ -122,6 +113,16 @@ def _check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise CommandError(f"Port {port} can't be used ({error.strerror}); name another: --port.") from error
+
+
+def _check_version() -> None:
+    """Refuse data of a newer version.
+
+    Raises:
+        CommandError: names the version.
+    """
+    if told := newer_version():
+        raise CommandError(told)
 
 
 @contextmanager

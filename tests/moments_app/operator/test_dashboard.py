@@ -11,8 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django_q.models import Schedule
 
+from memoryproject.site_state import Change, State, note_refused_providers
 from moments_app.models import EngineCall, Job
-from sessions_app.models import UserProfile
+from sessions_app.models import Event, UserProfile
 from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -47,6 +48,24 @@ def test_it_says_what_readyz_says(root: Client, ada: UserProfile, client: Client
     Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
     told = client.get("/readyz").json()["checks"]["queue"]
     assert told.split(" for ")[0] in page(root, INDEX)
+
+
+def test_the_state_and_its_changes_are_shown_with_their_reasons(root: Client, worker: None) -> None:
+    for state, reason in (("up", []), ("degraded", [f"It is slow. {PLANTED}"])):
+        Change(State(state), "", timezone.now(), reason).record()
+    shown = page(root, INDEX)
+    assert shown.index(">degraded</span>") < shown.index(">up</span>")
+    assert "It is slow." in shown and PLANTED not in shown
+
+
+def test_what_died_within_a_day_is_shown_and_who_refuses_a_key(root: Client, worker: None) -> None:
+    for hours, told in ((1, "The web server ended."), (30, "The worker ended.")):
+        event = Event.objects.create(type="process_restarted", actor="run", payload={"told": told})
+        Event.objects.filter(pk=event.pk).update(created_at=timezone.now() - timedelta(hours=hours))
+    note_refused_providers(["Look at ENGINE__API_KEY."])
+    shown = page(root, INDEX)
+    assert "The web server ended." in shown and "The worker ended." not in shown
+    assert "Look at ENGINE__API_KEY." in shown
 
 
 def test_what_failed_is_told_with_its_error_and_links(root: Client, ada: UserProfile, worker: None) -> None:

@@ -1,0 +1,137 @@
+"""Figures for Prometheus, read from the database on request, except for those that this process counts itself.
+
+Each function of `FIGURES` yields some of them, by a constant number of statements that read indexes or bounded numbers
+of rows; to add a figure is to add a function.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db.models import Count
+from django.http import HttpResponse
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from memoryproject import site_state
+from moments_app.interfaces.chat.figures import FAILURES
+from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
+from moments_app.models.embedding import KINDS
+from moments_app.recall.embed import Filled, filled
+from moments_app.reports.overview import estimated_rows
+from moments_app.reports.waiting import DUE, Group, waiting
+
+RECENT = timedelta(minutes=5)  # in which calls of providers are counted
+DAY = timedelta(days=1)
+KEPT_SECONDS = 60  # vectors take longer to count than Prometheus needs them fresh
+
+Labeled = dict[tuple[str, ...], float]
+
+
+class MetricsView(APIView):
+    """The figures, for whoever has a key."""
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponse:
+        """Return all figures."""
+        registry = CollectorRegistry()
+        registry.register(_FromDatabase())
+        registry.register(FAILURES)
+        return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+class _FromDatabase(Collector):
+    def describe(self) -> list[Metric]:
+        """Return nothing: or they would be read twice."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        for figures in FIGURES:
+            yield from figures()
+
+
+def _jobs() -> Iterator[Metric]:
+    groups = waiting()
+    counts: Labeled = {(str(status),): 0 for status in (*Job.OPEN, Job.Status.FAILED)}
+    by_process: Labeled = {}
+    for group in groups:
+        counts[group.status,] = counts.get((group.status,), 0) + group.number
+        key = group.status, group.process, group.lane
+        by_process[key] = by_process.get(key, 0) + group.number
+    yield _gauge("memory_jobs", "Jobs that are open or have failed.", ["status"], counts)
+    yield _gauge("memory_jobs_by_process", "The same by process.", ["status", "process", "lane"], by_process)
+    yield from _waits([group for group in groups if group.waits_for])
+
+
+def _waits(groups: list[Group]) -> Iterator[Metric]:
+    now = timezone.now()
+    held: Labeled = {(group.waits_for, group.process): group.number for group in groups if group.waits_for != DUE}
+    waits: Labeled = {(kind,): 0 for kind in (DUE, *Job.Held.values)}
+    waits[DUE,] = Job.objects.oldest_wait()  # with those that a dead worker left
+    for group in groups:
+        since = group.since or now
+        waits[group.waits_for,] = max(waits[group.waits_for,], (now - since).total_seconds())
+    yield _gauge(
+        "memory_jobs_held", "Jobs that are not due yet, by what they wait for.", ["waits_for", "process"], held
+    )
+    yield _gauge("memory_job_wait_seconds", "Longest wait, by what is waited for.", ["waits_for"], waits)
+    name = "memory_job_oldest_wait_seconds"
+    yield _gauge(name, "Longest wait of work that is due or held.", [], {(): max(waits.values())})
+
+
+def _providers() -> Iterator[Metric]:
+    recent = EngineCall.objects.filter(created_at__gte=timezone.now() - RECENT).order_by()
+    counts = recent.values("engine", "error_kind").annotate(number=Count("pk"))
+    rows = counts.values_list("engine", "error_kind", "number")
+    calls: Labeled = {(engine, kind or "ok"): number for engine, kind, number in rows}
+    yield _gauge("memory_engine_calls_recent", "Calls within five minutes, by their end.", ["engine", "end"], calls)
+    refused = len(site_state.refused_providers())
+    yield _gauge("memory_providers_refused", "Providers that refuse the key or address set.", [], {(): refused})
+
+
+def _vectors() -> Iterator[Metric]:
+    kinds: list[tuple[Filled, int]] = cache.get_or_set("vectors", _counted, KEPT_SECONDS) or []
+    missing: Labeled = {(one.kind,): max(one.texts - one.vectors, 0) for one, _ in kinds}
+    refused: Labeled = {(one.kind,): number for one, number in kinds}
+    yield _gauge("memory_vectors_missing", "Texts without a vector; over 10,000 texts reckoned.", ["kind"], missing)
+    yield _gauge("memory_vectors_refused", "Texts that the endpoint refuses by themselves.", ["kind"], refused)
+
+
+def _counted() -> list[tuple[Filled, int]]:
+    model = EmbeddingModel.objects.active().first() if settings.EMBEDDING.is_on else None
+    if model is None:
+        return []
+    refused = {
+        kind: rows.objects.filter(model=model, vector=None).count()  # type: ignore[attr-defined]
+        for kind, rows in KINDS.items()
+    }
+    return [(one, refused[one.kind]) for one in filled(model)]
+
+
+def _contexts() -> Iterator[Metric]:
+    receipts = estimated_rows(ContextReceipt)
+    yield _gauge("memory_context_receipts", "Receipts of contexts that are kept.", [], {(): receipts})
+
+
+def _site() -> Iterator[Metric]:
+    last = site_state.last_change()
+    states: Labeled = {(str(state),): float(last is not None and last.state == state) for state in site_state.State}
+    yield _gauge("memory_state", "1 for the state of the site.", ["state"], states)
+    restarts = site_state.restarts(DAY).count()
+    yield _gauge("memory_process_restarts_last_day", "Processes that died and were started again.", [], {(): restarts})
+
+
+FIGURES: list[Callable[[], Iterator[Metric]]] = [_jobs, _providers, _vectors, _contexts, _site]
+
+
+def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(name, told, labels=labels)
+    for of, value in values.items():
+        gauge.add_metric(list(of), value)
+    return gauge

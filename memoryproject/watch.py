@@ -1,0 +1,177 @@
+"""The watch: one process beside the workers that knows the state of the site, and has others told when it changes.
+
+It looks every few seconds, and a database that hangs keeps it no longer than that. A new state counts once it has
+lasted `NOTIFY__AFTER_SECONDS`. Then it is written into the event log, by the first of all watches that sees it, which
+also tells of it. While the database is away, each watch tells by itself, and writes down afterwards what it told.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+from django.conf import settings
+from django.utils import timezone
+
+from memoryproject.notify import Channel, Delivery, channels
+from memoryproject.patience import Away, connected, database
+from memoryproject.providers import refusals
+from memoryproject.site_state import (
+    Change,
+    State,
+    Verdict,
+    judge,
+    last_change,
+    note_refused_providers,
+)
+
+LOOK = 5.0  # seconds between two looks
+TAKE_OVER = 60.0  # seconds after which a change that nobody has told of is any watch's to tell
+ASK_AGAIN = 300.0  # seconds until providers are asked again, while one refuses
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _New:
+    """A state that doesn't count yet.
+
+    Args:
+        state: that is seen.
+        since: when it was seen first, by the calendar.
+        seen_at: the same by the watch's clock.
+    """
+
+    state: State
+    since: datetime
+    seen_at: float
+
+
+class Watch:
+    """See the module's text.
+
+    Args:
+        channels: by which changes are told.
+        after: seconds that a state has to last before it counts.
+        clock: seconds that go on.
+    """
+
+    def __init__(self, channels: list[Channel], *, after: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._channels, self._after, self._clock = channels, after, clock
+        self._known: Change | None = None  # the last change, in the log or told without it
+        self._new: _New | None = None
+        self._unrecorded: Change | None = None
+        self._delivery: Delivery | None = None
+        self._settled: int | None = None  # the last change of which all have been told
+
+    def look(self) -> None:
+        """Look once, and do what follows from it."""
+        with suppress(Away), database():
+            self._catch_up()
+            self._settle()
+        verdict = _verdict()
+        if self._counts(verdict.state):
+            self._change(verdict)
+        if self._delivery:
+            self._delivery.attempt()
+
+    def _catch_up(self) -> None:
+        """Write down what could not be, and learn what other watches have written."""
+        if self._unrecorded:
+            self._known = self._unrecorded.record() or last_change()
+            self._unrecorded = None
+        last = last_change()
+        if last and (self._known is None or last.pk != self._known.pk):
+            self._known, self._delivery = last, None
+
+    def _settle(self) -> None:
+        """Note that all have been told of the last change, or tell what a watch that died has not."""
+        known = self._known
+        if known is None or known.pk == self._settled:
+            return
+        if self._delivery and self._delivery.is_done:
+            known.note_told()
+        elif known.was_told or not self._is_told_of(known):
+            self._delivery = None
+        else:
+            if self._delivery is None and known.age > TAKE_OVER:
+                self._delivery = Delivery(known, self._channels, self._clock)
+            return
+        self._settled = known.pk
+
+    def _is_told_of(self, change: Change) -> bool:
+        """Tell whether a change is told of at all: not that a site is up for the first time."""
+        return bool(self._channels) and (change.state != State.UP or change.previous != "")
+
+    def _counts(self, state: State) -> bool:
+        """Tell whether a state is new and has lasted."""
+        if self._known and self._known.state == state:
+            self._new = None
+            return False
+        if self._new is None or self._new.state != state:
+            self._new = _New(state, timezone.now(), self._clock())
+        return self._clock() - self._new.seen_at >= self._after
+
+    def _change(self, verdict: Verdict) -> None:
+        assert self._new is not None  # it counts
+        previous = str(self._known.state) if self._known else ""
+        change = Change(verdict.state, previous, self._new.since, verdict.reasons)
+        try:
+            with database():
+                recorded = change.record()
+            if recorded is None:
+                return  # another watch was first, and tells of it
+        except Away:
+            recorded = self._unrecorded = change
+        self._known, self._new = recorded, None
+        is_told = self._is_told_of(recorded)
+        self._delivery = Delivery(recorded, self._channels, self._clock) if is_told else None
+        logger.warning("the site's state", **recorded.facts())
+
+
+def _verdict() -> Verdict:
+    try:
+        with connected():
+            return judge()
+    except Away as away:
+        return Verdict(State.DOWN, [str(away)])
+
+
+class ProviderChecks:
+    """Asks the providers in a thread of its own, and again for as long as one refuses."""
+
+    def __init__(self) -> None:
+        self._refused: list[str] | None = None  # what is to be noted
+        self._ask_at: float | None = 0.0
+
+    def look(self) -> None:
+        """Ask when it is time to, and note what was found."""
+        if self._ask_at is not None and time.monotonic() >= self._ask_at:
+            self._ask_at = None
+            threading.Thread(target=self._ask, name="providers", daemon=True).start()
+        if (refused := self._refused) is not None:
+            with suppress(Away), database():
+                note_refused_providers(refused)
+                self._refused = None
+
+    def _ask(self) -> None:
+        refused = refusals()
+        for told in refused:
+            logger.error("a provider can't be used", why=told)
+        self._refused = refused
+        self._ask_at = time.monotonic() + ASK_AGAIN if refused else None
+
+
+def serve() -> None:
+    """Watch until asked to end."""
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    watch, providers = Watch(channels(), after=settings.NOTIFY.after_seconds), ProviderChecks()
+    while not ending.is_set():
+        providers.look()
+        watch.look()
+        ending.wait(LOOK)

@@ -1,0 +1,61 @@
+"""`waiting`: the jobs that are open or have failed, in groups: how they stand, what holds them, and since when."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Case, Count, DateTimeField, F, Min, Value, When
+from django.db.models.functions import Now
+
+from moments_app.jobs.process import Lane, processes
+from moments_app.models import Job
+
+DUE = "due"
+GROUPED = ("status", "process", "waits_for")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Jobs alike.
+
+    Args:
+        status: of the jobs.
+        process: whose runs they are.
+        waits_for: `due` for a worker, or one of `Job.Held`; blank when they run or have failed.
+        number: of them.
+        since: when the first of them began to wait.
+    """
+
+    status: str
+    process: str
+    waits_for: str
+    number: int
+    since: datetime | None
+
+    @property
+    def lane(self) -> str:
+        """The lane of the process; blank where this release has no such process."""
+        return _lanes().get(self.process, "")
+
+
+def waiting() -> list[Group]:
+    """Count the jobs that are open or have failed, by one statement that reads these alone."""
+    queued = Job.Status.QUEUED
+    waits_for = Case(
+        When(status=queued, run_after__lte=Now(), then=Value(DUE)),
+        When(status=queued, held_by="", then=Value(Job.Held.BACKOFF)),  # put back by an earlier release
+        When(status=queued, then=F("held_by")),
+        default=Value(""),
+    )
+    since = Case(
+        When(status=queued, run_after__lte=Now(), then=F("run_after")),
+        When(status=queued, held_since=None, then=F("queued_at")),
+        When(status=queued, then=F("held_since")),
+        output_field=DateTimeField(),
+    )
+    jobs = Job.objects.filter(status__in=[*Job.OPEN, Job.Status.FAILED]).annotate(waits_for=waits_for)
+    groups = jobs.values(*GROUPED).annotate(number=Count("*"), since=Min(since)).order_by()
+    return [Group(*row) for row in groups.values_list(*GROUPED, "number", "since")]
+
+
+def _lanes() -> dict[str, str]:
+    return {process.name: Lane(process.lane).name.lower() for process in processes()}

@@ -1,0 +1,58 @@
+"""A start that can't end well: status 1, one sentence that names what to mend, and nothing was made."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import free_port, manage
+
+pytestmark = pytest.mark.slow
+
+Disk = Callable[[str], Path]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """Make a small disk of its own; only who may mount can."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def make(size: str) -> Path:
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], capture_output=True)
+        if made.returncode:
+            pytest.skip("Only an administrator may mount a disk.")
+        return folder
+
+    yield make
+    subprocess.run(["umount", str(folder)], capture_output=True)
+
+
+def start(folder: Path) -> str:
+    """Run the site there; return the one sentence that it ends with."""
+    own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "SECRET_KEY": ""}
+    ended = manage("run", "--no-demo", "--port", str(free_port()), **own)
+    assert ended.returncode == 1
+    [sentence] = ended.stderr.strip().splitlines()
+    return sentence
+
+
+def test_a_disk_that_is_full_is_named(disk: Disk) -> None:
+    folder = disk("16k")
+    with pytest.raises(OSError, match="No space left"):
+        (folder / "all").write_bytes(b"x" * 1_000_000)
+    assert start(folder) == f"Configuration error: DATA_DIR: {folder} can't be used: No space left on device."
+    assert [path.name for path in folder.iterdir()] == ["all"]
+
+
+def test_a_disk_that_is_too_small_for_a_database_is_named_at_once(disk: Disk) -> None:
+    folder = disk("4m")
+    assert "there is no room for the database in" in (told := start(folder))
+    assert "4 MB are free, and 100 are needed." in told
+    assert not (folder / "postgres").exists()
+
+
+def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "can't be used: Not a directory." in start(tmp_path / "file" / "data")

@@ -1,0 +1,110 @@
+"""The figures for Prometheus."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from moments_app.models import EmbeddingModel, Job, MomentEmbedding
+from sessions_app.models import Event, UserProfile
+from tests.support.api import Api
+from tests.support.furnished import furnish
+from tests.support.jobs import build, work_off
+from tests.support.openai_server import OpenAIServer, error
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+STATEMENTS = 30
+
+
+def figures(service: Api) -> dict[str, float]:
+    """Return all figures by name and labels."""
+    cache.clear()
+    lines = Client().get("/metrics", headers=service.headers).content.decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+
+def ask_for(user: UserProfile, process: str, **fields: object) -> Job:
+    job = Job.objects.request(process, talk(user, 3, session_id=f"s-{process}"), requested_by="test")
+    Job.objects.filter(pk=job.pk).update(**fields)
+    return job
+
+
+def test_jobs_are_counted_by_state_process_and_lane(service: Api, ada: UserProfile) -> None:
+    ask_for(ada, "roll_summary"), ask_for(ada, "build_moments"), ask_for(ada, "embed", status="failed")
+    found = figures(service)
+    assert found['memory_jobs{status="queued"}'] == 2
+    assert found['memory_jobs{status="processing"}'] == 0
+    assert found['memory_jobs_by_process{lane="waited",process="roll_summary",status="queued"}'] == 1
+    assert found['memory_jobs_by_process{lane="index",process="embed",status="failed"}'] == 1
+
+
+def test_work_that_a_failing_model_holds_is_seen_to_wait(
+    service: Api, ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    model_server.always(error(503))
+    job = build(talk(ada, 60))
+    assert job.held_by == "backoff" and job.held_since is not None
+    Job.objects.update(
+        held_since=timezone.now() - timedelta(minutes=7), run_after=timezone.now() + timedelta(minutes=1)
+    )
+    found = figures(service)
+    assert found['memory_jobs_held{process="build_moments",waits_for="backoff"}'] == 1
+    assert 419 < found['memory_job_wait_seconds{waits_for="backoff"}'] < 430
+    assert found["memory_job_oldest_wait_seconds"] > 419
+    assert found['memory_job_wait_seconds{waits_for="due"}'] == 0
+    assert found['memory_engine_calls_recent{end="server_error",engine="openai:gpt-4.1-mini"}'] >= 1
+
+
+def test_since_when_a_job_is_held_lasts_over_attempts_and_goes_when_it_is_begun_anew(ada: UserProfile) -> None:
+    job = ask_for(ada, "build_moments", status="processing", attempts=1, heartbeat_at=timezone.now())
+    job.refresh_from_db()
+    job.postpone(timezone.now(), "The circuit is open.", Job.Held.CIRCUIT)
+    first = Job.objects.get().held_since
+    Job.objects.update(status="processing", attempts=1)
+    Job.objects.get().retry_later("No luck.")
+    held = Job.objects.get()
+    assert (held.held_by, held.held_since) == ("backoff", first)
+    Job.objects.update(status="failed")
+    held.restart()
+    assert Job.objects.get().held_since is None
+
+
+def test_vectors_that_are_missing_and_texts_that_are_refused_are_counted(
+    service: Api, ada: UserProfile, embeddings_server: OpenAIServer
+) -> None:
+    build(talk(ada, 60))
+    model = EmbeddingModel.objects.in_use()
+    missing = figures(service)['memory_vectors_missing{kind="moment"}']
+    assert missing > 0
+    work_off()
+    MomentEmbedding.objects.filter(model=model).update(vector=None)
+    found = figures(service)
+    assert found['memory_vectors_missing{kind="moment"}'] == 0
+    assert found['memory_vectors_refused{kind="moment"}'] == missing
+
+
+def test_the_state_and_restarts_are_told(service: Api) -> None:
+    told = {"state": "degraded", "previous": "up", "since": timezone.now().isoformat(), "reasons": ["Slow."]}
+    Event.objects.create(type="state_changed", actor="watch", payload=told)
+    Event.objects.create(type="process_restarted", actor="run", payload={"told": "It ended."})
+    found = figures(service)
+    assert [found[f'memory_state{{state="{state}"}}'] for state in ("up", "degraded", "down")] == [0, 1, 0]
+    assert found["memory_process_restarts_last_day"] == 1
+
+
+def test_however_much_there_is_the_statements_are_as_many(service: Api, embeddings_server: OpenAIServer) -> None:
+    EmbeddingModel.objects.in_use()
+    counts = []
+    for number in range(3):
+        cache.clear()
+        with CaptureQueriesContext(connection) as captured:
+            Client().get("/metrics", headers=service.headers)
+        counts.append(len(captured))
+        furnish() if number == 1 else None
+    assert counts[1] == counts[2] <= STATEMENTS  # the first also notes that the key was used

@@ -1,0 +1,53 @@
+"""Data of a newer version: this one says so, and neither works on it nor is ready."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from memoryproject import health
+from tests.support.newer import newer_version
+from tests.support.processes import database_url, free_port, manage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TOLD = (
+    "The database is of a newer version of this platform, with the migration sessions_app.9999_later: start that one."
+)
+
+
+@pytest.fixture(autouse=True)
+def _newer(transactional_db: None) -> Iterator[None]:
+    with newer_version():
+        yield
+
+
+def test_a_web_process_that_starts_on_it_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_fits", False)
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]["migrations"]) == (503, TOLD)
+
+
+def test_one_that_serves_while_the_next_release_migrates_stays_ready(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_fits", True)
+    assert client.get("/readyz").status_code == 200
+
+
+def test_run_does_not_start_on_it(settings: Settings, tmp_path: Path) -> None:
+    settings.DATA_DIR, settings.DATABASE_IS_EMBEDDED = tmp_path, False
+    with pytest.raises(CommandError) as raised:
+        call_command("run", port=free_port())
+    assert str(raised.value) == TOLD
+
+
+@pytest.mark.slow
+def test_workers_do_not_start_on_it() -> None:
+    ended = manage("qcluster", DATABASE_URL=database_url())
+    assert ended.returncode == 1
+    assert ended.stderr.strip().endswith(TOLD)

@@ -1,0 +1,100 @@
+"""Telling of a change of the site's state."""
+
+import hashlib
+import hmac
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from pytest_django.fixtures import Settings
+
+from memoryproject import notify
+from memoryproject.conf import NotifySettings
+from memoryproject.notify import Channel, Command, Delivery, NotTold, Webhook, channels
+from memoryproject.site_state import Change, State
+from tests.support.receiver import Receiver
+
+CHANGE = Change(State.DOWN, "up", datetime(2026, 3, 2, 9, 30, tzinfo=UTC), ["It hangs.", "Nobody knows why."])
+FACTS = {
+    "state": "down",
+    "previous": "up",
+    "since": "2026-03-02T09:30:00+00:00",
+    "reasons": ["It hangs.", "Nobody knows why."],
+}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_webhook_is_posted_the_facts_and_signs_them() -> None:
+    with Receiver() as receiver:
+        Webhook(receiver.url, "s3cret").tell(CHANGE)
+    assert receiver.told == [FACTS]
+    digest = hmac.new(b"s3cret", receiver.bodies[0], hashlib.sha256).hexdigest()
+    assert receiver.headers[0]["X-Memory-Signature"] == f"sha256={digest}"
+
+
+def test_without_a_secret_nothing_is_signed() -> None:
+    with Receiver() as receiver:
+        Webhook(receiver.url, "").tell(CHANGE)
+    assert "X-Memory-Signature" not in receiver.headers[0]
+
+
+@pytest.mark.parametrize("status", [302, 404, 500])
+def test_row_20_a_refusal_is_no_telling_and_a_redirect_is_not_followed(status: int) -> None:
+    with Receiver() as receiver:
+        receiver.statuses = [status]
+        with pytest.raises(NotTold, match=f"answered with status {status}") as raised:
+            Webhook(receiver.url, "s3cret").tell(CHANGE)
+    assert len(receiver.bodies) == 1
+    assert "127.0.0.1" not in str(raised.value) and "s3cret" not in str(raised.value)
+
+
+def test_row_20_an_address_that_is_not_there_is_not_quoted() -> None:
+    with pytest.raises(NotTold, match=r"NOTIFY__WEBHOOK_URL can't be reached \(ConnectError\)"):
+        Webhook("http://127.0.0.1:1/secret-path", "").tell(CHANGE)
+
+
+@pytest.mark.slow
+def test_a_command_gets_the_facts_and_none_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE__API_KEY", "sk-marked")
+    told = tmp_path / "told"
+    Command(f"sh -c 'env > {told}'").tell(CHANGE)
+    printed = told.read_text()
+    assert "MEMORY_STATE=down\n" in printed and "MEMORY_PREVIOUS_STATE=up\n" in printed
+    assert "MEMORY_REASONS=It hangs.\nNobody knows why.\n" in printed
+    assert f"PATH={os.environ['PATH']}" in printed
+    assert "sk-marked" not in printed
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_or_hangs_or_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify, "SECONDS", 0.2)
+    for command, why in {"false": "status 1", "sleep 60": "did not end", "/nowhere/x; echo": "No such file"}.items():
+        with pytest.raises(NotTold, match=why):
+            Command(command).tell(CHANGE)
+
+
+def test_what_fails_is_tried_again_ever_later_and_what_succeeded_is_not() -> None:
+    clock = Clock()
+    with Receiver() as well, Receiver() as ill:
+        ill.statuses = [500] * 3
+        ways: list[Channel] = [Webhook(well.url, ""), Webhook(ill.url, "")]
+        delivery = Delivery(CHANGE, ways, clock)
+        for clock.now in range(60):
+            delivery.attempt()
+        assert (len(well.bodies), len(ill.bodies)) == (1, 4)  # after 0, 5, 15 and 35 seconds
+        assert delivery.is_done
+
+
+def test_the_settings_say_who_is_told(settings: Settings) -> None:
+    assert channels() == []
+    settings.NOTIFY = NotifySettings(webhook_url="http://x/", webhook_secret=SecretStr("s"), command="true")
+    assert [type(channel) for channel in channels()] == [Webhook, Command]

@@ -1,0 +1,238 @@
+"""The watch: what it takes for a change of the state, and what it does with one."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from memoryproject import health
+from memoryproject.notify import Webhook
+from memoryproject.patience import Away, database
+from memoryproject.site_state import (
+    Change,
+    last_change,
+    last_changes,
+    note_refused_providers,
+    refused_providers,
+    restarts,
+)
+from memoryproject.watch import Watch
+from moments_app.models import Job
+from sessions_app.models import Event, UserProfile
+from tests.support.newer import newer_version
+from tests.support.openai_server import OpenAIServer, error
+from tests.support.other_database import connected_to
+from tests.support.processes import worker
+from tests.support.receiver import Receiver
+from tests.support.running import wait_until
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+AFTER = 15.0
+
+
+class Watched:
+    """A watch whose time a test sets.
+
+    Args:
+        receiver: that is told.
+    """
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.now = 0.0
+        self.watch = Watch([Webhook(receiver.url, "")], after=AFTER, clock=lambda: self.now)
+
+    def look(self, seconds: float = 0.0) -> None:
+        """Look every five seconds for so long, and once at least."""
+        until = self.now + seconds
+        self.watch.look()
+        while self.now < until:
+            self.now += 5
+            self.watch.look()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def watched(receiver: Receiver) -> Watched:
+    """A watch that knows of a site that is up."""
+    watched = Watched(receiver)
+    watched.look(AFTER)
+    assert last_change() is not None
+    return watched
+
+
+def be_late(user: UserProfile) -> None:
+    """Let work wait that no worker takes."""
+    Job.objects.request("build_moments", talk(user, 3), requested_by="test")
+    Job.objects.update(run_after=timezone.now() - timedelta(minutes=10))
+
+
+@contextmanager
+def away() -> Iterator[None]:
+    """Let the database be away."""
+    with connected_to("nowhere"):
+        yield
+
+
+def states() -> list[str]:
+    return [str(change.state) for change in reversed(last_changes(10))]
+
+
+def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
+    be_late(ada)
+    watched.look(AFTER + 5)
+    assert states() == ["up", "degraded"]
+    [told] = receiver.told
+    assert (told["state"], told["previous"]) == ("degraded", "up")
+    assert told["reasons"][0].startswith("Due work has waited for ")
+    Job.objects.all().delete()
+    watched.look(AFTER + 5)
+    assert states() == ["up", "degraded", "up"]
+    assert receiver.told[1]["previous"] == "degraded" and receiver.told[1]["reasons"] == []
+    watched.look(60)
+    assert len(receiver.told) == 2
+
+
+def test_what_does_not_last_is_no_change(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
+    for _ in range(3):
+        be_late(ada)
+        watched.look(AFTER - 5)
+        Job.objects.all().delete()
+        watched.look()
+    assert states() == ["up"] and receiver.told == []
+
+
+def test_of_two_watches_one_records_and_tells(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
+    other = Watched(receiver)
+    be_late(ada)
+    for _ in range(8):
+        watched.look(5)
+        other.look(5)
+    assert states() == ["up", "degraded"]
+    assert len(receiver.told) == 1
+
+
+def test_that_the_database_is_away_is_told_without_it_and_recorded_afterwards(
+    watched: Watched, receiver: Receiver
+) -> None:
+    with away():
+        watched.look(AFTER + 5)
+        assert [told["state"] for told in receiver.told] == ["down"]
+        assert "database" in receiver.told[0]["reasons"][0] or "No answer" in receiver.told[0]["reasons"][0]
+    watched.look(AFTER + 5)
+    assert states() == ["up", "down", "up"]
+    assert [told["state"] for told in receiver.told] == ["down", "up"]
+    down = last_changes(2)[1]
+    assert down.since.isoformat(timespec="seconds") == receiver.told[0]["since"]
+
+
+def test_what_could_not_be_told_is_told_by_the_next_watch(
+    watched: Watched, receiver: Receiver, ada: UserProfile
+) -> None:
+    receiver.statuses = [500] * 100
+    be_late(ada)
+    watched.look(AFTER)
+    tried = len(receiver.told)
+    assert tried
+    receiver.statuses = []
+    following = Watched(receiver)
+    following.look(10)
+    assert len(receiver.told) == tried  # the one before may be telling it
+    Event.objects.filter(type="state_changed").update(created_at=timezone.now() - timedelta(minutes=2))
+    following.look(10)
+    watched.look(60)
+    assert len(receiver.told) == tried + 1
+
+
+def test_a_change_that_nobody_heard_of_gives_way_to_the_next(
+    watched: Watched, receiver: Receiver, ada: UserProfile
+) -> None:
+    receiver.statuses = [500] * 2
+    be_late(ada)
+    watched.look(AFTER)
+    Job.objects.all().delete()
+    watched.look(AFTER + 60)
+    assert receiver.told[-1]["state"] == "up"
+    assert last_change() == Change.of(Event.objects.filter(type="state_changed").latest("id"))
+    assert [told["state"] for told in receiver.told].count("up") == 1
+
+
+def test_a_site_that_is_up_from_the_start_alarms_nobody(watched: Watched, receiver: Receiver) -> None:
+    watched.look(60)
+    assert receiver.told == []
+
+
+@pytest.mark.parametrize("held_by", ["circuit", "budget"])
+def test_work_that_is_held_degrades_the_site(
+    watched: Watched, receiver: Receiver, ada: UserProfile, held_by: str
+) -> None:
+    Job.objects.request("build_moments", talk(ada, 3), requested_by="test")
+    later = timezone.now() + timedelta(minutes=1)
+    Job.objects.update(run_after=later, held_by=held_by, held_since=timezone.now() - timedelta(minutes=2))
+    watched.look(AFTER + 5)
+    assert receiver.told[0]["state"] == "degraded"
+    assert receiver.told[0]["reasons"][0].startswith(f"1 job waits for {Job.Held(held_by).label}, since ")
+
+
+def test_processes_that_die_again_and_again_and_refused_keys_degrade_the_site(
+    watched: Watched, receiver: Receiver
+) -> None:
+    for _ in range(3):
+        Event.objects.create(type="process_restarted", actor="run", payload={"told": "The worker ended with status 1."})
+    note_refused_providers(["Look at ENGINE__API_KEY."])
+    watched.look(AFTER + 5)
+    assert receiver.told[0]["reasons"] == [
+        "Look at ENGINE__API_KEY.",
+        "Processes died 3 times within 10 minutes, the last: The worker ended with status 1.",
+    ]
+
+
+def test_migrations_of_a_newer_version_take_the_site_down(
+    watched: Watched, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_fits", False)  # as in a process that starts now
+    with newer_version():
+        watched.look(AFTER + 5)
+    assert receiver.told[0]["state"] == "down"
+    assert "newer version" in receiver.told[0]["reasons"][0]
+
+
+def test_a_database_that_does_not_take_connections_keeps_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = {"host": "127.0.0.1", "port": silent.getsockname()[1]}
+        connection.close()
+        monkeypatch.setattr(connection, "get_connection_params", lambda: address)
+        with pytest.raises(Away, match=r"no answer within 0\.3 s"), database(0.3):
+            connection.ensure_connection()
+
+
+def test_a_statement_that_hangs_keeps_nobody_for_long_and_does_not_go_on(transactional_db: None) -> None:
+    with pytest.raises(Away), database(0.3):
+        connection.cursor().execute("SELECT pg_sleep(60)")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(60)%'")
+        assert cursor.fetchone() == (0,)
+
+
+@pytest.mark.slow
+def test_qcluster_tells_of_a_wrong_key_and_of_a_process_that_died(receiver: Receiver) -> None:
+    with OpenAIServer() as provider:
+        provider.models = error(401)
+        variables = {"ENGINE__BASE_URL": provider.base_url, "NOTIFY__WEBHOOK_URL": receiver.url}
+        with worker(**variables, NOTIFY__AFTER_SECONDS="0") as cluster:
+            wait_until(lambda: bool(refused_providers()), 60)
+            cluster.members()[0].kill()
+            wait_until(lambda: restarts(timedelta(minutes=1)).exists(), 60)
+            wait_until(lambda: any("ENGINE__API_KEY" in str(told["reasons"]) for told in receiver.told), 60)

@@ -1,0 +1,49 @@
+"""A receiver of webhooks: it keeps what is posted to it, and answers as a test says."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+
+class Receiver:
+    """See the module's text; `statuses` are those of the next answers, after which it is 204."""
+
+    def __init__(self) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+        self.bodies: list[bytes] = []
+        self.headers: list[dict[str, str]] = []
+        self.statuses: list[int] = []
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        """Return what was posted, as JSON."""
+        return [json.loads(body) for body in self.bodies]
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            receiver.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            receiver.headers.append(dict(self.headers))
+            status = receiver.statuses.pop(0) if receiver.statuses else 204
+            self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", receiver.url)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing: tests are quiet."""
+
+    return Handler

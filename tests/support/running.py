@@ -1,0 +1,95 @@
+"""A `manage.py run`, run as a user would."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from memoryproject.conf import BASE_DIR
+from tests.support.processes import free_port
+
+TIMEOUT = 240  # seconds; a slow machine with other tests beside this may need most of it
+
+
+class Run:
+    """A running `manage.py run`.
+
+    Args:
+        folder: its DATA_DIR.
+        arguments: of the command.
+        port: that it serves at; None for any that is free.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self.log = (folder if folder.is_dir() else folder.parent) / f"run-{time.monotonic_ns()}.log"
+        # As on a user's machine: what it prints into a file is not unbuffered for it.
+        environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": "", "PYTHONUNBUFFERED": ""}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "run", "--port", str(self.port), *arguments],
+                cwd=BASE_DIR,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def printed(self) -> str:
+        """Return all it printed so far."""
+        return self.log.read_text()
+
+    def serve(self) -> "Run":
+        """Wait until it serves."""
+        wait_until(lambda: "Ctrl-C" in self.printed or self.process.poll() is not None)
+        assert self.process.poll() is None, self.printed
+        return self
+
+    def stop(self) -> str:
+        """Interrupt it as Ctrl-C does, and return everything it printed."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.ended()
+
+    def ended(self) -> str:
+        """Wait for its end, and return all it printed."""
+        self.process.wait(TIMEOUT)
+        return self.printed
+
+    def members(self) -> list[psutil.Process]:
+        """Return every process below it."""
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.process.pid).children(recursive=True)
+        return []
+
+    def answers(self) -> bool:
+        """Tell whether it is ready."""
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as page:
+            return bool(page.status == 200)
+        return False
+
+
+def wait_until(done: Callable[[], bool], seconds: float = TIMEOUT) -> None:
+    """Wait for something to be so."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def of_folder(folder: Path) -> list[str]:
+    """Return the commands of all processes that name a data directory."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            line = " ".join(process.cmdline())
+            if str(folder) in line or process.environ().get("DATA_DIR") == str(folder):
+                found.append(line)
+    return found
