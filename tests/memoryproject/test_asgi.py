@@ -1,11 +1,16 @@
 """The web process as it runs: what is served where, and what is not let through."""
 
+import asyncio
+import json
 import socket
 import time
 import urllib.error
 
 import pytest
+from starlette.types import Message
 
+from memoryproject import asgi
+from memoryproject.front import Refused
 from tests.support.http import status_of
 from tests.support.processes import environment, web
 
@@ -33,3 +38,41 @@ def test_only_the_proxys_own_header_says_that_a_request_came_over_https() -> Non
         assert status_of(f"{url}/api/v1/sessions", **{"X-Forwarded-Proto": "https"}) == 401
         with pytest.raises(urllib.error.URLError):  # redirected to HTTPS, which nobody speaks here
             status_of(f"{url}/api/v1/sessions", X_Forwarded_Proto="https")
+
+
+def refused_at(path: str, refused: Refused) -> tuple[Message, str]:
+    """Return the beginning and the body of the answer to somebody who isn't served at this address."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    asyncio.run(asgi._refuse({"type": "http", "path": path}, receive, send, refused))
+    return sent[0], sent[1]["body"].decode()
+
+
+@pytest.mark.parametrize(("status", "header"), [(503, (b"retry-after", b"1")), (413, (b"connection", b"close"))])
+def test_who_is_not_served_is_told_in_the_shape_that_clients_of_the_address_read(
+    status: int, header: tuple[bytes, bytes]
+) -> None:
+    refused = Refused(status, "some_code", "Some words.")
+    for path in ("/api/v1/sessions", "/mcp"):
+        start, body = refused_at(path, refused)
+        assert json.loads(body)["errors"] == [{"code": "some_code", "detail": "Some words.", "attr": None}]
+        assert start["status"] == status
+        assert header in start["headers"]
+    start, body = refused_at("/v1/chat/completions", refused)
+    kind = "api_error" if status == 503 else "invalid_request_error"
+    assert json.loads(body) == {"error": {"message": "Some words.", "type": kind, "code": "some_code"}}
+    assert start["status"] == status
+    assert header in start["headers"]
+
+
+def test_a_browser_that_is_not_served_just_now_gets_a_page() -> None:
+    start, body = refused_at("/admin/", Refused(503, "busy", "Some words."))
+    assert (start["status"], (b"retry-after", b"1") in start["headers"]) == (503, True)
+    assert "<h1>Not just now</h1>" in body
+    assert "Some words." in body
