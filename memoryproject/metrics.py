@@ -22,10 +22,10 @@ from rest_framework.views import APIView
 from memoryproject import site_state
 from moments_app.interfaces.chat.figures import FAILURES
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
-from moments_app.models.embedding import KINDS
 from moments_app.recall.embed import Filled, filled
 from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
+from sessions_app.transcript import spool
 
 RECENT = timedelta(minutes=5)  # in which calls of providers are counted
 DAY = timedelta(days=1)
@@ -96,22 +96,20 @@ def _providers() -> Iterator[Metric]:
 
 
 def _vectors() -> Iterator[Metric]:
-    kinds: list[tuple[Filled, int]] = cache.get_or_set("vectors", _counted, KEPT_SECONDS) or []
-    missing: Labeled = {(one.kind,): max(one.texts - one.vectors, 0) for one, _ in kinds}
-    refused: Labeled = {(one.kind,): number for one, number in kinds}
-    yield _gauge("memory_vectors_missing", "Texts without a vector; over 10,000 texts reckoned.", ["kind"], missing)
+    kinds: list[Filled] = cache.get_or_set("vectors", _counted, KEPT_SECONDS) or []
+    missing: Labeled = {(one.kind,): one.waiting for one in kinds}
+    refused: Labeled = {(one.kind,): one.refused for one in kinds}
+    yield _gauge("memory_vectors_missing", "Texts that wait for a vector; over 10,000 reckoned.", ["kind"], missing)
     yield _gauge("memory_vectors_refused", "Texts that the endpoint refuses by themselves.", ["kind"], refused)
 
 
-def _counted() -> list[tuple[Filled, int]]:
+def _counted() -> list[Filled]:
     model = EmbeddingModel.objects.active().first() if settings.EMBEDDING.is_on else None
-    if model is None:
-        return []
-    refused = {
-        kind: rows.objects.filter(model=model, vector=None).count()  # type: ignore[attr-defined]
-        for kind, rows in KINDS.items()
-    }
-    return [(one, refused[one.kind]) for one in filled(model)]
+    return filled(model) if model else []
+
+
+def _rounds() -> Iterator[Metric]:
+    yield _gauge("memory_chat_rounds_waiting", "Rounds on this host that wait to be stored.", [], {(): spool.waiting()})
 
 
 def _contexts() -> Iterator[Metric]:
@@ -127,7 +125,7 @@ def _site() -> Iterator[Metric]:
     yield _gauge("memory_process_restarts_last_day", "Processes that died and were started again.", [], {(): restarts})
 
 
-FIGURES: list[Callable[[], Iterator[Metric]]] = [_jobs, _providers, _vectors, _contexts, _site]
+FIGURES: list[Callable[[], Iterator[Metric]]] = [_jobs, _providers, _vectors, _rounds, _contexts, _site]
 
 
 def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:

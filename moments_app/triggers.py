@@ -52,5 +52,5 @@ def embed_again(
     if created or (update_fields is not None and not {"summary", "detail", "content", "state"} & set(update_fields)):
         return
     kind = "moment" if isinstance(instance, Moment) else "fact"
-    KINDS[kind].objects.filter(source_id=instance.pk).delete()  # type: ignore[attr-defined]
+    KINDS[kind].objects.filter(source_id=instance.pk).delete()
     ask_to_embed("edit", **whose_memories(instance))

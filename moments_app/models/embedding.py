@@ -184,7 +184,8 @@ class TurnEmbedding(Embedding):
     source = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
 
-KINDS: dict[str, type[Embedding]] = {"fact": FactEmbedding, "moment": MomentEmbedding, "turn": TurnEmbedding}
+AnyEmbedding = FactEmbedding | MomentEmbedding | TurnEmbedding
+KINDS: dict[str, type[AnyEmbedding]] = {"fact": FactEmbedding, "moment": MomentEmbedding, "turn": TurnEmbedding}
 
 
 def ask_to_embed(requested_by: str, **about: Any) -> Job | None:

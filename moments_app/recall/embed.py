@@ -32,7 +32,7 @@ from moments_app.jobs.process import (
     locked_session,
 )
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
-from moments_app.models.embedding import KINDS, Embedding, ask_to_embed, whose_memories
+from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange
 from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from moments_app.turns.rounds import end_of_round
@@ -360,12 +360,12 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
     return written
 
 
-def _keep(embedding: type[Embedding], model: EmbeddingModel, made: Vectors) -> int:
+def _keep(embedding: type[AnyEmbedding], model: EmbeddingModel, made: Vectors) -> int:
     """Write the rows of texts, whose sources are locked; no refusal takes the place of a vector."""
     own = embedding.objects.filter(model=model, source_id__in=[text.pk for text, _vector in made])
     embedded = set(own.filter(vector__isnull=False).values_list("source_id", flat=True))
     refused = dict(own.filter(vector=None).values_list("source_id", "refusals"))
-    rows = [
+    rows: list[Any] = [
         _row(embedding, model, text, vector, refused.get(text.pk, 0))
         for text, vector in made
         if not (isinstance(vector, str) and text.pk in embedded)
@@ -375,9 +375,9 @@ def _keep(embedding: type[Embedding], model: EmbeddingModel, made: Vectors) -> i
 
 
 def _row(
-    embedding: type[Embedding], model: EmbeddingModel, text: Text, vector: list[float] | str, refusals: int
-) -> Embedding:
-    row = embedding(  # type: ignore[misc]  # each has a source, of its own kind
+    embedding: type[AnyEmbedding], model: EmbeddingModel, text: Text, vector: list[float] | str, refusals: int
+) -> AnyEmbedding:
+    row = embedding(
         model=model, user_id=text.user_id, source_id=text.pk, said_at=text.said_at, refusals=refusals
     )
     if isinstance(vector, str):

@@ -127,6 +127,8 @@ def end_round(
 
 def _mark(session: Session, begun: BegunRound, unanswered: str) -> None:
     """Mark the newest message of a round as unanswered, unless another round brought it."""
+    if begun.last is None:
+        return
     for message in session.messages.turns().filter(user_id=session.user_id, pk=begun.last):
         message.metadata = {INCOMPLETE: unanswered} | message.metadata
         message.save(update_fields=["metadata"])

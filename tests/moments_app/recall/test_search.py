@@ -578,7 +578,7 @@ class TestByMeaning:
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
     def test_row_9_anothers_vectors_are_not_seen(self, ada: UserProfile, kind: str) -> None:
         with acting_for("ada"):
-            owners = set(KINDS[kind].objects.values_list("user_id", flat=True))  # type: ignore[attr-defined]
+            owners = set(KINDS[kind].objects.values_list("user_id", flat=True))
         assert owners - {None} == {ada.pk}
 
     def test_vectors_of_two_models_are_never_compared(self, service: Api) -> None:
