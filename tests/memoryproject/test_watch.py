@@ -133,7 +133,19 @@ def test_that_the_database_is_away_is_told_without_it_and_recorded_afterwards(
     assert states() == ["up", "down", "up"]
     assert [told["state"] for told in receiver.told] == ["down", "up"]
     down = last_changes(2)[1]
-    assert down.since.isoformat(timespec="seconds") == receiver.told[0]["since"]
+    assert down.since.isoformat(timespec="milliseconds") == receiver.told[0]["since"]
+
+
+def test_a_watch_that_comes_late_writes_nothing_down_that_is_over(watched: Watched, receiver: Receiver) -> None:
+    other = Watched(receiver)
+    other.look()
+    with away():
+        watched.look(AFTER + 5)
+        other.look(AFTER + 5)
+    watched.look(AFTER + 5)
+    other.look(AFTER + 5)
+    assert states() == ["up", "down", "up"]
+    assert [told["state"] for told in receiver.told] == ["down", "down", "up"]
 
 
 def test_what_could_not_be_told_is_told_by_the_next_watch(
