@@ -147,7 +147,7 @@ class Change:
 
     def facts(self) -> dict[str, Any]:
         """Return what is told of it, as JSON takes it."""
-        state, since = str(self.state), self.since.isoformat(timespec="seconds")
+        state, since = str(self.state), self.since.isoformat(timespec="milliseconds")
         return {"state": state, "previous": self.previous, "since": since, "reasons": self.reasons}
 
     @property
@@ -157,11 +157,11 @@ class Change:
 
     @transaction.atomic
     def record(self) -> "Change | None":
-        """Write it into the event log; None when another watch was first."""
+        """Write it into the event log; None when another watch has written the same, or something later."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('state', 0))")
         last = last_change()
-        if last and last.state == self.state:
+        if last and (last.state == self.state or last.since > self.since):
             return None
         facts = replace(self, previous=str(last.state) if last else "").facts()
         return Change.of(Event.objects.create(type=CHANGED, actor=ACTOR, payload=facts))

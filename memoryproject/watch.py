@@ -70,9 +70,11 @@ class Watch:
 
     def look(self) -> None:
         """Look once, and do what follows from it."""
-        with suppress(Away), database():
-            self._catch_up()
-            self._settle()
+        with suppress(Away):
+            with database():
+                self._catch_up()
+                self._settle()
+            self._unrecorded = None  # only now is it committed
         verdict = _verdict()
         if self._counts(verdict.state):
             self._change(verdict)
@@ -83,7 +85,6 @@ class Watch:
         """Write down what could not be, and learn what other watches have written."""
         if self._unrecorded:
             self._known = self._unrecorded.record() or last_change()
-            self._unrecorded = None
         last = last_change()
         if last and (self._known is None or last.pk != self._known.pk):
             self._known, self._delivery = last, None
@@ -120,14 +121,15 @@ class Watch:
         assert self._new is not None  # it counts
         previous = str(self._known.state) if self._known else ""
         change = Change(verdict.state, previous, self._new.since, verdict.reasons)
+        self._new = None
         try:
             with database():
                 recorded = change.record()
             if recorded is None:
-                return  # another watch was first, and tells of it
+                return  # another watch knows better, and tells of it
         except Away:
             recorded = self._unrecorded = change
-        self._known, self._new = recorded, None
+        self._known = recorded
         is_told = self._is_told_of(recorded)
         self._delivery = Delivery(recorded, self._channels, self._clock) if is_told else None
         logger.warning("the site's state", **recorded.facts())

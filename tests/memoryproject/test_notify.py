@@ -20,7 +20,7 @@ CHANGE = Change(State.DOWN, "up", datetime(2026, 3, 2, 9, 30, tzinfo=UTC), ["It 
 FACTS = {
     "state": "down",
     "previous": "up",
-    "since": "2026-03-02T09:30:00+00:00",
+    "since": "2026-03-02T09:30:00.000+00:00",
     "reasons": ["It hangs.", "Nobody knows why."],
 }
 
