@@ -21,6 +21,7 @@ from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, appe
 
 BEYOND = 20  # turns that may follow those that a caller knows: rounds stored meanwhile, answers to repeated calls
 COMPARED = ("role", "content", "payload", "metadata")
+READ = ("session", "sequence", "external_id", *COMPARED)  # without the session, each turn would be read once more
 INCOMPLETE = "incomplete"  # metadata key: why an answer is incomplete, or why a message has none
 _ANSWER = ":answer"  # the end of an answer's external id
 
@@ -139,7 +140,7 @@ def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
     the answer to that.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
-    answers = following.filter(role=Message.Role.ASSISTANT).only("external_id", *COMPARED).order_by("sequence")
+    answers = following.filter(role=Message.Role.ASSISTANT).only(*READ).order_by("sequence")
     for turn in answers[: BATCH_MAX + BEYOND]:
         if begun.last is None or not (turn.external_id or "").endswith(_ANSWER):
             yield turn
@@ -173,7 +174,7 @@ def _answering(answer: NewMessage, round_id: str) -> NewMessage:
 
 def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
     """Return the session's newest turns, oldest first: as many as were sent, and `BEYOND` more."""
-    turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only("sequence", *COMPARED)
+    turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only(*READ)
     return list(turns[: min(len(sent), BATCH_MAX) + BEYOND])[::-1]
 
 
