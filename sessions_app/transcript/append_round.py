@@ -119,16 +119,16 @@ def end_round(
     session = Session.objects.for_user(user).locked().filter(pk=begun.session_pk).first()
     if session is None or user.pk != begun.user_pk:
         return False
-    if answer is None:
-        _mark(session, begun, unanswered)
-    elif not _was_there(_others_answers(session, begun), answer):
+    if answer is None and begun.last is not None:
+        _mark(session, begun.last, unanswered)
+    elif answer and not _was_there(_others_answers(session, begun), answer):
         append(user, session.session_id, [_answering(answer, round_id)])
     return True
 
 
-def _mark(session: Session, begun: BegunRound, unanswered: str) -> None:
-    """Mark the newest message of a round as unanswered, unless another round brought it."""
-    for message in session.messages.turns().filter(user_id=session.user_id, pk=begun.last):
+def _mark(session: Session, last: int, unanswered: str) -> None:
+    """Mark the newest message of a round as unanswered."""
+    for message in session.messages.turns().filter(user_id=session.user_id, pk=last):
         message.metadata = {INCOMPLETE: unanswered} | message.metadata
         message.save(update_fields=["metadata"])
 
