@@ -21,6 +21,7 @@ from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, appe
 
 BEYOND = 20  # turns that may follow those that a caller knows: rounds stored meanwhile, answers to repeated calls
 COMPARED = ("role", "content", "payload", "metadata")
+READ = ("session", "sequence", "external_id", *COMPARED)  # without the session, each turn would be read once more
 INCOMPLETE = "incomplete"  # metadata key: why an answer is incomplete, or why a message has none
 _ANSWER = ":answer"  # the end of an answer's external id
 
@@ -118,18 +119,16 @@ def end_round(
     session = Session.objects.for_user(user).locked().filter(pk=begun.session_pk).first()
     if session is None or user.pk != begun.user_pk:
         return False
-    if answer is None:
-        _mark(session, begun, unanswered)
-    elif not _was_there(_others_answers(session, begun), answer):
+    if answer is None and begun.last is not None:
+        _mark(session, begun.last, unanswered)
+    elif answer and not _was_there(_others_answers(session, begun), answer):
         append(user, session.session_id, [_answering(answer, round_id)])
     return True
 
 
-def _mark(session: Session, begun: BegunRound, unanswered: str) -> None:
-    """Mark the newest message of a round as unanswered, unless another round brought it."""
-    if begun.last is None:
-        return
-    for message in session.messages.turns().filter(user_id=session.user_id, pk=begun.last):
+def _mark(session: Session, last: int, unanswered: str) -> None:
+    """Mark the newest message of a round as unanswered."""
+    for message in session.messages.turns().filter(user_id=session.user_id, pk=last):
         message.metadata = {INCOMPLETE: unanswered} | message.metadata
         message.save(update_fields=["metadata"])
 
@@ -141,7 +140,7 @@ def _others_answers(session: Session, begun: BegunRound) -> Iterator[Message]:
     the answer to that.
     """
     following = session.messages.turns().filter(user_id=session.user_id, sequence__gt=begun.after)
-    answers = following.filter(role=Message.Role.ASSISTANT).only("external_id", *COMPARED).order_by("sequence")
+    answers = following.filter(role=Message.Role.ASSISTANT).only(*READ).order_by("sequence")
     for turn in answers[: BATCH_MAX + BEYOND]:
         if begun.last is None or not (turn.external_id or "").endswith(_ANSWER):
             yield turn
@@ -175,7 +174,7 @@ def _answering(answer: NewMessage, round_id: str) -> NewMessage:
 
 def newest_turns(session: Session, sent: Sequence[NewMessage]) -> list[Message]:
     """Return the session's newest turns, oldest first: as many as were sent, and `BEYOND` more."""
-    turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only("sequence", *COMPARED)
+    turns = session.messages.turns().filter(user_id=session.user_id).order_by("-sequence").only(*READ)
     return list(turns[: min(len(sent), BATCH_MAX) + BEYOND])[::-1]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -118,6 +119,22 @@ def test_a_round_that_begins_and_ends_again_and_again_is_there_once() -> None:
                 assert user is not None
                 assert end_round(user, begun, answer, round_id="r1")
     assert transcript() == "u:1 a:one"
+
+
+def test_a_round_takes_the_same_statements_however_long_the_conversation_is() -> None:
+    counts = []
+    for length in (2, 40):
+        store(" ".join(f"u:{n} a:{n}" for n in range(length)))
+        [answer] = said(f"a:of-{length}")
+        with CaptureQueriesContext(connection) as queries:
+            with acting_for("ada", holding=True) as user:
+                assert user is not None
+                begun = begin_round(user, "s1", said(f"u:after-{length}"), round_id=f"r{length}")
+            with acting_for("ada", holding=True) as user:
+                assert user is not None
+                end_round(user, begun, answer, round_id=f"r{length}")
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
 
 
 def test_a_message_is_marked_as_unanswered_by_the_round_that_brought_it() -> None:
