@@ -34,17 +34,24 @@ class CannotChange(Refusal):
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
 # The loop over processes has the index of each read from the last subject on: as quick however much waits.
 NEXT_SQL = """
+WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT due.id, due.subject FROM unnest(%(processes)s::text[]) AS wanted (process), LATERAL (
-    SELECT job.id, COALESCE(job.user_id, job.stream_id * -1, 0) AS subject, job.run_after FROM moments_app_job job
+    SELECT job.id, job.subject, job.run_after FROM job
     WHERE job.status = 'queued' AND job.process = wanted.process AND job.run_after <= %(now)s
-    AND COALESCE(job.user_id, job.stream_id * -1, 0) > %(after)s
+    AND job.subject > %(after)s
     AND NOT EXISTS (
-        SELECT FROM moments_app_job other WHERE other.status = 'processing' AND other.heartbeat_at >= %(silent)s
-        AND COALESCE(other.user_id, other.stream_id * -1, 0) = COALESCE(job.user_id, job.stream_id * -1, 0)
+        SELECT FROM job other
+        WHERE other.status = 'processing' AND other.heartbeat_at >= %(silent)s AND other.subject = job.subject
     )
-    ORDER BY COALESCE(job.user_id, job.stream_id * -1, 0), job.run_after, job.id LIMIT 1
+    ORDER BY job.subject, job.run_after, job.id LIMIT 1
 ) due ORDER BY due.subject, due.run_after, due.id LIMIT 1
 """
+
+
+def silent_since() -> datetime:
+    """Return the time since when a running job must have given no sign for its worker to be dead."""
+    limit: datetime = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
+    return limit
 
 
 class JobQuerySet(models.QuerySet["Job"]):
@@ -72,10 +79,13 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Keep those that somebody cancelled."""
         return self.filter(status=Job.Status.SKIPPED, result__has_key=CANCELLED)
 
+    def working(self) -> Self:
+        """Keep running ones whose worker is alive."""
+        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent_since())
+
     def stale(self) -> Self:
         """Keep running ones that are silent for so long that their worker must be dead."""
-        limit = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
-        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__lt=limit)
+        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__lt=silent_since())
 
     def oldest_wait(self) -> float:
         """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
@@ -176,7 +186,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def take(self, job_id: uuid.UUID) -> "Job | None":
         """Claim a due job for this worker; None when there is nothing to do: not due, taken, ended, unknown."""
-        return self.due().filter(job_id=job_id)._claim_one()
+        return self._claimed(job_id=job_id)
 
     def take_next(self, processes: Collection[str], *, after: int) -> "Job | None":
         """Claim the next due job of some processes, people in turn; None when there is none.
@@ -197,10 +207,9 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def _next(self, processes: Collection[str], after: int) -> "tuple[int, int] | None":
         """Return the primary key and the subject of the first job that may be taken."""
-        now = timezone.now()
-        silent = now - timedelta(seconds=settings.JOBS.stale_seconds)
+        values = {"processes": list(processes), "after": after, "now": timezone.now(), "silent": silent_since()}
         with connection.cursor() as cursor:
-            cursor.execute(NEXT_SQL, {"processes": list(processes), "after": after, "now": now, "silent": silent})
+            cursor.execute(NEXT_SQL, values)
             found: tuple[int, int] | None = cursor.fetchone()
         return found
 
@@ -212,22 +221,24 @@ class JobQuerySet(models.QuerySet["Job"]):
             [is_alone] = cursor.fetchone() or [False]
         if not is_alone:
             return None
-        person = {"user_id": subject} if subject > 0 else {"user_id": None, "stream_id": -subject or None}
-        silent = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
-        running = self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent, **person)
-        return None if running.exists() else self.due().filter(pk=pk)._claim_one()
+        busy = self.working().alias(subject=SUBJECT).filter(subject=subject)
+        return None if busy.exists() else self._claimed(pk=pk)
 
-    def _claim_one(self) -> "Job | None":
+    def _claimed(self, **which: Any) -> "Job | None":
+        """Claim the job that is meant, if it is due; of several workers one succeeds."""
         now = timezone.now()
-        job = self.order_by("id").first()
-        taken = job and Job.objects.due().filter(pk=job.pk).update(
-            status=Job.Status.PROCESSING,
-            attempts=F("attempts") + 1,
-            started_at=now,
-            heartbeat_at=now,
-            progress_done=0,
+        taken = (
+            self.due()
+            .filter(**which)
+            .update(
+                status=Job.Status.PROCESSING,
+                attempts=F("attempts") + 1,
+                started_at=now,
+                heartbeat_at=now,
+                progress_done=0,
+            )
         )
-        return Job.objects.select_related("session__user", "stream").get(pk=job.pk) if job and taken else None
+        return Job.objects.select_related("session__user", "stream").get(**which) if taken else None
 
 
 class Job(models.Model):
@@ -302,8 +313,8 @@ class Job(models.Model):
     @property
     def is_stale(self) -> bool:
         """True when it runs, but is silent for so long that its worker must be dead."""
-        silent = timezone.now() - (self.heartbeat_at or timezone.now())
-        return self.status == Job.Status.PROCESSING and silent.total_seconds() > settings.JOBS.stale_seconds
+        is_silent = self.heartbeat_at is not None and self.heartbeat_at < silent_since()
+        return self.status == Job.Status.PROCESSING and is_silent
 
     @property
     def is_cancelled(self) -> bool:
