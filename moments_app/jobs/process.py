@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from moments_app.engines import Caller
 from moments_app.jobs.workload import Workload
 from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models.job import JobQuerySet
 from sessions_app.models import Event, Message, Session
 from sessions_app.refusals import Refusal
 
@@ -145,6 +146,10 @@ class Process(ABC, Generic[Input, Answer]):
     def caller(self, job: Job) -> Caller | None:
         """Return who is called to answer; None when nobody is."""
         return None
+
+    def alike(self, job: Job) -> JobQuerySet:
+        """Return this process's jobs that call the same engine as this one: all, where settings alone choose it."""
+        return Job.objects.filter(process=self.name)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Do what has to be done before the claim, outside any transaction; `Skipped` when the claim is not wanted."""

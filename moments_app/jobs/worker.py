@@ -27,10 +27,11 @@ from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, run_taken
 from moments_app.jobs.scheduled import run_scheduled
-from moments_app.models import Job
+from moments_app.models import Circuit, Job
 
 POLL = 0.2  # seconds
 RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on
+PROBES = 1.0  # seconds between two looks for engines that are to be tried again
 SCHEDULES = 2.0  # seconds between two looks at the schedules
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
@@ -70,7 +71,7 @@ class Worker:
         self._processes = {lane: names_in(lane) for lane in lanes}
         self._runs_schedules = max(Lane) in lanes
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
-        self._recovered_at = 0.0
+        self._recovered_at = self._probed_at = 0.0
         self._ending = threading.Event()
 
     def serve(self) -> None:
@@ -93,6 +94,9 @@ class Worker:
         if time.monotonic() - self._recovered_at > RECOVERY:
             self._recovered_at = time.monotonic()
             recover_jobs()
+        if time.monotonic() - self._probed_at > PROBES:
+            self._probed_at = time.monotonic()
+            Circuit.objects.send_probes()
         return any(self._work(lane) for lane in self._processes) or self._run_scheduled()
 
     def _work(self, lane: Lane) -> bool:

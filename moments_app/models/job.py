@@ -20,6 +20,7 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.refusals import Refusal
 
 if TYPE_CHECKING:
+    from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
 RUN_TASK = "moments_app.tasks.run_job"  # by which an older release queued jobs
@@ -37,8 +38,8 @@ NEXT_SQL = """
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT due.id, due.subject FROM unnest(%(processes)s::text[]) AS wanted (process), LATERAL (
     SELECT job.id, job.subject, job.run_after FROM job
-    WHERE job.status = 'queued' AND job.process = wanted.process AND job.run_after <= %(now)s
-    AND job.subject > %(after)s
+    WHERE job.status = 'queued' AND job.circuit_id IS NULL AND job.process = wanted.process
+    AND job.run_after <= %(now)s AND job.subject > %(after)s
     AND NOT EXISTS (
         SELECT FROM job other
         WHERE other.status = 'processing' AND other.heartbeat_at >= %(silent)s AND other.subject = job.subject
@@ -68,12 +69,16 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(status__in=Job.OPEN)
 
     def due(self) -> Self:
-        """Keep queued ones whose time has come."""
-        return self.filter(status=Job.Status.QUEUED, run_after__lte=timezone.now())
+        """Keep queued ones whose time has come, and that no circuit holds."""
+        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=timezone.now())
+
+    def held(self) -> Self:
+        """Keep those queued that an open circuit holds."""
+        return self.filter(status=Job.Status.QUEUED, circuit__isnull=False)
 
     def later(self) -> Self:
-        """Keep those queued for a time that has not come: a back-off, an open circuit, another day."""
-        return self.filter(status=Job.Status.QUEUED, run_after__gt=timezone.now())
+        """Keep those queued for a time that has not come: a back-off, another day."""
+        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=timezone.now())
 
     def cancelled(self) -> Self:
         """Keep those that somebody cancelled."""
@@ -267,6 +272,15 @@ class Job(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     queued_at = models.DateTimeField(default=timezone.now)
     run_after = models.DateTimeField(default=timezone.now, help_text="Not before: back-off, open circuits.")
+    circuit = models.ForeignKey(
+        "moments_app.Circuit",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="jobs",
+        db_index=False,
+        help_text="Held until it closes.",
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -289,7 +303,12 @@ class Job(models.Model):
         ]
         indexes = [
             models.Index(fields=["run_after"], condition=Q(status="queued"), name="job_queued"),
-            models.Index(F("process"), SUBJECT, F("run_after"), condition=Q(status="queued"), name="job_in_turn"),
+            models.Index(
+                F("process"), SUBJECT, F("run_after"), condition=Q(status="queued", circuit=None), name="job_in_turn"
+            ),
+            models.Index(
+                F("circuit"), SUBJECT, F("id"), condition=Q(status="queued", circuit__isnull=False), name="job_held"
+            ),
             models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
@@ -307,8 +326,19 @@ class Job(models.Model):
 
     @property
     def is_due(self) -> bool:
-        """True when it is queued and its time has come."""
-        return self.status == Job.Status.QUEUED and self.run_after <= timezone.now()
+        """True when it is queued, its time has come and no circuit holds it."""
+        return self.status == Job.Status.QUEUED and self.circuit_id is None and self.run_after <= timezone.now()
+
+    @property
+    def is_held(self) -> bool:
+        """True when it waits for a circuit to close."""
+        return self.status == Job.Status.QUEUED and self.circuit_id is not None
+
+    @property
+    def backoff(self) -> timedelta:
+        """The wait after an attempt that failed; it doubles with each."""
+        wait: timedelta = timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1)
+        return min(wait, LONGEST_BACKOFF)
 
     @property
     def is_stale(self) -> bool:
@@ -373,12 +403,19 @@ class Job(models.Model):
         """
         if self.attempts >= settings.JOBS.max_attempts:
             return self.fail(error)
-        backoff = min(timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1), LONGEST_BACKOFF)
-        self._update(status=Job.Status.QUEUED, error=error, run_after=timezone.now() + max(backoff, wait or backoff))
+        until = timezone.now() + max(self.backoff, wait or self.backoff)
+        self._update(status=Job.Status.QUEUED, error=error, run_after=until)
 
-    def postpone(self, until: datetime, reason: str) -> None:
-        """Put the job back unworked: this attempt doesn't count."""
-        self._update(status=Job.Status.QUEUED, error=reason, run_after=until, attempts=F("attempts") - 1)
+    def postpone(self, until: datetime, reason: str, *, circuit: "Circuit | None" = None) -> None:
+        """Put the job back unworked: this attempt doesn't count.
+
+        Args:
+            until: not before this time.
+            reason: what it waits for.
+            circuit: that holds it.
+        """
+        attempts = F("attempts") - 1
+        self._update(status=Job.Status.QUEUED, error=reason, run_after=until, attempts=attempts, circuit=circuit)
 
     def release(self) -> None:
         """Take the job from a worker that has died: it is due again, and the attempt has counted."""
@@ -409,7 +446,7 @@ class Job(models.Model):
         same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} about the same is open; this one is not needed.")
-        state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None}
+        state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None, "circuit": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)
