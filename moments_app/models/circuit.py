@@ -14,8 +14,8 @@ from typing import Self
 import structlog
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import F, Q
-from django.db.models.functions import Greatest
+from django.db.models import Count, F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from moments_app.engines import Caller
@@ -23,6 +23,7 @@ from moments_app.engines.interface import CallRecord
 from moments_app.models.job import SUBJECT, Job, JobQuerySet
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event
+from sessions_app.refusals import Refusal
 
 AT_ONCE = frozenset({"credential", "quota", "address"})  # the endpoint would take no text from us
 IN_A_ROW = frozenset({"rate_limited", "timeout", "unavailable", "server_error"})  # or one text is the cause
@@ -36,10 +37,23 @@ def interval() -> timedelta:
     return timedelta(seconds=settings.ENGINE.circuit_seconds)
 
 
+class NotOpen(Refusal):
+    """The engine is asked as usual."""
+
+    def __init__(self) -> None:
+        super().__init__("This circuit is closed: the engine is asked as usual.")
+
+
 class CircuitQuerySet(models.QuerySet["Circuit"]):
     def open(self) -> Self:
         """Keep those of engines that are left alone."""
         return self.filter(state=Circuit.State.OPEN)
+
+    def with_held(self) -> Self:
+        """Count the jobs that each holds, as `held`."""
+        jobs = Job.objects.held().filter(circuit=OuterRef("pk")).order_by().values("circuit")
+        number = jobs.annotate(number=Count("pk")).values("number")
+        return self.annotate(held=Coalesce(Subquery(number), 0))
 
     def open_of(self, caller: Caller) -> "Circuit | None":
         """Return the circuit of an engine and its kind of work, if it is open."""
@@ -204,9 +218,16 @@ class Circuit(models.Model):
         unused = Circuit.objects.open().filter(pk=self.pk, probe=job.pk, is_probing=True)
         unused.update(next_probe_at=timezone.now(), is_probing=False)
 
-    def try_now(self) -> None:
-        """Have the next probe sent out at once."""
-        Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=timezone.now())
+    @transaction.atomic
+    def try_now(self, actor: str) -> None:
+        """Have the next probe sent out at once.
+
+        Raises:
+            NotOpen: there is nothing to try.
+        """
+        if not Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=timezone.now()):
+            raise NotOpen
+        self._tell("circuit_tried", actor)
 
     # --- what calls lead to; each has the row locked ---
 
@@ -240,15 +261,25 @@ class Circuit(models.Model):
     def answered(self, job: Job | None) -> None:
         """Close the circuit: the engine has answered."""
         if self.is_open:
-            return self.close(f"job:{job.job_id}" if job else "request", answered=job)
+            self.close(f"job:{job.job_id}" if job else "request", answered=job)
+            return
         self.failures, self.subject = 0, None
         if job and job.subject == self.lone_subject:
             self.lone_subject = None
         self.save(update_fields=["failures", "subject", "lone_subject"])
 
+    def close_by_hand(self, actor: str) -> None:
+        """Close it whatever the engine says; failures open it again.
+
+        Raises:
+            NotOpen: it is closed already.
+        """
+        if not self.close(actor):
+            raise NotOpen
+
     @transaction.atomic
-    def close(self, actor: str, *, answered: Job | None = None) -> None:
-        """Ask the engine again from now on; all held jobs are due at once.
+    def close(self, actor: str, *, answered: Job | None = None) -> bool:
+        """Ask the engine again from now on; all held jobs are due at once. False: it was closed already.
 
         One person's that failed keep their own back-off when it was somebody else who got an answer.
 
@@ -258,7 +289,7 @@ class Circuit(models.Model):
         """
         this = Circuit.objects.open().select_for_update(no_key=True).filter(pk=self.pk).first()
         if this is None:
-            return
+            return False
         now = timezone.now()
         is_lone = answered is not None and this.subject not in (None, answered.subject)
         held = Job.objects.held().filter(circuit=this)
@@ -268,6 +299,7 @@ class Circuit(models.Model):
         this.failures, this.subject, this.holds_all, this.is_probing = 0, None, False, False
         this.save()
         this._tell("circuit_closed", actor)
+        return True
 
     def _tell(self, event: str, actor: str) -> None:
         payload = {"engine": self.engine, "work": self.work, "reason": self.reason}
