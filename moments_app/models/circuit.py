@@ -184,9 +184,11 @@ class Circuit(models.Model):
         if not this.holds(job):  # it has been closed meanwhile
             return job.postpone(until, this.why)
         job.postpone(until, this.why, circuit=this)
-        others = alike.due().exclude(pk=this.probe) if this.is_probing else alike.due()
+        others = alike.due()
+        if this.is_probing and this.probe:
+            others = others.exclude(pk=this.probe)
         if not this.holds_all:
-            others = others.alias(subject=SUBJECT).filter(subject=this.subject)
+            others = others.of_subject(this.subject)
         others.update(circuit=this, error=this.why)
 
     # --- probes ---
@@ -206,11 +208,11 @@ class Circuit(models.Model):
             Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=timezone.now())
 
     def _next_probe(self) -> Job | None:
-        held = Job.objects.held().filter(circuit=self).alias(subject=SUBJECT).order_by("subject", "id")
+        held = Job.objects.held().filter(circuit=self).alias(about=SUBJECT).order_by("about", "id")
         if self.probe is None or self.probe_subject is None:
             return held.first()
-        last, other = self.probe_subject, ~Q(subject=self.probe_subject)
-        ways = Q(subject__gt=last), other, Q(subject=last, id__gt=self.probe), Q()
+        last = self.probe_subject
+        ways = Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe), Q()
         return next((job for way in ways if (job := held.filter(way).first())), None)
 
     def give_back_probe(self, job: Job) -> None:
@@ -255,7 +257,8 @@ class Circuit(models.Model):
         self.next_probe_at = now + max(interval(), wished)
         if job:  # which is tried again after others
             self.probe, self.probe_subject = job.pk, job.subject
-        Job.objects.later().filter(pk=self.failed_job).update(circuit=self)  # it failed for the same reason
+        if self.failed_job:  # for the same reason
+            Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
         self._tell("circuit_opened", f"job:{job.job_id}" if job else "request")
 
     def answered(self, job: Job | None) -> None:

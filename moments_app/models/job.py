@@ -60,6 +60,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Keep the jobs about this person."""
         return self.filter(user=user)
 
+    def of_subject(self, subject: int | None) -> Self:
+        """Keep the jobs about a person or a shard, as `Job.subject`."""
+        return self.alias(about=SUBJECT).filter(about=subject)
+
     def newest_first(self) -> Self:
         """Order by the time they were asked for."""
         return self.order_by("-queued_at", "-id")
@@ -212,7 +216,12 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def _next(self, processes: Collection[str], after: int) -> "tuple[int, int] | None":
         """Return the primary key and the subject of the first job that may be taken."""
-        values = {"processes": list(processes), "after": after, "now": timezone.now(), "silent": silent_since()}
+        values: dict[str, Any] = {
+            "processes": list(processes),
+            "after": after,
+            "now": timezone.now(),
+            "silent": silent_since(),
+        }
         with connection.cursor() as cursor:
             cursor.execute(NEXT_SQL, values)
             found: tuple[int, int] | None = cursor.fetchone()
@@ -226,8 +235,8 @@ class JobQuerySet(models.QuerySet["Job"]):
             [is_alone] = cursor.fetchone() or [False]
         if not is_alone:
             return None
-        busy = self.working().alias(subject=SUBJECT).filter(subject=subject)
-        return None if busy.exists() else self._claimed(pk=pk)
+        is_busy = self.working().of_subject(subject).exists()
+        return None if is_busy else self._claimed(pk=pk)
 
     def _claimed(self, **which: Any) -> "Job | None":
         """Claim the job that is meant, if it is due; of several workers one succeeds."""

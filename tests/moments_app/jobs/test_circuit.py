@@ -20,7 +20,7 @@ from moments_app.models import Circuit, EmbeddingModel, Job
 from moments_app.models.job import JobQuerySet
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
-from sessions_app.models import Event, UserProfile
+from sessions_app.models import Event, Message, UserProfile
 from tests.support import openai_server as behave
 from tests.support.concurrency import at_once
 from tests.support.openai_server import Behaviour, Handler, OpenAIServer
@@ -198,7 +198,7 @@ class TestProbes:
     def test_one_that_asks_nobody_gives_way_to_the_next(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         probe = send_probe()
-        probe.session.messages.all().delete()  # type: ignore[union-attr]
+        Message.objects.filter(session=probe.session).delete()
         assert ran(probe).status == "skipped"
         Circuit.objects.send_probes()
         assert builds().due().get().pk != probe.pk
