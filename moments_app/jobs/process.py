@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from moments_app.engines import Caller
 from moments_app.jobs.workload import Workload
-from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models import Circuit, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.job import JobQuerySet
 from sessions_app.models import Event, Message, Session
 from sessions_app.refusals import Refusal
@@ -48,11 +48,13 @@ class Waits(Exception):
     Args:
         until: when to look again.
         reason: what is waited for.
+        circuit: that holds what is waited for.
     """
 
-    def __init__(self, until: datetime, reason: str) -> None:
+    def __init__(self, until: datetime, reason: str, circuit: Circuit | None = None) -> None:
         super().__init__(reason)
         self.until = until
+        self.circuit = circuit
 
 
 class ClaimLost(Exception):

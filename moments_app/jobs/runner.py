@@ -79,7 +79,10 @@ def _run_with(process: AnyProcess, job: Job) -> None:
     except Moved as error:
         job.retry_later(str(error), wait=timedelta(0))
     except Waits as error:
-        job.postpone(error.until, str(error))
+        if error.circuit:
+            error.circuit.hold(job, Job.objects.none())
+        else:
+            job.postpone(error.until, str(error))
     except Stopped:
         connection.close()  # which may have been amid a statement
         job.postpone(timezone.now(), "Its worker was asked to end.")

@@ -68,7 +68,6 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
             return True
         return any(not circuit.take_probe() for circuit in found if circuit.is_of_queries)
 
-    @transaction.atomic
     def note(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
         """Take in how a call of an engine ended: it may open or close the circuit.
 
@@ -82,9 +81,18 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         this = self.filter(engine=call.engine, work=work)
         if call.error_kind in OUTAGE:
             insert_unless_there(Circuit(engine=call.engine, work=work))
-            this.select_for_update(no_key=True).get().failed(call, job)
+            with transaction.atomic():
+                this.select_for_update(no_key=True).get().failed(call, job)
         elif this.exclude(state=Circuit.State.CLOSED, failures=0).exists():
-            this.select_for_update(no_key=True).get().answered(job)
+            with transaction.atomic():
+                this.select_for_update(no_key=True).get().answered(job)
+
+    @transaction.atomic
+    def hand_on_probe(self, job: Job, step: Job) -> None:
+        """Let a step of a job be the probe in its place: it is the step that asks."""
+        for circuit in self.open().filter(probe=job.pk, is_probing=True).select_for_update(no_key=True):
+            self.filter(pk=circuit.pk).update(probe=step.pk)
+            Job.objects.held().filter(pk=step.pk, circuit=circuit).update(circuit=None, run_after=timezone.now())
 
     def send_probes(self) -> None:
         """Make a held job of each open circuit due whose time has come."""
