@@ -27,4 +27,10 @@ class Migration(migrations.Migration):
                 F("circuit"), SUBJECT, F("id"), condition=Q(status="queued", circuit__isnull=False), name="job_held"
             ),
         ),
+        AddIndexConcurrently(
+            "enginecall",
+            models.Index(
+                fields=["prompt_version"], condition=Q(error_kind="invalid_answer"), name="engine_call_invalid"
+            ),
+        ),
     ]

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Self
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, OuterRef, Q, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from moments_app.engines.interface import CallRecord
@@ -29,6 +30,12 @@ class Pause:
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def failed(self) -> Self:
         return self.filter(ok=False)
+
+    def with_invalid_answers(self, versions: models.QuerySet[PromptVersion]) -> Any:
+        """Count the answers to each version that were no good, as `invalid_answers`: they tell of the prompt."""
+        calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
+        number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
+        return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
     def used_up(self) -> Pause | None:
         """Return the pause until tomorrow when a cap is reached; caps hold for all engines together, and a UTC day."""
@@ -107,6 +114,9 @@ class EngineCall(models.Model):
             models.Index(fields=["engine", "-created_at", "-id"], name="engine_call_newest"),
             models.Index(fields=["-created_at"], include=["cost_usd"], name="engine_call_day"),
             models.Index(fields=["-created_at", "-id"], condition=Q(ok=False), name="engine_call_failed"),
+            models.Index(
+                fields=["prompt_version"], condition=Q(error_kind="invalid_answer"), name="engine_call_invalid"
+            ),
         ]
 
     def __str__(self) -> str:
