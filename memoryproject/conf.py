@@ -183,11 +183,11 @@ class EngineSettings(Group):
     api_key: SecretStr = Field(SecretStr(""), description="Key for the endpoint.")
     timeout_seconds: float = Field(60, gt=0, le=600, description="Most seconds that one call may take in all.")
     max_response_bytes: int = Field(1_000_000, ge=1_000, description="Larger answers are refused.")
-    circuit_seconds: int = Field(
-        60,
+    circuit_seconds: float = Field(
+        30,
         ge=0,
         le=3600,
-        description="Pause after three failures of one kind in a row; doubles up to an hour. 0: no pause.",
+        description="Seconds between two probes of an engine that fails; its jobs wait meanwhile. 0: none waits.",
     )
 
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(

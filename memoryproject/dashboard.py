@@ -18,9 +18,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memoryproject import health, site_state
-from moments_app.models import Job
+from moments_app.models import Circuit, Job
 from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
+from sessions_app.admin.links import change_url
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
@@ -103,6 +104,7 @@ def _alerts(work: Backlog, today: Day) -> list[Alert]:
     found = [Alert(state) for state in health.checks().values() if state != health.OK]
     if _is_silent(work.worker_seen_at):
         found.append(Alert(f"No worker: {_seen(work.worker_seen_at)}. Start manage.py qcluster."))
+    found += [Alert(circuit.why, change_url(circuit), "Look at it") for circuit in Circuit.objects.open()]
     if work.failed:
         found.append(Alert(_count(work.failed, "job") + " failed for good.", f"{jobs}?state=failed", "Look at them"))
     if work.stuck:

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from memoryproject import health
 from memoryproject.patience import Away, database, limited
-from moments_app.models import Job
+from moments_app.models import Circuit, Job
 from moments_app.reports.waiting import waiting
 from sessions_app.models import Event
 
@@ -74,6 +74,10 @@ def _held() -> Iterator[str]:
             yield f"{jobs} for {kind.label}, since {since:%H:%M:%S} UTC."
 
 
+def _circuits() -> Iterator[str]:
+    yield from (circuit.why for circuit in Circuit.objects.open())
+
+
 def refused_providers() -> list[str]:
     """Return a sentence for each provider that refused the key or address when it was asked last."""
     return _refused(_newest(PROVIDERS_CHECKED).first())
@@ -112,7 +116,7 @@ def _restarts() -> Iterator[str]:
 
 
 # What degrades a site; each yields sentences.
-REASONS: list[Callable[[], Iterable[str]]] = [_held, refused_providers, _restarts]
+REASONS: list[Callable[[], Iterable[str]]] = [_held, _circuits, refused_providers, _restarts]
 
 
 # --- changes ---

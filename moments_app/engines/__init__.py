@@ -20,10 +20,12 @@ class Caller:
     Args:
         name: as in `CallRecord.engine`.
         open: returns the engine; takes the function that is called with the record of each call.
+        work: what is asked of it, `text` or `embedding`.
     """
 
     name: str
     open: Callable[[Callable[[CallRecord], None]], Any]
+    work: str = "text"
 
 
 def language_model(model: str, *, timeout: float | None = None) -> Caller:
@@ -34,7 +36,7 @@ def language_model(model: str, *, timeout: float | None = None) -> Caller:
 def embedding_model(model: str, dimensions: int, *, timeout: float) -> Caller:
     """Return the embedder at the endpoint of the settings, with a model; see `embedder_for`."""
     opened = partial(embedder_for, model, dimensions, timeout=timeout)
-    return Caller(f"openai:{model}", lambda record: opened(record=record))
+    return Caller(f"openai:{model}", lambda record: opened(record=record), "embedding")
 
 
 def engine_name(model: str) -> str:

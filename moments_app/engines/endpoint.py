@@ -8,6 +8,7 @@ the caller.
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -90,7 +91,8 @@ class Endpoint:
         self._check_key()
         started = time.monotonic()
         usage: dict[str, int] = {}
-        failure: EngineError | None = EngineError("unavailable", f"The call of {self.name} was broken off.")
+        broken_off = EngineError("unavailable", f"The call of {self.name} was broken off.")
+        failure: EngineError | None = broken_off
         try:
             answer = self._answered(body, seconds)
             usage = _usage(answer)
@@ -106,7 +108,8 @@ class Endpoint:
                 raise Refused(failure.kind, str(failure)) from None
             raise failure from None
         finally:
-            self._record(self._recorded(purpose, started, usage, failure))
+            record = self._recorded(purpose, started, usage, failure)
+            self._record(replace(record, is_broken_off=failure is broken_off))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
         """Return an error for operators about an unusable answer, without a word from it."""

@@ -30,6 +30,7 @@ class CallRecord:
             us; `rejected`, when it doesn't take this one.
         error: one sentence for an operator, without prompt, completion or key.
         retry_after: seconds the endpoint asked us to wait, or None.
+        is_broken_off: it was ended by ourselves, which says nothing about the endpoint.
     """
 
     purpose: str
@@ -40,6 +41,7 @@ class CallRecord:
     error_kind: str = ""
     error: str = ""
     retry_after: float | None = None
+    is_broken_off: bool = False
 
 
 class EngineError(Exception):

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from moments_app.jobs.process import Answer, CannotRun, Input, Process, Progress, Skipped, Waits
 from moments_app.jobs.runner import run_job
-from moments_app.models import Job
+from moments_app.models import Circuit, Job
 
 BUSY_PAUSE = timedelta(seconds=5)  # while another worker is at one of the steps
 
@@ -64,11 +64,13 @@ class Orchestrator(Process[Input, Answer]):
         if before := failed.filter(finished_at__gte=job.queued_at).first():
             raise CannotRun(f"{process} failed, see job {before.job_id}.")
         asked = Job.objects.request(process, job.session, requested_by=self.name, force=True, params=params)
+        Circuit.objects.hand_on_probe(job, asked)
         done = run_job(asked.job_id) or Job.objects.get(pk=asked.pk)
         if done.status == Job.Status.FAILED:
             raise CannotRun(f"{process} failed, see job {done.job_id}.")
         if done.is_cancelled:
             raise CannotRun(f"{process} was cancelled, see job {done.job_id}.")
         if done.status in Job.OPEN:
-            raise Waits(max(done.run_after, timezone.now() + BUSY_PAUSE), f"Waiting for {process}, job {done.job_id}.")
+            until = max(done.run_after, timezone.now() + BUSY_PAUSE)
+            raise Waits(until, f"Waiting for {process}, job {done.job_id}.", done.circuit)
         return done.status

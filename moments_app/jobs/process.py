@@ -16,7 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from moments_app.engines import Caller
 from moments_app.jobs.workload import Workload
-from moments_app.models import Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models import Circuit, Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models.job import JobQuerySet
 from sessions_app.models import Event, Message, Session
 from sessions_app.refusals import Refusal
 
@@ -47,11 +48,13 @@ class Waits(Exception):
     Args:
         until: when to look again.
         reason: what is waited for.
+        circuit: that holds what is waited for.
     """
 
-    def __init__(self, until: datetime, reason: str) -> None:
+    def __init__(self, until: datetime, reason: str, circuit: Circuit | None = None) -> None:
         super().__init__(reason)
         self.until = until
+        self.circuit = circuit
 
 
 class ClaimLost(Exception):
@@ -145,6 +148,10 @@ class Process(ABC, Generic[Input, Answer]):
     def caller(self, job: Job) -> Caller | None:
         """Return who is called to answer; None when nobody is."""
         return None
+
+    def alike(self, job: Job) -> JobQuerySet:
+        """Return this process's jobs that call the same engine as this one: all, where settings alone choose it."""
+        return Job.objects.filter(process=self.name)
 
     def prepare(self, job: Job, progress: Progress) -> Skipped | None:
         """Do what has to be done before the claim, outside any transaction; `Skipped` when the claim is not wanted."""

@@ -32,7 +32,8 @@ from moments_app.jobs.process import (
     Waits,
     process_named,
 )
-from moments_app.models import EngineCall, Job
+from moments_app.models import Circuit, EngineCall, Job
+from moments_app.models.circuit import OUTAGE
 from sessions_app.models import UserProfile
 
 logger = structlog.get_logger(__name__)
@@ -72,20 +73,39 @@ def run_taken(job: Job) -> Job:
 
 def _run_with(process: AnyProcess, job: Job) -> None:
     try:
-        if not _postponed(job, process):
-            _claim_think_commit(job, process)
+        _run_unless_kept_out(job, process)
     except ClaimLost:
         pass
     except Moved as error:
         job.retry_later(str(error), wait=timedelta(0))
     except Waits as error:
-        job.postpone(error.until, str(error), Job.Held.STEP)
+        if error.circuit:
+            error.circuit.hold(job, Job.objects.none())
+        else:
+            job.postpone(error.until, str(error), Job.Held.STEP)
     except Stopped:
         connection.close()  # which may have been amid a statement
         job.postpone(timezone.now(), "Its worker was asked to end.", Job.Held.BACKOFF)
         raise
     except Exception as error:
         _end_attempt(job, process, error)
+
+
+def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
+    """Run the job; or put it back when its engine is to be left alone: it would be tried in vain, or cost too much."""
+    caller = process.caller(job)
+    if caller is None:
+        return _claim_think_commit(job, process)
+    circuit = Circuit.objects.open_of(caller)
+    if circuit and not circuit.lets_in(job):
+        return circuit.hold(job, process.alike(job))
+    if pause := EngineCall.objects.used_up():
+        return job.postpone(pause.until, pause.reason, Job.Held.BUDGET)
+    try:
+        _claim_think_commit(job, process)
+    finally:
+        if circuit:
+            circuit.give_back_probe(job)
 
 
 def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
@@ -95,9 +115,18 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
             process.failed(job, reason)
         if isinstance(error, CannotRun):
             job.fail(reason)
+        elif circuit := _opened(job, process, error):
+            circuit.hold(job, process.alike(job), wait=job.backoff)
         else:
             after = getattr(error, "retry_after", None) or 0
             job.retry_later(reason, wait=timedelta(seconds=after))
+
+
+def _opened(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:
+    """Return the open circuit that holds a job whose engine has failed."""
+    caller = process.caller(job) if isinstance(error, EngineError) and error.kind in OUTAGE else None
+    circuit = Circuit.objects.open_of(caller) if caller else None
+    return circuit if circuit and circuit.holds(job) else None
 
 
 def _claim_think_commit(job: Job, process: AnyProcess) -> None:
@@ -108,7 +137,7 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         # No connection is held while the engine thinks: a slow model must not use up the database's.
         connection.close()
         caller = process.caller(job)
-        engine = caller.open(_recorder(job, input)) if caller else None
+        engine = caller.open(_recorder(job, input, caller.work)) if caller else None
         answer = process.think(input, engine, progress)
     with transaction.atomic():
         _hold_person(job)
@@ -131,19 +160,10 @@ def _hold_person(job: Job) -> None:
         raise ClaimLost
 
 
-def _postponed(job: Job, process: AnyProcess) -> bool:
-    """Put the job back when the engine is to be left alone: it would be tried in vain, or cost too much."""
-    caller = process.caller(job)
-    pause = EngineCall.objects.pause_of(caller.name) if caller else None
-    if pause is None:
-        return False
-    job.postpone(pause.until, pause.reason, pause.held_by)
-    return True
-
-
-def _recorder(job: Job, input: ProcessInput) -> Callable[[CallRecord], None]:
+def _recorder(job: Job, input: ProcessInput, work: str) -> Callable[[CallRecord], None]:
     def record(call: CallRecord) -> None:
         EngineCall.objects.keep(call, job=job, prompt_version=input.prompt_version)
+        Circuit.objects.note(call, work, job=job)
         connection.close()
 
     return record

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from moments_app.engines import Caller
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.jobs.process import AnyProcess, CannotRun, ProcessInput, Skipped, process_for_purpose
-from moments_app.models import EngineCall, Job, MemoryStream, PromptResource, PromptVersion
+from moments_app.models import Circuit, EngineCall, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.engine_call import TRIAL
 from sessions_app.models import Session
 from sessions_app.refusals import Refusal
@@ -92,8 +92,8 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     job = _unsaved_job(process, subject)
     caller = process.caller(job)
     assert caller is not None  # each process that reads a prompt has one
-    if pause := EngineCall.objects.pause_of(caller.name):
-        raise CannotTry(pause.reason)
+    if reason := _why_not(caller):
+        raise CannotTry(reason)
     input, is_again = _claimed(process, job)
     active = version.resource.active_version
     versions = [active, version] if active and active.content != version.content else [version]
@@ -101,6 +101,15 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
         connection.close()  # none is held while the engine thinks
         answers = list(pool.map(lambda one: _answer(process, caller, input.with_prompt(one)), versions))
     return Trial(input, is_again, answers)
+
+
+def _why_not(caller: Caller) -> str:
+    """Return why the engine is not to be asked now; blank when it is."""
+    circuit = Circuit.objects.open_of(caller)
+    if circuit and circuit.holds_all:
+        return circuit.why
+    pause = EngineCall.objects.used_up()
+    return pause.reason if pause else ""
 
 
 @contextmanager

@@ -14,6 +14,8 @@ at a time.
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import structlog
@@ -25,10 +27,11 @@ from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, run_taken
 from moments_app.jobs.scheduled import run_scheduled
-from moments_app.models import Job
+from moments_app.models import Circuit, Job
 
 POLL = 0.2  # seconds
 RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on
+PROBES = 1.0  # seconds between two looks for engines that are to be tried again
 SCHEDULES = 2.0  # seconds between two looks at the schedules
 AWAY = 2.0  # seconds before the next try when the database doesn't answer
 GRACE = 20  # seconds that a job may go on when the worker is asked to end
@@ -65,9 +68,10 @@ class Worker:
     """
 
     def __init__(self, lanes: list[Lane]) -> None:
-        self._lanes = lanes
+        self._processes = {lane: names_in(lane) for lane in lanes}
+        self._runs_schedules = max(Lane) in lanes
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
-        self._recovered_at = 0.0
+        self._recovered_at = self._probed_at = 0.0
         self._ending = threading.Event()
 
     def serve(self) -> None:
@@ -90,19 +94,35 @@ class Worker:
         if time.monotonic() - self._recovered_at > RECOVERY:
             self._recovered_at = time.monotonic()
             recover_jobs()
-        return any(self._work(lane) for lane in self._lanes) or (self._lanes[0] == max(Lane) and run_scheduled())
+        if time.monotonic() - self._probed_at > PROBES:
+            self._probed_at = time.monotonic()
+            Circuit.objects.send_probes()
+        return any(self._work(lane) for lane in self._processes) or self._run_scheduled()
 
     def _work(self, lane: Lane) -> bool:
-        job = Job.objects.take_next(names_in(lane), after=self._last[lane])
+        job = Job.objects.take_next(self._processes[lane], after=self._last[lane])
         if job is None:
             return False
         self._last[lane] = job.subject
+        with self._limited():
+            run_taken(job)
+        return True
+
+    def _run_scheduled(self) -> bool:
+        if not self._runs_schedules:
+            return False
+        with self._limited():
+            return run_scheduled()
+
+    @staticmethod
+    @contextmanager
+    def _limited() -> Iterator[None]:
+        """Break off what goes on for longer than a job or a task may."""
         signal.alarm(settings.JOB_SECONDS)
         try:
-            run_taken(job)
+            yield
         finally:
             signal.alarm(0)
-        return True
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._ending.set()

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     atomic = False  # the indexes are built while work goes on
 
     dependencies = [
-        ("moments_app", "0032_jobs_in_turn"),
+        ("moments_app", "0034_jobs_not_held"),
     ]
 
     operations = [
@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
             "job",
             models.Index(
                 fields=["status", "process"],
-                include=["held_by", "run_after", "held_since", "queued_at"],
+                include=["held_by", "circuit", "run_after", "held_since", "queued_at"],
                 condition=Q(status__in=["queued", "processing", "failed"]),
                 name="job_unfinished",
             ),

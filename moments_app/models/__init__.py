@@ -1,6 +1,7 @@
 """The tables of memory, one module a concept."""
 
 from moments_app.models.atom import MemoryAtom, StreamVersion
+from moments_app.models.circuit import Circuit
 from moments_app.models.context_receipt import ContextReceipt
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
 from moments_app.models.engine_call import EngineCall
@@ -15,6 +16,7 @@ from moments_app.models.summary import Summary
 from moments_app.models.vocabulary import Vocabulary, Word
 
 __all__ = [
+    "Circuit",
     "ContextReceipt",
     "EmbeddingModel",
     "EngineCall",

@@ -1,64 +1,43 @@
-"""What each call of a model cost and how it ended, and whether the engine should be left alone for now."""
+"""What each call of a model cost and how it ended, and whether the budget of the day is used up."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import takewhile
-from typing import Self
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, OuterRef, Q, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from moments_app.engines.interface import CallRecord
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 
-FAILURES_TO_OPEN = 3
-LOOK_BACK = 20  # calls; doubling reaches the longest pause well before
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # so begins the purpose of calls by which operators try a prompt: they are paid, and delay no work
-LONGEST_PAUSE = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Pause:
-    """The time until which an engine is left alone, the reason, and its kind."""
+    """The time until which engines are left alone, and the reason."""
 
     until: datetime
     reason: str
-    held_by: Job.Held
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
     def failed(self) -> Self:
         return self.filter(ok=False)
 
-    def pause_of(self, engine: str) -> Pause | None:
-        """Return the pause of an engine whose circuit is open, or when the day's budget is used up."""
-        return self._open_circuit(engine) or self._used_up()
+    def with_invalid_answers(self, versions: models.QuerySet[PromptVersion]) -> Any:
+        """Count the answers to each version that were no good, as `invalid_answers`: they tell of the prompt."""
+        calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
+        number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
+        return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
 
-    def _open_circuit(self, engine: str) -> Pause | None:
-        """Return the pause of an engine whose circuit is open: after three failures in a row of one kind.
-
-        The circuit is closed again after the time of the last failure plus a pause that starts at
-        `ENGINE__CIRCUIT_SECONDS` and doubles with each further failure up to an hour. The state is the log itself,
-        without what operators tried.
-        """
-        pause = timedelta(seconds=settings.ENGINE.circuit_seconds)
-        calls = self.filter(engine=engine).exclude(purpose__startswith=TRIAL)
-        latest = list(calls.order_by("-created_at", "-id")[:LOOK_BACK])
-        alike = takewhile(lambda call: call.error_kind and call.error_kind == latest[0].error_kind, latest)
-        failures = sum(1 for _ in alike)
-        if failures < FAILURES_TO_OPEN or not pause:
-            return None
-        longest: timedelta = min(pause * 2 ** (failures - FAILURES_TO_OPEN), LONGEST_PAUSE)
-        until = latest[0].created_at + longest
-        reason = f"Waiting: the last calls of {engine} failed; it is tried again at {until:%H:%M:%S} UTC."
-        return Pause(until, reason, Job.Held.CIRCUIT) if until > timezone.now() else None
-
-    def _used_up(self) -> Pause | None:
+    def used_up(self) -> Pause | None:
         """Return the pause until tomorrow when a cap is reached; caps hold for all engines together, and a UTC day."""
         calls, usd = settings.ENGINE.max_calls_per_day, settings.ENGINE.max_usd_per_day
         if not calls and not usd:
@@ -68,10 +47,10 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
             reason = f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY."
-            return Pause(tomorrow, reason, Job.Held.BUDGET)
+            return Pause(tomorrow, reason)
         if usd and (spent["usd"] or 0) >= usd:
             reason = f"Waiting for tomorrow: {spent['usd']:.2f} USD today, ENGINE__MAX_USD_PER_DAY."
-            return Pause(tomorrow, reason, Job.Held.BUDGET)
+            return Pause(tomorrow, reason)
         return None
 
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
@@ -137,6 +116,9 @@ class EngineCall(models.Model):
             models.Index(fields=["engine", "-created_at", "-id"], name="engine_call_newest"),
             models.Index(fields=["-created_at"], include=["cost_usd"], name="engine_call_day"),
             models.Index(fields=["-created_at", "-id"], condition=Q(ok=False), name="engine_call_failed"),
+            models.Index(
+                fields=["prompt_version"], condition=Q(error_kind="invalid_answer"), name="engine_call_invalid"
+            ),
         ]
 
     def __str__(self) -> str:

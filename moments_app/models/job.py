@@ -20,6 +20,7 @@ from sessions_app.models import Session, UserProfile
 from sessions_app.refusals import Refusal
 
 if TYPE_CHECKING:
+    from moments_app.models.circuit import Circuit
     from moments_app.models.stream import MemoryStream
 
 RUN_TASK = "moments_app.tasks.run_job"  # by which an older release queued jobs
@@ -34,23 +35,34 @@ class CannotChange(Refusal):
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
 # The loop over processes has the index of each read from the last subject on: as quick however much waits.
 NEXT_SQL = """
+WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
 SELECT due.id, due.subject FROM unnest(%(processes)s::text[]) AS wanted (process), LATERAL (
-    SELECT job.id, COALESCE(job.user_id, job.stream_id * -1, 0) AS subject, job.run_after FROM moments_app_job job
-    WHERE job.status = 'queued' AND job.process = wanted.process AND job.run_after <= %(now)s
-    AND COALESCE(job.user_id, job.stream_id * -1, 0) > %(after)s
+    SELECT job.id, job.subject, job.run_after FROM job
+    WHERE job.status = 'queued' AND job.circuit_id IS NULL AND job.process = wanted.process
+    AND job.run_after <= %(now)s AND job.subject > %(after)s
     AND NOT EXISTS (
-        SELECT FROM moments_app_job other WHERE other.status = 'processing' AND other.heartbeat_at >= %(silent)s
-        AND COALESCE(other.user_id, other.stream_id * -1, 0) = COALESCE(job.user_id, job.stream_id * -1, 0)
+        SELECT FROM job other
+        WHERE other.status = 'processing' AND other.heartbeat_at >= %(silent)s AND other.subject = job.subject
     )
-    ORDER BY COALESCE(job.user_id, job.stream_id * -1, 0), job.run_after, job.id LIMIT 1
+    ORDER BY job.subject, job.run_after, job.id LIMIT 1
 ) due ORDER BY due.subject, due.run_after, due.id LIMIT 1
 """
+
+
+def silent_since() -> datetime:
+    """Return the time since when a running job must have given no sign for its worker to be dead."""
+    limit: datetime = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
+    return limit
 
 
 class JobQuerySet(models.QuerySet["Job"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Keep the jobs about this person."""
         return self.filter(user=user)
+
+    def of_subject(self, subject: int | None) -> Self:
+        """Keep the jobs about a person or a shard, as `Job.subject`."""
+        return self.alias(about=SUBJECT).filter(about=subject)
 
     def newest_first(self) -> Self:
         """Order by the time they were asked for."""
@@ -61,21 +73,28 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(status__in=Job.OPEN)
 
     def due(self) -> Self:
-        """Keep queued ones whose time has come."""
-        return self.filter(status=Job.Status.QUEUED, run_after__lte=timezone.now())
+        """Keep queued ones whose time has come, and that no circuit holds."""
+        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__lte=timezone.now())
+
+    def held(self) -> Self:
+        """Keep those queued that an open circuit holds."""
+        return self.filter(status=Job.Status.QUEUED, circuit__isnull=False)
 
     def later(self) -> Self:
-        """Keep those queued for a time that has not come: a back-off, an open circuit, another day."""
-        return self.filter(status=Job.Status.QUEUED, run_after__gt=timezone.now())
+        """Keep those queued for a time that has not come: a back-off, another day."""
+        return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=timezone.now())
 
     def cancelled(self) -> Self:
         """Keep those that somebody cancelled."""
         return self.filter(status=Job.Status.SKIPPED, result__has_key=CANCELLED)
 
+    def working(self) -> Self:
+        """Keep running ones whose worker is alive."""
+        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent_since())
+
     def stale(self) -> Self:
         """Keep running ones that are silent for so long that their worker must be dead."""
-        limit = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
-        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__lt=limit)
+        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__lt=silent_since())
 
     def oldest_wait(self) -> float:
         """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
@@ -170,7 +189,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def take(self, job_id: uuid.UUID) -> "Job | None":
         """Claim a due job for this worker; None when there is nothing to do: not due, taken, ended, unknown."""
-        return self.due().filter(job_id=job_id)._claim_one()
+        return self._claimed(job_id=job_id)
 
     def take_next(self, processes: Collection[str], *, after: int) -> "Job | None":
         """Claim the next due job of some processes, people in turn; None when there is none.
@@ -191,10 +210,14 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def _next(self, processes: Collection[str], after: int) -> "tuple[int, int] | None":
         """Return the primary key and the subject of the first job that may be taken."""
-        now = timezone.now()
-        silent = now - timedelta(seconds=settings.JOBS.stale_seconds)
+        values: dict[str, Any] = {
+            "processes": list(processes),
+            "after": after,
+            "now": timezone.now(),
+            "silent": silent_since(),
+        }
         with connection.cursor() as cursor:
-            cursor.execute(NEXT_SQL, {"processes": list(processes), "after": after, "now": now, "silent": silent})
+            cursor.execute(NEXT_SQL, values)
             found: tuple[int, int] | None = cursor.fetchone()
         return found
 
@@ -206,22 +229,24 @@ class JobQuerySet(models.QuerySet["Job"]):
             [is_alone] = cursor.fetchone() or [False]
         if not is_alone:
             return None
-        person = {"user_id": subject} if subject > 0 else {"user_id": None, "stream_id": -subject or None}
-        silent = timezone.now() - timedelta(seconds=settings.JOBS.stale_seconds)
-        running = self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent, **person)
-        return None if running.exists() else self.due().filter(pk=pk)._claim_one()
+        is_busy = self.working().of_subject(subject).exists()
+        return None if is_busy else self._claimed(pk=pk)
 
-    def _claim_one(self) -> "Job | None":
+    def _claimed(self, **which: Any) -> "Job | None":
+        """Claim the job that is meant, if it is due; of several workers one succeeds."""
         now = timezone.now()
-        job = self.order_by("id").first()
-        taken = job and Job.objects.due().filter(pk=job.pk).update(
-            status=Job.Status.PROCESSING,
-            attempts=F("attempts") + 1,
-            started_at=now,
-            heartbeat_at=now,
-            progress_done=0,
+        taken = (
+            self.due()
+            .filter(**which)
+            .update(
+                status=Job.Status.PROCESSING,
+                attempts=F("attempts") + 1,
+                started_at=now,
+                heartbeat_at=now,
+                progress_done=0,
+            )
         )
-        return Job.objects.select_related("session__user", "stream").get(pk=job.pk) if job and taken else None
+        return Job.objects.select_related("session__user", "stream").get(**which) if taken else None
 
 
 class Job(models.Model):
@@ -265,6 +290,15 @@ class Job(models.Model):
         help_text="What it waited for when it was put back last.",
     )
     held_since = models.DateTimeField(null=True, blank=True, help_text="When it was put back first.")
+    circuit = models.ForeignKey(
+        "moments_app.Circuit",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="jobs",
+        db_index=False,
+        help_text="Held until it closes.",
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -287,14 +321,19 @@ class Job(models.Model):
         ]
         indexes = [
             models.Index(fields=["run_after"], condition=Q(status="queued"), name="job_queued"),
-            models.Index(F("process"), SUBJECT, F("run_after"), condition=Q(status="queued"), name="job_in_turn"),
+            models.Index(
+                F("process"), SUBJECT, F("run_after"), condition=Q(status="queued", circuit=None), name="job_in_turn"
+            ),
+            models.Index(
+                F("circuit"), SUBJECT, F("id"), condition=Q(status="queued", circuit__isnull=False), name="job_held"
+            ),
             models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
             models.Index(fields=["process", "-id"], name="job_process_newest"),
             models.Index(
                 fields=["status", "process"],
-                include=["held_by", "run_after", "held_since", "queued_at"],
+                include=["held_by", "circuit", "run_after", "held_since", "queued_at"],
                 condition=Q(status__in=["queued", "processing", "failed"]),
                 name="job_unfinished",
             ),
@@ -311,14 +350,25 @@ class Job(models.Model):
 
     @property
     def is_due(self) -> bool:
-        """True when it is queued and its time has come."""
-        return self.status == Job.Status.QUEUED and self.run_after <= timezone.now()
+        """True when it is queued, its time has come and no circuit holds it."""
+        return self.status == Job.Status.QUEUED and self.circuit_id is None and self.run_after <= timezone.now()
+
+    @property
+    def is_held(self) -> bool:
+        """True when it waits for a circuit to close."""
+        return self.status == Job.Status.QUEUED and self.circuit_id is not None
+
+    @property
+    def backoff(self) -> timedelta:
+        """The wait after an attempt that failed; it doubles with each."""
+        wait: timedelta = timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1)
+        return min(wait, LONGEST_BACKOFF)
 
     @property
     def is_stale(self) -> bool:
         """True when it runs, but is silent for so long that its worker must be dead."""
-        silent = timezone.now() - (self.heartbeat_at or timezone.now())
-        return self.status == Job.Status.PROCESSING and silent.total_seconds() > settings.JOBS.stale_seconds
+        is_silent = self.heartbeat_at is not None and self.heartbeat_at < silent_since()
+        return self.status == Job.Status.PROCESSING and is_silent
 
     @property
     def is_cancelled(self) -> bool:
@@ -377,12 +427,19 @@ class Job(models.Model):
         """
         if self.attempts >= settings.JOBS.max_attempts:
             return self.fail(error)
-        backoff = min(timedelta(seconds=settings.JOBS.backoff_seconds) * 2 ** (self.attempts - 1), LONGEST_BACKOFF)
-        self._hold(Job.Held.BACKOFF, error=error, run_after=timezone.now() + max(backoff, wait or backoff))
+        until = timezone.now() + max(self.backoff, wait or self.backoff)
+        self._hold(Job.Held.BACKOFF, error=error, run_after=until)
 
-    def postpone(self, until: datetime, reason: str, held_by: "Job.Held") -> None:
-        """Put the job back unworked: this attempt doesn't count."""
-        self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1)
+    def postpone(self, until: datetime, reason: str, held_by: "Job.Held", *, circuit: "Circuit | None" = None) -> None:
+        """Put the job back unworked: this attempt doesn't count.
+
+        Args:
+            until: not before this time.
+            reason: what it waits for, in words.
+            held_by: what it waits for.
+            circuit: that holds it.
+        """
+        self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1, circuit=circuit)
 
     def release(self) -> None:
         """Take the job from a worker that has died: it is due again, and the attempt has counted."""
@@ -413,8 +470,8 @@ class Job(models.Model):
         same = Job.objects.open().filter(process=self.process, user=self.user, session=self.session, stream=self.stream)
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} about the same is open; this one is not needed.")
-        now = timezone.now()
-        state = {"status": Job.Status.QUEUED, "run_after": now, "held_since": None, "finished_at": None}
+        state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None}
+        state |= {"held_since": None, "circuit": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)

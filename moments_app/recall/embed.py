@@ -377,9 +377,7 @@ def _keep(embedding: type[AnyEmbedding], model: EmbeddingModel, made: Vectors) -
 def _row(
     embedding: type[AnyEmbedding], model: EmbeddingModel, text: Text, vector: list[float] | str, refusals: int
 ) -> AnyEmbedding:
-    row = embedding(
-        model=model, user_id=text.user_id, source_id=text.pk, said_at=text.said_at, refusals=refusals
-    )
+    row = embedding(model=model, user_id=text.user_id, source_id=text.pk, said_at=text.said_at, refusals=refusals)
     if isinstance(vector, str):
         row.refuse(vector)
     else:

@@ -15,7 +15,7 @@ from moments_app.engines import language_model
 from moments_app.engines.calls.recall_query import QueryRequest
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
-from moments_app.models import EngineCall, PromptResource, PromptVersion
+from moments_app.models import Circuit, EngineCall, PromptResource, PromptVersion
 from moments_app.prompts import RECALL_QUERY_URI
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
@@ -56,16 +56,17 @@ def recall_request_for(user_id: str | None, session_id: str, message: str, *, re
 def _query(user_id: str | None, session_id: str, message: str) -> str:
     """Return the query that the engine makes of the message; the message itself when it makes none."""
     caller = language_model(settings.RECALL.model, timeout=settings.RECALL.query_timeout_seconds)
-    pause = EngineCall.objects.pause_of(caller.name)
+    is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
     with acting_for(user_id) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
-    if not read.turns or read.prompt is None or pause:
+    if not read.turns or read.prompt is None or is_refused:
         return message
     connection.close()  # none is held while the engine thinks
     prompt = read.prompt
 
     def record(call: CallRecord) -> None:
         EngineCall.objects.keep(call, prompt_version=prompt)
+        Circuit.objects.note(call, Circuit.Work.QUERY)
         connection.close()
 
     try:

@@ -9,8 +9,8 @@ from django.core.cache import cache
 from django.db import connection
 
 from moments_app.engines import embedding_model
-from moments_app.engines.interface import EngineError
-from moments_app.models import EmbeddingModel, EngineCall
+from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.models import Circuit, EmbeddingModel, EngineCall
 from moments_app.recall.request import RecallRequest, Vector
 
 KEPT_SECONDS = 300  # an application asks for the context and then searches for the same
@@ -40,13 +40,18 @@ def _vector(text: str, model: EmbeddingModel) -> Vector | None:
 
 def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
     caller = embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.query_timeout_seconds)
-    if EngineCall.objects.pause_of(caller.name):
+    if Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up():
         return None
     connection.close()  # none is held while the endpoint thinks
     try:
-        [numbers] = caller.open(EngineCall.objects.keep).embed([text])
+        [numbers] = caller.open(_record).embed([text])
     except EngineError as error:
         logger.warning("query not embedded", kind=error.kind)
         return None
     found: list[float] = numbers
     return found
+
+
+def _record(call: CallRecord) -> None:
+    EngineCall.objects.keep(call)
+    Circuit.objects.note(call, Circuit.Work.QUERY)

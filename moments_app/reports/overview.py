@@ -58,11 +58,11 @@ def work() -> Backlog:
     """Return what waits, runs and failed, as of now."""
     now = timezone.now()
     queued, running = Q(status=Job.Status.QUEUED), Q(status=Job.Status.PROCESSING)
-    due = queued & Q(run_after__lte=now)
+    due = queued & Q(circuit=None, run_after__lte=now)
     found = Job.objects.open().aggregate(
         due=Count("pk", filter=due),
         oldest_due=Min("run_after", filter=due),
-        later=Count("pk", filter=queued & Q(run_after__gt=now)),
+        later=Count("pk", filter=queued & ~Q(circuit=None, run_after__lte=now)),
         running=Count("pk", filter=running),
         beat=Max("heartbeat_at", filter=running),
     )

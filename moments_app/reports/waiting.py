@@ -41,12 +41,14 @@ def waiting() -> list[Group]:
     """Count the jobs that are open or have failed, by one statement that reads these alone."""
     queued = Job.Status.QUEUED
     waits_for = Case(
+        When(status=queued, circuit__isnull=False, then=Value(Job.Held.CIRCUIT)),
         When(status=queued, run_after__lte=Now(), then=Value(DUE)),
         When(status=queued, held_by="", then=Value(Job.Held.BACKOFF)),  # put back by an earlier release
         When(status=queued, then=F("held_by")),
         default=Value(""),
     )
     since = Case(
+        When(status=queued, circuit__isnull=False, then=F("circuit__since")),
         When(status=queued, run_after__lte=Now(), then=F("run_after")),
         When(status=queued, held_since=None, then=F("queued_at")),
         When(status=queued, then=F("held_since")),

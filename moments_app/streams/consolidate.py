@@ -29,6 +29,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
+from moments_app.models.job import JobQuerySet
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
 from moments_app.streams.lines import ConsolidatedText, Line, Piece, consolidated, recorded
@@ -85,6 +86,10 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
     def caller(self, job: Job) -> Caller:
         """Return who writes; the stream may have a model of its own."""
         return language_model(stream_of(job).consolidation_model or settings.MEMORY_FORMATION.model)
+
+    def alike(self, job: Job) -> JobQuerySet:
+        """Return the jobs of streams with the same model."""
+        return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def claim(self, job: Job) -> ConsolidationInput | Skipped:
         """Read the text and the observations."""

@@ -10,7 +10,7 @@ from django_q.models import Task
 from django_q.tasks import async_task
 
 from memoryproject.site_state import RESTARTED, Change, State
-from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
+from moments_app.models import Circuit, ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
@@ -128,6 +128,11 @@ def _operate(session: Session) -> None:
     EmbeddingModel.objects.create(name="text-embedding", dimensions=64)
     Change(State.DEGRADED, "", timezone.now(), ["1 job waits for a provider that fails."]).record()
     Event.objects.create(type=RESTARTED, actor="run", payload={"told": "The worker ended with status -9."})
+    circuit = Circuit.objects.create(
+        engine="openai:gpt", work="text", state="open", holds_all=True, reason="timeout", error="No answer."
+    )
+    Job.objects.request("embed", session, requested_by="append")
+    Job.objects.filter(process="embed", status=Job.Status.QUEUED).update(circuit=circuit, error=circuit.why)
     Event.objects.create(type="legal_hold_set", actor="operator:eve", payload={"session_id": session.session_id})
     Archive.objects.create(
         session=session,

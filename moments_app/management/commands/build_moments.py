@@ -29,7 +29,19 @@ class Command(BaseCommand):
         )
         job = run_job(asked.job_id)
         if job is None:
-            return f"Job {asked.job_id} is being worked on already."
+            return _not_taken(Job.objects.get(pk=asked.pk))
         if job.status in (Job.Status.QUEUED, Job.Status.FAILED):
             raise CommandError(f"Job {job.job_id} is {job.status}: {job.error}")
         return f"Job {job.job_id} {job.status}: {job.result}"
+
+
+def _not_taken(job: Job) -> str:
+    """Say why a job can't be run now."""
+    if job.is_held:
+        return f"Job {job.job_id} waits for its engine. {job.error}"
+    if job.status == Job.Status.QUEUED:
+        until = f"{job.run_after:%Y-%m-%d %H:%M:%S} UTC"
+        return f"Job {job.job_id} waits until {until}, because of its last attempt: {job.error}"
+    if job.status == Job.Status.PROCESSING:
+        return f"Job {job.job_id} is being worked on already."
+    return f"Job {job.job_id} has just been {job.status} by a worker."

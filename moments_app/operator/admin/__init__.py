@@ -1,6 +1,7 @@
 """The operator's pages."""
 
 from moments_app.operator.admin.atom import MemoryAtomAdmin
+from moments_app.operator.admin.circuit import CircuitAdmin
 from moments_app.operator.admin.context_receipt import ContextReceiptAdmin
 from moments_app.operator.admin.embedding_model import EmbeddingModelAdmin
 from moments_app.operator.admin.engine_call import EngineCallAdmin
@@ -16,6 +17,7 @@ from moments_app.operator.admin.summary import SummaryAdmin
 from moments_app.operator.admin.user_profile import UserProfileAdmin
 
 __all__ = [
+    "CircuitAdmin",
     "ContextReceiptAdmin",
     "EmbeddingModelAdmin",
     "EngineCallAdmin",

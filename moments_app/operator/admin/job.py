@@ -20,6 +20,7 @@ FOUND_BY_NAME = 50  # people and sessions whose names begin with what is searche
 STATE_LABELS = {
     "due": "info",
     "waiting": "warning",
+    "held": "warning",
     "running": "info",
     "stuck": "danger",
     "completed": "success",
@@ -30,6 +31,7 @@ STATE_LABELS = {
 STATES: dict[str, tuple[str, Callable[[JobQuerySet], JobQuerySet]]] = {
     "due": ("Due", lambda jobs: jobs.due()),
     "waiting": ("Waits for a later attempt", lambda jobs: jobs.later()),
+    "held": ("Held by a circuit", lambda jobs: jobs.held()),
     "running": ("Running", lambda jobs: jobs.filter(status=Job.Status.PROCESSING)),
     "stuck": ("Running, but silent", lambda jobs: jobs.stale()),
     "failed": ("Failed", lambda jobs: jobs.filter(status=Job.Status.FAILED)),
@@ -69,7 +71,7 @@ class JobAdmin(LogAdmin):
     list_filter = (StateFilter, ("process", NewestValuesFilter))
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
-    open_lookups = ("session__id__exact", "user__id__exact", "stream__id__exact")
+    open_lookups = ("session__id__exact", "user__id__exact", "stream__id__exact", "circuit__id__exact")
     search_help_text = "A whole job_id, or the beginning of a user_id or session_id"
     ordering = ("-id",)
     actions = ("retry", "cancel")

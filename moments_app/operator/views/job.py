@@ -18,7 +18,7 @@ CALLS_SHOWN = 200
 def state_of(job: Job) -> str:
     """Name what its status and times come to, as the list's filter does."""
     if job.status == Job.Status.QUEUED:
-        return "due" if job.is_due else "waiting"
+        return "held" if job.is_held else "due" if job.is_due else "waiting"
     if job.status == Job.Status.PROCESSING:
         return "stuck" if job.is_stale else "running"
     return "cancelled" if job.is_cancelled else str(job.status)

@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpRespons
 from django.shortcuts import get_object_or_404, render
 
 from moments_app.jobs.trial import CannotTry, can_be_tried, try_prompt
-from moments_app.models import PromptResource, PromptVersion
+from moments_app.models import EngineCall, PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
 from moments_app.operator import prompt_trial
 from moments_app.operator.diff import DiffLine, line_diff
@@ -75,7 +75,8 @@ class PromptPage(RowPage[PromptResource]):
 
     def _versions(self) -> dict[str, Any]:
         """Read a page of versions without their texts, newest first."""
-        before, versions = self.number("before"), self.row.versions.defer("content")
+        before = self.number("before")
+        versions = EngineCall.objects.with_invalid_answers(self.row.versions.defer("content"))
         if before is not None and before <= MAX_NUMBER:
             versions = versions.filter(number__lt=before)
         found, last = first_of(versions, VERSIONS)

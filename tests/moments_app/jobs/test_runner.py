@@ -150,57 +150,6 @@ def test_row_21_a_429_is_not_work_done_and_its_wait_is_respected(ada: UserProfil
     assert session.last_moment_message_idx is None
 
 
-class TestCircuit:
-    """An engine that keeps failing is left alone for a while."""
-
-    @pytest.fixture(autouse=True)
-    def _circuit(self, model_server: OpenAIServer, settings: Settings) -> None:
-        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 60})
-        settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 99})
-
-    def fail(self, times: int, kind: str = "server_error", ago: timedelta = timedelta(0)) -> None:
-        for _ in range(times):
-            EngineCall.objects.create(
-                purpose="p", engine="openai:gpt-4.1-mini", latency_ms=1, ok=not kind, error_kind=kind
-            )
-        EngineCall.objects.update(created_at=timezone.now() - ago)
-
-    def test_after_three_failures_in_a_row_jobs_wait_untried(
-        self, ada: UserProfile, model_server: OpenAIServer
-    ) -> None:
-        model_server.always(behave.error(500))
-        job = asked(talk(ada, 50))
-        for _ in range(3):
-            ran(job)
-        assert len(model_server.requests) == 3
-        waiting = ran(job)
-        assert len(model_server.requests) == 3
-        assert (waiting.status, waiting.attempts) == ("queued", 3)
-        assert "Waiting" in waiting.error
-        assert timedelta(seconds=50) < waiting.run_after - timezone.now() <= timedelta(seconds=60)
-
-    @pytest.mark.parametrize(("failures", "seconds"), [(3, 60), (4, 120), (6, 480), (12, 3600), (30, 3600)])
-    def test_the_pause_doubles_up_to_an_hour(self, transactional_db: None, failures: int, seconds: int) -> None:
-        self.fail(failures)
-        pause = EngineCall.objects.pause_of("openai:gpt-4.1-mini")
-        assert pause is not None
-        assert abs((pause.until - timezone.now()).total_seconds() - seconds) < 5
-
-    def test_a_success_closes_it(self, transactional_db: None) -> None:
-        self.fail(5)
-        self.fail(1, kind="")
-        assert EngineCall.objects.pause_of("openai:gpt-4.1-mini") is None
-
-    def test_failures_of_different_kinds_do_not_add_up(self, transactional_db: None) -> None:
-        for kind in ("timeout", "server_error", "timeout", "server_error"):
-            self.fail(1, kind)
-        assert EngineCall.objects.pause_of("openai:gpt-4.1-mini") is None
-
-    def test_when_the_pause_is_over_it_is_tried_again(self, ada: UserProfile, model_server: OpenAIServer) -> None:
-        self.fail(3, ago=timedelta(seconds=61))
-        assert ran(asked(talk(ada, 50))).status == "completed"
-
-
 class TestRecovery:
     """Work that nobody works on is found."""
 

@@ -1,6 +1,9 @@
 """The real worker, killed at random points."""
 
+import os
 import random
+import signal
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,9 +12,12 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
+from django_q.models import Failure
+from django_q.tasks import async_task
+from pytest_django.fixtures import Settings
 
 from moments_app.jobs.process import Lane, names_in, processes
-from moments_app.jobs.worker import lanes_of
+from moments_app.jobs.worker import Worker, lanes_of
 from moments_app.models import EngineCall, Job, Moment, Summary
 from moments_app.models.job import NEXT_SQL
 from sessions_app.models import Message, Session, UserProfile
@@ -210,6 +216,30 @@ class TestTurns:
             plan = "\n".join(line for (line,) in cursor.fetchall())
         assert "job_in_turn" in plan
         assert "Sort Key: job.run_after" not in plan
+
+
+@pytest.mark.slow
+def test_a_scheduled_task_that_never_ends_is_broken_off(transactional_db: None, settings: Settings) -> None:
+    settings.JOB_SECONDS = 1
+    async_task("time.sleep", 600)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+    ending = threading.Thread(target=end_this_worker_when_a_task_failed)
+    ending.start()
+    try:
+        Worker([Lane.BULK]).serve()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        ending.join()
+    assert "It took longer than 1 s." in Failure.objects.get().result
+
+
+def end_this_worker_when_a_task_failed() -> None:
+    deadline = time.monotonic() + 30
+    while not Failure.objects.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    connection.close()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() -> None:

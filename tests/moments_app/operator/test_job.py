@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from moments_app.models import EngineCall, Job, Moment
+from moments_app.models import Circuit, EngineCall, Job, Moment
 from moments_app.operator.admin.job import STATES
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
@@ -91,6 +91,7 @@ class TestList:
         rows: dict[str, dict[str, Any]] = {
             "due": {},
             "waiting": {"run_after": now + timedelta(hours=1)},
+            "held": {"circuit": Circuit.objects.create(engine="openai:gpt", work="text", state="open")},
             "running": {"status": "processing", "heartbeat_at": now},
             "stuck": {"status": "processing", "heartbeat_at": now - timedelta(hours=1)},
             "failed": {"status": "failed"},

@@ -13,6 +13,8 @@ from moments_app.models import EngineCall, MemoryStream, PromptResource
 from moments_app.operator.diff import line_diff
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from sessions_app.models import Event, Session, UserProfile
+from tests.support import openai_server as behave
+from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
@@ -232,6 +234,14 @@ class TestThePages:
             assert ("What it has to answer" in shown) == (purpose != "memory-policy")
         builder = page(root, change_url(PromptResource.objects.get(purpose="moment-builder")))
         assert "moments › topic_tags" in builder and "list, at most 20" in builder
+
+    def test_row_30_answers_that_were_no_good_are_counted_against_their_version(
+        self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        model_server.queue(behave.content("no JSON"), behave.content("again"))
+        assert build(talk(ada, 60)).status == "queued"
+        shown = page(root, change_url(prompt))
+        assert '<td class="rem-number">2</td>' in shown
 
     @pytest.mark.slow
     def test_the_same_number_of_queries_however_many_versions(

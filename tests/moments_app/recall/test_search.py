@@ -524,7 +524,7 @@ class TestByMeaning:
         embeddings_server.always(behave.error(500))
         for number in range(5):
             assert self.ask(service, f"harpsichord {number}")["degraded"] is True
-        assert EngineCall.objects.filter(ok=False).count() == 3
+        assert EngineCall.objects.filter(ok=False).count() == 2
 
     def test_row_9_meaning_finds_ones_own_memory_only(self, service: Api, as_ada: Api) -> None:
         for mode in ("semantic", "hybrid"):

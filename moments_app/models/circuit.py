@@ -1,0 +1,318 @@
+"""Circuits: an engine that can't be asked is left alone but for one probe at a time, and its jobs are held meanwhile.
+
+What an error says decides what it leads to. About a text or an answer, it is its job's alone. About the key, the
+address or the quota, it opens the circuit at once. About load or the network, it opens when another call fails and
+nobody was answered in between: for everybody when the two are about different people, else for that person alone,
+whose own text may be the cause. One answer closes it, and all that it held is due at once.
+
+A held job costs nothing: no worker takes it until the circuit closes or sends it out as the next probe.
+"""
+
+from datetime import timedelta
+from typing import Self
+
+import structlog
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import Count, F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce, Greatest
+from django.utils import timezone
+
+from moments_app.engines import Caller
+from moments_app.engines.interface import CallRecord
+from moments_app.models.job import SUBJECT, Job, JobQuerySet
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Event
+from sessions_app.refusals import Refusal
+
+AT_ONCE = frozenset({"credential", "quota", "address"})  # the endpoint would take no text from us
+IN_A_ROW = frozenset({"rate_limited", "timeout", "unavailable", "server_error"})  # or one text is the cause
+OUTAGE = AT_ONCE | IN_A_ROW
+
+logger = structlog.get_logger(__name__)
+
+
+def interval() -> timedelta:
+    """Return the time between two probes; where it is none there are no circuits."""
+    return timedelta(seconds=settings.ENGINE.circuit_seconds)
+
+
+class NotOpen(Refusal):
+    """The engine is asked as usual."""
+
+    def __init__(self) -> None:
+        super().__init__("This circuit is closed: the engine is asked as usual.")
+
+
+class CircuitQuerySet(models.QuerySet["Circuit"]):
+    def open(self) -> Self:
+        """Keep those of engines that are left alone."""
+        return self.filter(state=Circuit.State.OPEN)
+
+    def with_held(self) -> Self:
+        """Count the jobs that each holds, as `held`."""
+        jobs = Job.objects.held().filter(circuit=OuterRef("pk")).order_by().values("circuit")
+        number = jobs.annotate(number=Count("pk")).values("number")
+        return self.annotate(held=Coalesce(Subquery(number), 0))
+
+    def open_of(self, caller: Caller) -> "Circuit | None":
+        """Return the circuit of an engine and its kind of work, if it is open."""
+        return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
+
+    def refuse_query(self, engine: str) -> bool:
+        """Tell whether a query has to do without an engine; now and then one asks all the same, as the probe."""
+        if not interval():
+            return False
+        found = list(self.open().filter(engine=engine))
+        if any(circuit.holds_all and not circuit.is_probe_due for circuit in found if not circuit.is_of_queries):
+            return True
+        return any(not circuit.take_probe() for circuit in found if circuit.is_of_queries)
+
+    def note(self, call: CallRecord, work: str, *, job: Job | None = None) -> None:
+        """Take in how a call of an engine ended: it may open or close the circuit.
+
+        Args:
+            call: as it is recorded.
+            work: kind of it, a `Circuit.Work`.
+            job: it was made for; None: for a request.
+        """
+        if call.is_broken_off or not interval():
+            return
+        this = self.filter(engine=call.engine, work=work)
+        if call.error_kind in OUTAGE:
+            insert_unless_there(Circuit(engine=call.engine, work=work))
+            with transaction.atomic():
+                this.select_for_update(no_key=True).get().failed(call, job)
+        elif this.exclude(state=Circuit.State.CLOSED, failures=0).exists():
+            with transaction.atomic():
+                this.select_for_update(no_key=True).get().answered(job)
+
+    @transaction.atomic
+    def hand_on_probe(self, job: Job, step: Job) -> None:
+        """Let a step of a job be the probe in its place: it is the step that asks."""
+        for circuit in self.open().filter(probe=job.pk, is_probing=True).select_for_update(no_key=True):
+            self.filter(pk=circuit.pk).update(probe=step.pk)
+            Job.objects.held().filter(pk=step.pk, circuit=circuit).update(circuit=None, run_after=timezone.now())
+
+    def send_probes(self) -> None:
+        """Make a held job of each open circuit due whose time has come."""
+        for circuit in self.open():
+            if not interval():
+                circuit.close("settings")
+            elif circuit.is_probe_due:
+                circuit.send_probe()
+
+
+class Circuit(models.Model):
+    """Whether an engine is asked for a kind of work; the module's text tells how it goes."""
+
+    class State(models.TextChoices):
+        CLOSED = "closed"
+        OPEN = "open"
+
+    class Work(models.TextChoices):
+        TEXT = "text"
+        EMBEDDING = "embedding"
+        QUERY = "query"  # in a request, which has seconds only: its time-outs say nothing of jobs
+
+    engine = models.CharField(max_length=255)
+    work = models.CharField(max_length=16, choices=Work)
+    state = models.CharField(max_length=8, choices=State, default=State.CLOSED)
+    since = models.DateTimeField(default=timezone.now, help_text="When it was opened or closed.")
+    holds_all = models.BooleanField(default=False, help_text="Whether everybody's jobs are held, or one person's.")
+    reason = models.CharField(max_length=32, blank=True, help_text="The kind of the last error.")
+    error = models.TextField(blank=True, help_text="The last error.")
+    failures = models.PositiveIntegerField(default=0, help_text="In a row, with no answer in between.")
+    subject = models.BigIntegerField(null=True, blank=True, help_text="Whom they are about, if about one alone.")
+    lone_subject = models.BigIntegerField(
+        null=True, blank=True, help_text="Whose failures the answers to others have shown to be their own."
+    )
+    failed_job = models.BigIntegerField(null=True, blank=True)
+    last_failure_at = models.DateTimeField(null=True, blank=True)
+    next_probe_at = models.DateTimeField(default=timezone.now)
+    probe = models.BigIntegerField(null=True, blank=True, help_text="The job that was sent out last.")
+    probe_subject = models.BigIntegerField(null=True, blank=True)
+    is_probing = models.BooleanField(default=False, help_text="The probe has not asked yet.")
+    closed_by = models.CharField(max_length=255, blank=True)
+
+    objects = CircuitQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["engine", "work"], name="circuit_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.engine}, {self.work}"
+
+    @property
+    def is_of_queries(self) -> bool:
+        """True when requests alone are kept from asking; it holds no job."""
+        return self.work == Circuit.Work.QUERY
+
+    @property
+    def is_open(self) -> bool:
+        """True while the engine is left alone."""
+        return self.state == Circuit.State.OPEN
+
+    @property
+    def is_probe_due(self) -> bool:
+        """True when the next call may be tried."""
+        return self.next_probe_at <= timezone.now()
+
+    @property
+    def why(self) -> str:
+        """What an operator is told of an open one; it quotes no text."""
+        whose = "" if self.holds_all else " for one person"
+        return (
+            f"Waiting: the circuit of {self} is open{whose} since {self.since:%H:%M:%S} UTC. {self.error} "
+            f"It is tried every {settings.ENGINE.circuit_seconds:g} s."
+        )
+
+    # --- what is let in, and what is held ---
+
+    def holds(self, job: Job) -> bool:
+        """Tell whether a job has to wait for the circuit, unless it is the probe."""
+        return self.is_open and (self.holds_all or self.subject == job.subject)
+
+    def lets_in(self, job: Job) -> bool:
+        """Tell whether a job may ask: it isn't held, or it is the probe, or the next probe is due and it becomes it."""
+        is_probe = self.is_probing and self.probe == job.pk
+        return is_probe or not self.holds(job) or self.take_probe(job)
+
+    @transaction.atomic
+    def hold(self, job: Job, alike: JobQuerySet, *, wait: timedelta = timedelta(0)) -> None:
+        """Put back a job that a worker has claimed, until the circuit closes: the attempt doesn't count.
+
+        Args:
+            job: claimed.
+            alike: jobs that need the same engine; those that are due are held with it, by the same statement.
+            wait: when it failed and turns out to be the only one that does, it has to wait for so long.
+        """
+        this = Circuit.objects.select_for_update(no_key=True).get(pk=self.pk)
+        until = timezone.now() + wait
+        if not this.holds(job):  # it has been closed meanwhile
+            return job.postpone(until, this.why, Job.Held.BACKOFF)
+        job.postpone(until, this.why, Job.Held.CIRCUIT, circuit=this)
+        others = alike.due()
+        if this.is_probing and this.probe:
+            others = others.exclude(pk=this.probe)
+        if not this.holds_all:
+            others = others.of_subject(this.subject)
+        others.update(circuit=this, error=this.why)
+
+    # --- probes ---
+
+    def take_probe(self, job: Job | None = None) -> bool:
+        """Take the probe that is due; of several who try at once, one does."""
+        now = timezone.now()
+        due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
+        who = {"probe": job.pk, "probe_subject": job.subject, "is_probing": True} if job else {}
+        return bool(due.update(next_probe_at=now + interval(), **who))
+
+    @transaction.atomic
+    def send_probe(self) -> None:
+        """Make a held job due, another one than the last time and of somebody else, if there is one."""
+        job = self._next_probe()
+        if job and self.take_probe(job):
+            Job.objects.held().filter(pk=job.pk).update(circuit=None, run_after=timezone.now())
+
+    def _next_probe(self) -> Job | None:
+        held = Job.objects.held().filter(circuit=self).alias(about=SUBJECT).order_by("about", "id")
+        if self.probe is None or self.probe_subject is None:
+            return held.first()
+        last = self.probe_subject
+        ways = Q(about__gt=last), ~Q(about=last), Q(about=last, id__gt=self.probe), Q()
+        return next((job for way in ways if (job := held.filter(way).first())), None)
+
+    def give_back_probe(self, job: Job) -> None:
+        """Let another job be the probe, at once, when this one ended without asking."""
+        unused = Circuit.objects.open().filter(pk=self.pk, probe=job.pk, is_probing=True)
+        unused.update(next_probe_at=timezone.now(), is_probing=False)
+
+    @transaction.atomic
+    def try_now(self, actor: str) -> None:
+        """Have the next probe sent out at once.
+
+        Raises:
+            NotOpen: there is nothing to try.
+        """
+        if not Circuit.objects.open().filter(pk=self.pk).update(next_probe_at=timezone.now()):
+            raise NotOpen
+        self._tell("circuit_tried", actor)
+
+    # --- what calls lead to; each has the row locked ---
+
+    def failed(self, call: CallRecord, job: Job | None) -> None:
+        """Count a call that failed, and open the circuit if it says enough."""
+        subject = job.subject if job else None
+        is_alone = subject is not None and (not self.failures or subject == self.subject)
+        is_at_once = call.error_kind in AT_ONCE and (subject is None or subject != self.lone_subject)
+        self.subject = subject if is_alone else None
+        self.failures += 1
+        self.reason, self.error, self.last_failure_at = call.error_kind, call.error, timezone.now()
+        self.is_probing = self.is_probing and not (job and job.pk == self.probe)
+        if is_at_once or self.failures > 1:
+            self.holds_all = is_at_once or not is_alone or (self.is_open and self.holds_all)
+            self._left_alone(timedelta(seconds=call.retry_after or 0), job)
+        self.failed_job = job.pk if job else None
+        self.save()
+
+    def _left_alone(self, wished: timedelta, job: Job | None) -> None:
+        now = timezone.now()
+        if self.is_open:
+            self.next_probe_at = max(self.next_probe_at, now + wished)
+            return
+        self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
+        self.next_probe_at = now + max(interval(), wished)
+        if job:  # which is tried again after others
+            self.probe, self.probe_subject = job.pk, job.subject
+        if self.failed_job:  # for the same reason
+            Job.objects.later().filter(pk=self.failed_job).update(circuit=self)
+        self._tell("circuit_opened", f"job:{job.job_id}" if job else "request")
+
+    def answered(self, job: Job | None) -> None:
+        """Close the circuit: the engine has answered."""
+        if self.is_open:
+            self.close(f"job:{job.job_id}" if job else "request", answered=job)
+            return
+        self.failures, self.subject = 0, None
+        if job and job.subject == self.lone_subject:
+            self.lone_subject = None
+        self.save(update_fields=["failures", "subject", "lone_subject"])
+
+    def close_by_hand(self, actor: str) -> None:
+        """Close it whatever the engine says; failures open it again.
+
+        Raises:
+            NotOpen: it is closed already.
+        """
+        if not self.close(actor):
+            raise NotOpen
+
+    @transaction.atomic
+    def close(self, actor: str, *, answered: Job | None = None) -> bool:
+        """Ask the engine again from now on; all held jobs are due at once. False: it was closed already.
+
+        One person's that failed keep their own back-off when it was somebody else who got an answer.
+
+        Args:
+            actor: who closes it.
+            answered: the job that got an answer.
+        """
+        this = Circuit.objects.open().select_for_update(no_key=True).filter(pk=self.pk).first()
+        if this is None:
+            return False
+        now = timezone.now()
+        is_lone = answered is not None and this.subject not in (None, answered.subject)
+        held = Job.objects.held().filter(circuit=this)
+        held.update(circuit=None, run_after=Greatest(F("run_after"), now) if is_lone else now)
+        this.state, this.since, this.closed_by = Circuit.State.CLOSED, now, actor
+        this.lone_subject = this.subject if is_lone else None
+        this.failures, this.subject, this.holds_all, this.is_probing = 0, None, False, False
+        this.save()
+        this._tell("circuit_closed", actor)
+        return True
+
+    def _tell(self, event: str, actor: str) -> None:
+        payload = {"engine": self.engine, "work": self.work, "reason": self.reason}
+        Event.objects.create(type=event, actor=actor, payload=payload)
+        logger.warning(event, **payload)

@@ -1,0 +1,72 @@
+"""The list of circuits: which engines are left alone, since when, why, and what waits for them."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from unfold.decorators import display
+
+from moments_app.models import Circuit, Job
+from moments_app.operator.views.circuit import CircuitForm, CloseCircuit, TryCircuit
+from sessions_app.admin.base import ReadOnlyAdmin, one_line
+from sessions_app.admin.links import list_url
+
+
+@admin.register(Circuit)
+class CircuitAdmin(ReadOnlyAdmin):
+    """Circuits, the open ones first; one is tried, or closed by hand."""
+
+    list_display = ("engine", "work", "how", "since_when", "why_open", "held_jobs", "failed_at", "tried_at")
+    sortable_by = ()
+    ordering = ("-state", "engine", "work")
+    actions = ("try_now", "close")
+    views = (TryCircuit, CloseCircuit)
+    form_page = CircuitForm
+    when_empty = "An engine appears here when it fails for the first time."
+    fieldsets = ((None, {"fields": (("engine", "work"),)}),)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).with_held()  # type: ignore[no-any-return]
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change circuits steer them; nobody edits their rows."""
+        return request.user.has_perm("moments_app.change_circuit")
+
+    @admin.action(description="Try the selected circuits now", permissions=["steer"])
+    def try_now(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
+        """Send out the next probe of each at once."""
+        TryCircuit.change_each(self, request, queryset)
+
+    @admin.action(description="Close the selected circuits", permissions=["steer"])
+    def close(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
+        """Make what each holds due at once."""
+        CloseCircuit.change_each(self, request, queryset)
+
+    @display(description="State", label={"closed": "success", "open": "danger"})  # type: ignore[untyped-decorator]
+    def how(self, circuit: Circuit) -> str:
+        return circuit.state
+
+    @admin.display(description="Since")
+    def since_when(self, circuit: Circuit) -> str:
+        return one_line(circuit.since)
+
+    @admin.display(description="Last error")
+    def why_open(self, circuit: Circuit) -> str:
+        return format_html('<span class="rem-op-cell">{}</span>', circuit.error or "–")
+
+    @admin.display(description="Jobs held")
+    def held_jobs(self, circuit: Any) -> str:
+        if not circuit.held:
+            return "0"
+        url = list_url(Job, circuit__id__exact=circuit.pk, state="held")
+        return format_html('<a class="rem-link" href="{}">{}</a>', url, circuit.held)
+
+    @admin.display(description="Last failure")
+    def failed_at(self, circuit: Circuit) -> str:
+        return one_line(circuit.last_failure_at)
+
+    @admin.display(description="Next probe")
+    def tried_at(self, circuit: Circuit) -> str:
+        return one_line(circuit.next_probe_at if circuit.is_open else None)

@@ -1,0 +1,48 @@
+"""The page of a circuit, having it tried, and closing it."""
+
+from functools import partial
+from typing import Any
+
+from moments_app.models import Circuit, Job
+from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import FormPage, RowAction
+
+HELD_SHOWN = 20
+
+
+class CircuitForm(FormPage[Circuit]):
+    """The page of a circuit: whether the engine is asked, why not, and what waits for it."""
+
+    before = "operator/circuits/circuit.html"
+
+    def context(self) -> dict[str, Any]:
+        held = Job.objects.held().filter(circuit=self.row).select_related("user", "session__user", "stream")
+        return {
+            "circuit": self.row,
+            "may_change": self.admin.has_steer_permission(self.request),
+            "held": held.order_by("id")[:HELD_SHOWN],
+            "held_count": held.count(),
+        }
+
+
+class TryCircuit(RowAction[Circuit]):
+    """Send out the next probe of a circuit at once."""
+
+    route, name, permission = "<path:pk>/try/", "try", "steer"
+
+    def change(self, circuit: Circuit) -> str:
+        do = partial(circuit.try_now, self.actor)
+        message = f"{circuit} is tried by the next free worker, or the next query."
+        self.attempt(circuit, do, log="Tried.", message=message, about=str(circuit))
+        return change_url(circuit)
+
+
+class CloseCircuit(RowAction[Circuit]):
+    """Close a circuit: all that it holds is due."""
+
+    route, name, permission = "<path:pk>/close/", "close", "steer"
+
+    def change(self, circuit: Circuit) -> str:
+        do = partial(circuit.close_by_hand, self.actor)
+        self.attempt(circuit, do, log="Closed.", message=f"{circuit} is closed.", about=str(circuit))
+        return change_url(circuit)

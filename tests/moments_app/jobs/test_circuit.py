@@ -1,0 +1,369 @@
+"""Circuits: an engine that fails is left alone but for probes, and nobody waits behind somebody else's text."""
+
+import time
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from moments_app.engines.interface import CallRecord
+from moments_app.jobs.process import Lane, names_in
+from moments_app.jobs.runner import run_job, run_taken
+from moments_app.models import Circuit, EmbeddingModel, Job
+from moments_app.models.job import JobQuerySet
+from moments_app.recall.query_vector import with_vector
+from moments_app.recall.request import RecallRequest
+from sessions_app.models import Event, Message, UserProfile
+from tests.support import openai_server as behave
+from tests.support.concurrency import at_once
+from tests.support.openai_server import Behaviour, Handler, OpenAIServer
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ENGINE = "openai:gpt-4.1-mini"
+POISON = "hemlock"
+
+
+@pytest.fixture(autouse=True)
+def _circuits(model_server: OpenAIServer, settings: Settings) -> None:
+    settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+
+
+def asked(name: str, session_id: str = "s1", text: str = "") -> Job:
+    session = talk(UserProfile.objects.ensure(name), 30, session_id=session_id, text=text)
+    return Job.objects.request("build_moments", session, requested_by="test", force=True)
+
+
+def ran(job: Job) -> Job:
+    done = run_job(job.job_id)
+    assert done is not None
+    return done
+
+
+def circuit() -> Circuit:
+    return Circuit.objects.get(engine=ENGINE, work="text")
+
+
+def opened(model_server: OpenAIServer, *more: str) -> list[Job]:
+    """The circuit, opened by Ada and Bo, and the jobs of them and others, who are held."""
+    model_server.always(behave.error(500))
+    jobs = [asked(name) for name in ("ada", "bo", *more)]
+    for job in jobs:
+        run_job(job.job_id)  # None: it is held with another
+    assert circuit().is_open
+    assert Job.objects.held().count() == len(jobs)
+    return jobs
+
+
+def send_probe() -> Job:
+    """The job that is sent out when it is time."""
+    Circuit.objects.update(next_probe_at=timezone.now() - timedelta(seconds=1))
+    Circuit.objects.send_probes()
+    return builds().due().get()
+
+
+def work_off_what_is_due() -> None:
+    while job := Job.objects.take_next(["settle", "build_moments"], after=Job.FIRST_SUBJECT):
+        run_taken(job)
+
+
+def builds() -> JobQuerySet:
+    return Job.objects.filter(process="build_moments")
+
+
+def fails_on(text: str, way: Behaviour) -> Behaviour:
+    def answer(handler: Handler, body: dict[str, Any]) -> None:
+        (way if text in str(body) else behave.answer_well)(handler, body)
+
+    return answer
+
+
+class TestOpening:
+    """What an error leads to is decided by its kind."""
+
+    @pytest.mark.parametrize("way", [behave.error(500), behave.error(429), behave.hang_up])
+    def test_row_30_when_two_people_fail_in_a_row_everybodys_jobs_wait_untried(
+        self, model_server: OpenAIServer, way: Behaviour
+    ) -> None:
+        model_server.always(way)
+        for name in ("ada", "bo", "cy", "di"):
+            waiting = ran(asked(name))
+        assert len(model_server.requests) == 2
+        assert (waiting.status, waiting.attempts, waiting.is_held) == ("queued", 0, True)
+        assert "Waiting: the circuit" in waiting.error
+        assert list(Event.objects.filter(type__startswith="circuit").values_list("type", flat=True)) == [
+            "circuit_opened"
+        ]
+
+    def test_an_answer_in_between_keeps_it_closed(self, model_server: OpenAIServer) -> None:
+        model_server.queue(behave.error(500), behave.answer_well, behave.error(500), behave.answer_well)
+        assert [ran(asked(name)).status for name in "abcd"] == ["queued", "completed", "queued", "completed"]
+        assert not Circuit.objects.open().exists()
+
+    @pytest.mark.parametrize("status", [401, 402, 403, 404])
+    def test_row_30_a_refused_key_address_or_quota_opens_it_at_once(
+        self, model_server: OpenAIServer, status: int
+    ) -> None:
+        model_server.always(behave.error(status))
+        ran(asked("ada")), ran(asked("bo"))
+        assert len(model_server.requests) == 1
+        assert Job.objects.held().filter(attempts=0).count() == 2
+
+    def test_row_30_texts_and_answers_that_are_no_good_never_open_it(self, model_server: OpenAIServer) -> None:
+        for way in (behave.error(400), behave.error(422), behave.raw("garbage")):
+            model_server.always(way)
+            for name in ("ada", "bo", "cy"):
+                assert ran(asked(name)).attempts > 0
+        assert not Circuit.objects.open().exists()
+
+    def test_a_call_that_we_broke_off_says_nothing_of_the_engine(self, ada: UserProfile, bo: UserProfile) -> None:
+        for name in ("ada", "bo"):
+            record = CallRecord("p", ENGINE, 1, error_kind="unavailable", is_broken_off=True)
+            Circuit.objects.note(record, "text", job=asked(name))
+        assert not Circuit.objects.exists()
+
+    def test_without_seconds_there_are_none_and_what_one_held_goes_on(
+        self, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        opened(model_server)
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0})
+        Circuit.objects.send_probes()
+        assert builds().due().count() == 2 and not Circuit.objects.open().exists()
+        for job in builds().due():
+            assert not ran(job).is_held
+
+
+class TestHolding:
+    """What waits costs nothing."""
+
+    def test_all_that_is_due_is_held_by_one_statement_and_no_worker_takes_it(self, model_server: OpenAIServer) -> None:
+        opened(model_server)
+        waiting = [asked("cy", session_id=f"s{number}") for number in range(20)]
+        with CaptureQueriesContext(connection) as queries:
+            ran(waiting[0])
+        assert Job.objects.held().count() == 22
+        assert len(queries) < 25
+        assert Job.objects.take_next(["build_moments"], after=Job.FIRST_SUBJECT) is None
+        assert Job.objects.oldest_wait() == 0
+
+    def test_row_30_an_answer_makes_all_held_jobs_due_at_once(self, model_server: OpenAIServer) -> None:
+        jobs = opened(model_server, "cy", "di")
+        model_server.always(behave.answer_well)
+        assert ran(send_probe()).status == "completed"
+        assert builds().due().count() == 3 and not Job.objects.held().exists()
+        for job in builds().due():
+            assert ran(job).status == "completed"
+        assert {Job.objects.get(pk=job.pk).attempts for job in jobs[2:]} == {1}
+        assert circuit().closed_by.startswith("job:")
+
+    def test_another_engine_goes_on(self, model_server: OpenAIServer, settings: Settings) -> None:
+        opened(model_server)
+        model_server.always(behave.answer_well)
+        settings.MOMENT_BUILDER = settings.MOMENT_BUILDER.model_copy(update={"model": "another"})
+        assert ran(asked("cy")).status == "completed"
+
+
+class TestProbes:
+    """An engine is tried again by one job at a time."""
+
+    def test_row_30_of_many_workers_one_sends_a_probe(self, model_server: OpenAIServer) -> None:
+        opened(model_server, "cy", "di")
+        Circuit.objects.update(next_probe_at=timezone.now())
+        at_once(lambda _: Circuit.objects.send_probes(), 8)
+        assert builds().due().count() == 1
+        assert timedelta(seconds=28) < circuit().next_probe_at - timezone.now() <= timedelta(seconds=30)
+
+    def test_row_30_each_is_made_by_another_job_and_uses_up_no_attempt(self, model_server: OpenAIServer) -> None:
+        jobs = opened(model_server, "cy")
+        before = [Job.objects.get(pk=job.pk).attempts for job in jobs]
+        probes = [ran(send_probe()) for _ in range(6)]
+        assert len(model_server.requests) == 2 + 6
+        assert [job.user_id for job in probes[:3]] == [job.user_id for job in probes[3:]]
+        assert len({job.pk for job in probes}) == 3
+        assert [Job.objects.get(pk=job.pk).attempts for job in jobs] == before
+        assert Job.objects.held().count() == 3
+
+    def test_before_its_time_none_is_sent_and_what_an_endpoint_wishes_is_respected(
+        self, model_server: OpenAIServer
+    ) -> None:
+        model_server.always(behave.error(503, {"Retry-After": "90"}))
+        ran(asked("ada")), ran(asked("bo"))
+        Circuit.objects.send_probes()
+        assert not builds().due().exists()
+        assert timedelta(seconds=80) < circuit().next_probe_at - timezone.now() <= timedelta(seconds=90)
+
+    def test_one_that_asks_nobody_gives_way_to_the_next(self, model_server: OpenAIServer) -> None:
+        opened(model_server)
+        probe = send_probe()
+        Message.objects.filter(session=probe.session).delete()
+        assert ran(probe).status == "skipped"
+        Circuit.objects.send_probes()
+        assert builds().due().get().pk != probe.pk
+
+    def test_row_30_one_that_consists_of_steps_lets_a_step_ask(self, model_server: OpenAIServer) -> None:
+        sessions = [talk(UserProfile.objects.ensure(name), 30) for name in ("ada", "bo", "cy")]
+        model_server.always(behave.error(500))
+        for session in sessions:
+            run_job(Job.objects.request("settle", session, requested_by="test").job_id)
+        Job.objects.later().update(run_after=timezone.now())  # the first, which failed while the circuit was closed
+        work_off_what_is_due()
+        assert Job.objects.held().count() == 5  # one settling was held before it asked for its first step
+        for number in range(1, 7):
+            asked_before = len(model_server.requests)
+            Circuit.objects.update(next_probe_at=timezone.now())
+            Circuit.objects.send_probes()
+            work_off_what_is_due()
+            assert len(model_server.requests) == asked_before + 1, number
+            assert Job.objects.held().count() == Job.objects.filter(process__in=["settle", "build_moments"]).count()
+
+    def test_when_nothing_is_held_the_next_job_is_the_probe(self, model_server: OpenAIServer) -> None:
+        opened(model_server)
+        Job.objects.all().delete()
+        model_server.always(behave.answer_well)
+        assert ran(asked("cy")).is_held
+        Circuit.objects.update(next_probe_at=timezone.now())
+        Job.objects.all().delete()
+        assert ran(asked("di")).status == "completed"
+        assert not circuit().is_open
+
+
+class TestOnePersonsText:
+    """A text that an engine can't stand is its person's affair."""
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("status", "others"), [(500, 10), (403, 3), (400, 3)])
+    def test_row_30_a_text_that_fails_for_ever_delays_nobody_and_fails_visibly(
+        self, model_server: OpenAIServer, status: int, others: int
+    ) -> None:
+        way = behave.error(status)
+        model_server.always(fails_on(POISON, way))
+        assert ran(asked("zoe")).status == "completed"
+        bad = asked("ada", text=POISON)
+        ran(bad)
+        if Circuit.objects.open().exists():  # a refused key, for all one knows, until the first answer to another
+            ran(asked("bo"))
+            assert ran(send_probe()).status == "completed"
+        for number in range(others):
+            Job.objects.filter(pk=bad.pk).update(run_after=timezone.now())
+            run_job(bad.job_id)
+            good = ran(asked(f"person {number}"))
+            assert (good.status, good.attempts) == ("completed", 1)
+        bad.refresh_from_db()
+        assert (bad.status, bad.attempts) == ("failed", 3)
+        assert "status" in bad.error
+
+    def test_row_30_even_two_jobs_of_theirs_in_a_row_hold_nobody_elses(self, model_server: OpenAIServer) -> None:
+        model_server.always(fails_on(POISON, behave.error(500)))
+        first, second = asked("ada", text=POISON), asked("ada", session_id="s2", text=POISON)
+        ran(first), ran(second)
+        assert circuit().is_open and "for one person" in circuit().why
+        assert ran(asked("ada", session_id="s3")).is_held
+        assert ran(asked("bo")).status == "completed"
+        assert not circuit().is_open and not Job.objects.held().exists()
+
+    def test_row_30_a_person_who_is_alone_loses_nothing_in_an_outage(self, model_server: OpenAIServer) -> None:
+        model_server.always(behave.error(500))
+        job = asked("ada")
+        ran(job), ran(job)
+        for _ in range(10):
+            assert ran(send_probe()).is_held
+        model_server.always(behave.answer_well)
+        assert ran(send_probe()).status == "completed"
+
+
+class TestQueries:
+    """Requests keep off an engine that fails too, and keep no job off."""
+
+    @pytest.fixture
+    def _vectors(self, embeddings_server: OpenAIServer, settings: Settings) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+        EmbeddingModel.objects.in_use()
+        cache.clear()
+
+    @pytest.mark.usefixtures("_vectors")
+    def test_queries_that_fail_hold_no_job_and_one_now_and_then_asks(
+        self, transactional_db: None, embeddings_server: OpenAIServer
+    ) -> None:
+        embeddings_server.always(behave.error(500))
+        for number in range(4):
+            assert with_vector(RecallRequest(f"jack {number}")).degraded
+        assert len(embeddings_server.requests) == 2
+        [found] = Circuit.objects.open()
+        assert found.is_of_queries
+        embeddings_server.always(behave.answer_well)
+        found.try_now("operator:eve")
+        assert not with_vector(RecallRequest("jack 5")).degraded
+        assert not with_vector(RecallRequest("jack 6")).degraded
+
+    @pytest.mark.usefixtures("_vectors")
+    def test_a_circuit_of_jobs_keeps_queries_off_until_its_probe_is_due(
+        self, transactional_db: None, embeddings_server: OpenAIServer
+    ) -> None:
+        record = CallRecord("embedding", "openai:test-embedder", 1, error_kind="credential", error="No.")
+        Circuit.objects.note(record, "embedding")
+        assert with_vector(RecallRequest("jack")).degraded
+        assert not embeddings_server.requests
+
+
+@pytest.mark.slow
+def test_row_30_after_an_outage_all_is_caught_up_soon_and_few_calls_were_made(
+    model_server: OpenAIServer, settings: Settings
+) -> None:
+    settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 0.3})
+    model_server.always(behave.error(503))
+    jobs = [asked(f"person {number}") for number in range(8)]
+    names = [name for lane in Lane for name in names_in(lane)]
+    ends = time.monotonic() + 1.5
+    while time.monotonic() < ends:
+        work_a_moment(names)
+    assert len(model_server.requests) <= 2 + 1.5 / 0.3
+    model_server.always(behave.answer_well)
+    deadline = time.monotonic() + 30
+    while Job.objects.open().filter(pk__in=[job.pk for job in jobs]).exists():
+        assert time.monotonic() < deadline
+        work_a_moment(names)
+    assert len(Event.objects.filter(type="circuit_opened")) == 1
+    assert set(Job.objects.filter(process="build_moments").values_list("status", flat=True)) == {"completed"}
+
+
+def work_a_moment(names: list[str]) -> None:
+    """What a worker does at each look."""
+    Circuit.objects.send_probes()
+    if job := Job.objects.take_next(names, after=Job.FIRST_SUBJECT):
+        run_taken(job)
+    else:
+        time.sleep(0.02)
+
+
+class TestTheCommand:
+    """`manage.py build_moments` says why a job is not run."""
+
+    def said(self) -> str:
+        out = StringIO()
+        call_command("build_moments", user="ada", session="s1", force=True, stdout=out)
+        return out.getvalue()
+
+    def test_a_held_job_waits_for_its_engine(self, model_server: OpenAIServer) -> None:
+        opened(model_server)
+        assert f"waits for its engine. {circuit().why}" in self.said()
+
+    def test_one_in_a_back_off_waits_until_then_because_of_its_error(
+        self, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 60})
+        model_server.always(behave.error(400))
+        job = ran(asked("ada"))
+        said = self.said()
+        assert f"waits until {job.run_after:%Y-%m-%d %H:%M:%S} UTC" in said and "answered with status 400" in said
+
+    def test_one_that_runs_is_being_worked_on(self, ada: UserProfile) -> None:
+        assert Job.objects.take(asked("ada").job_id)
+        assert "is being worked on already" in self.said()
