@@ -14,7 +14,7 @@ from tests.support.openai_server import Handler, OpenAIServer, streamed
 TITLE = "First byte of a streamed answer"
 NOTE = (
     "A message to a model that answers at once, until the first byte: authentication, context (static layers cached) "
-    "and search, while the previous round is being stored. Raw: the same message sent directly to the model. As "
+    "and search, and the storing of what was said. Raw: the same message sent directly to the model. As "
     "people talk: answers take two seconds, and each person asks again within four. Without a pause: as many calls "
     "as possible. Idle: streams that wait for the model, all open at once; memory is the increase over all web "
     "processes, threads are their number then."
