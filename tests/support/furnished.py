@@ -13,6 +13,7 @@ from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entit
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
+from moments_app.streams.release import extend, release
 from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
@@ -41,6 +42,7 @@ def furnish() -> Session:
     job = build(session)
     UserProfile.objects.filter(pk=ada.pk).update(summary="Ada throws pots.", interests=["kilns"], metadata={"x": 1})
     ada.versions.create(summary="Ada.", interests=["verbs"], preferred_topics=["Italy"], actor="operator:eve")
+    _release(session, job)
     _remember(session, job)
     _fail(session)
     _retract(ada)
@@ -49,6 +51,17 @@ def furnish() -> Session:
     async_task(RUN_TASK, str(job.job_id))  # as an older release queued jobs
     session.refresh_from_db()
     return session
+
+
+def _release(session: Session, job: Job) -> None:
+    """What was learned from somebody, twice: one waits, the other was released."""
+    stream = shard("lessons", session.agent_id)
+    turns = list(session.messages.turns().values_list("pk", flat=True)[:2])
+    learned = {"user": session.user, "is_candidate": True, "source_session": session, "source_message_ids": turns}
+    for text in ("Say the unit with each number.", "Ask before you order."):
+        atom = stream.atoms.create(atom_type="observation", content=text, job=job, **learned)
+    made = release(atom, "Orders need a question first.", actor="operator:eve", note="Twice asked for.")
+    extend(made, actor="operator:eve")
 
 
 def _remember(session: Session, job: Job) -> None:
