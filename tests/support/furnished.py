@@ -9,7 +9,16 @@ from django.utils import timezone
 from django_q.models import Task
 from django_q.tasks import async_task
 
-from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
+from moments_app.models import (
+    ContextReceipt,
+    EmbeddingModel,
+    EngineCall,
+    Entity,
+    EntityLink,
+    Job,
+    MemoryStream,
+    Summary,
+)
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
@@ -42,7 +51,6 @@ def furnish() -> Session:
     job = build(session)
     UserProfile.objects.filter(pk=ada.pk).update(summary="Ada throws pots.", interests=["kilns"], metadata={"x": 1})
     ada.versions.create(summary="Ada.", interests=["verbs"], preferred_topics=["Italy"], actor="operator:eve")
-    _release(session, job)
     _remember(session, job)
     _fail(session)
     _retract(ada)
@@ -53,9 +61,8 @@ def furnish() -> Session:
     return session
 
 
-def _release(session: Session, job: Job) -> None:
+def _release(stream: MemoryStream, session: Session, job: Job) -> None:
     """What was learned from somebody, twice: one waits, the other was released."""
-    stream = shard("lessons", session.agent_id)
     turns = list(session.messages.turns().values_list("pk", flat=True)[:2])
     learned = {"user": session.user, "is_candidate": True, "source_session": session, "source_message_ids": turns}
     for text in ("Say the unit with each number.", "Ask before you order."):
@@ -82,6 +89,7 @@ def _remember(session: Session, job: Job) -> None:
     )
     Summary.objects.create(session=session, user=ada, start_sequence=10, end_sequence=19, base=first)
     stream = shard("repairs", session.agent_id, consolidation_prompt="Keep what helps.", pinned_content="Be kind.")
+    _release(stream, session, job)
     for number in range(6):
         note(stream, f"The jack of key {number} sticks.", source_session=session, job=job)
     fold(stream)
