@@ -12,10 +12,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Case, When
 from django.utils import timezone
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, Release, ReleaseSource
-from moments_app.models.atom import content_hash
+from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.stream import LESSONS, Defaults
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.texts import take_back, versions_given
@@ -26,9 +27,12 @@ from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
 
 LONGEST = 4_000  # characters of a wording
-SOURCES = 50  # turns that a wording is compared with
+SOURCES = 50  # turns of a candidate that a wording is compared with
+PEOPLE = 100  # who said the same, at most, in one release
 IN_A_ROW = 8  # words: so many of another's make a quotation, wherever they stand
 SENTENCE = 4  # words: a sentence so long is a quotation when it stands there whole
+
+Source = tuple[Any, int | None]  # whose it is, and the candidate, while it is there; primary keys
 
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
 
@@ -53,11 +57,19 @@ def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
     return with_text(found[0].user, found) if found else []
 
 
+def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
+    """Return the candidates of a shard that say the same word for word, this one and other people's."""
+    there = MemoryAtom.objects.active().candidates()
+    same = there.filter(stream=candidate.stream_id, content_hash=candidate.content_hash)
+    first = Case(When(pk=candidate.pk, then=0), default=1)
+    return same.select_related("stream", "source_session", "user").order_by(first, "pk")
+
+
 def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
-    """Let the users of an agent see what was learned from one of them.
+    """Let the users of an agent see what was learned from one of them, or from several who said the same.
 
     Args:
-        candidate: stays with its person as it is.
+        candidate: stays with its person as it is; so do those that say the same.
         wording: that others see.
         actor: operator:…
         note: for operators.
@@ -65,24 +77,27 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
     Raises:
         CannotRelease: the wording quotes its source, or is there already; the candidate is no longer in memory.
     """
-    wording = checked(wording, [candidate])
+    wording = checked(wording, said_the_same(candidate)[:PEOPLE])
     with transaction.atomic():
         found = _locked(candidate)
         _review(found)
-        stream = shard_for(found.stream, agent_of(found))
-        return _share(stream, wording, found.atom_type, [found], actor=actor, note=note)
+        stream = shard_for(candidate.stream, agent_of(candidate))
+        sources = [(atom.user_id, atom.pk) for atom in found]
+        return _share(stream, wording, candidate.atom_type, sources, actor=actor, note=note)
 
 
 def decline(candidate: MemoryAtom, *, actor: str) -> None:
-    """Leave a candidate with its person: it no longer waits for a decision.
+    """Leave a candidate with its person, and the same with others who said it: it no longer waits for a decision.
 
     Raises:
         CannotRelease: it is no longer in memory.
     """
     with transaction.atomic():
-        _review(_locked(candidate))
-        payload = {"atom_id": str(candidate.atom_id), "stream_id": str(candidate.stream.stream_id)}
-        Event.objects.create(type="memory_kept_private", actor=actor, user_pk=candidate.user_id, payload=payload)
+        found = _locked(candidate)
+        _review(found)
+        for atom in found:
+            payload = {"atom_id": str(atom.atom_id), "stream_id": str(atom.stream.stream_id)}
+            Event.objects.create(type="memory_kept_private", actor=actor, user_pk=atom.user_id, payload=payload)
 
 
 @transaction.atomic
@@ -99,11 +114,7 @@ def extend(narrower: Release, *, actor: str) -> Release:
     if stream.name == LESSONS and settings.SESSION_COMPACTION.lessons_scope == "agent":
         raise CannotRelease("SESSION_COMPACTION__LESSONS_SCOPE keeps lessons to the users of their agent.")
     kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
-    made = _share(shard_for(stream, ""), found.wording, kind, [], actor=actor, narrower=found)
-    ReleaseSource.objects.bulk_create(
-        ReleaseSource(release=made, user_id=source.user_id, atom_id=source.atom_id) for source in found.sources.all()
-    )
-    return made
+    return _share(shard_for(stream, ""), found.wording, kind, _sources(found), actor=actor, narrower=found)
 
 
 def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Release:
@@ -117,11 +128,8 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
     with transaction.atomic():
         found = _standing(former)
         kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
-        of = list(found.sources.values_list("user_id", "atom_id"))
         _revoke(found, actor)
-        made = _share(found.stream, wording, kind, [], actor=actor, note=note, replaces=found)
-        ReleaseSource.objects.bulk_create(ReleaseSource(release=made, user_id=user, atom_id=atom) for user, atom in of)
-        return made
+        return _share(found.stream, wording, kind, _sources(found), actor=actor, note=note, replaces=found)
 
 
 @transaction.atomic
@@ -194,37 +202,46 @@ def shard_for(shard: MemoryStream, agent_id: str) -> MemoryStream:
 
 
 def _share(
-    stream: MemoryStream, wording: str, atom_type: str, candidates: Sequence[MemoryAtom], *, actor: str, **values: Any
+    stream: MemoryStream, wording: str, atom_type: str, sources: Iterable[Source], *, actor: str, **values: Any
 ) -> Release:
     atom = MemoryAtom(stream=stream, atom_type=atom_type, content=wording, content_hash=content_hash(wording))
     if not add_atoms(stream, [atom], requested_by=actor):
         raise CannotRelease(f"{stream.title} says this already.")
     made = Release.objects.create(stream=stream, atom=atom, wording=wording, actor=actor, **values)
-    for candidate in candidates:
-        made.sources.create(user=candidate.user, atom=candidate)
+    ReleaseSource.objects.bulk_create(ReleaseSource(release=made, user_id=user, atom_id=pk) for user, pk in sources)
     _log("memory_released", made, actor)
     return made
 
 
-def _locked(candidate: MemoryAtom) -> MemoryAtom:
-    """Return the candidate as it is now; the person is locked against erasure, the session against retractions."""
-    UserProfile.objects.hold([candidate.user_id] if candidate.user_id else [])
-    list(Session.objects.locked().filter(pk=candidate.source_session_id))
-    there = MemoryAtom.objects.active().candidates().filter(pk=candidate.pk)
-    found = (
-        there.select_for_update(no_key=True, of=("self",)).select_related("stream", "source_session", "user").first()
-    )
-    if found is None:
+def _sources(release: Release) -> list[Source]:
+    return list(release.sources.order_by("pk").values_list("user_id", "atom_id"))
+
+
+def _locked(candidate: MemoryAtom) -> list[MemoryAtom]:
+    """Return the candidate and those that say the same, as they are now.
+
+    People are locked against erasure, sessions against retractions.
+    """
+    same = list(said_the_same(candidate)[:PEOPLE])
+    UserProfile.objects.hold({atom.user_id for atom in same if atom.user_id})
+    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in same]).order_by("pk"))
+    named = said_the_same(candidate).filter(pk__in=[atom.pk for atom in same])
+    found = list(named.select_for_update(no_key=True, of=("self",)))
+    if candidate.pk not in {atom.pk for atom in found}:
         raise CannotRelease("It is not in memory any more, or nobody's alone.")
     return found
 
 
-def _review(candidate: MemoryAtom) -> None:
-    """Note that it was decided on, here and where every agent's shard has the same of the same person."""
+def _review(candidates: Sequence[MemoryAtom]) -> None:
+    """Note that they were decided on, here and where every agent's shard has the same of the same people."""
     same = (
         MemoryAtom.objects.active()
         .candidates()
-        .filter(user=candidate.user_id, content_hash=candidate.content_hash, stream__name=candidate.stream.name)
+        .filter(
+            user__in=[atom.user_id for atom in candidates],
+            content_hash=candidates[0].content_hash,
+            stream__name=candidates[0].stream.name,
+        )
     )
     MemoryAtom.objects.filter(pk__in=[*same.values_list("pk", flat=True)]).update(reviewed_at=timezone.now())
 

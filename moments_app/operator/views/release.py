@@ -22,6 +22,7 @@ from moments_app.streams.release import (
     release,
     revoke,
     reword,
+    said_the_same,
     source_turns,
 )
 from sessions_app.admin.links import change_url, page_url
@@ -42,8 +43,12 @@ class WordingForm(forms.Form):
 
 def waiting(request: HttpRequest) -> str:
     """Count the candidates that wait for a decision, for the sidebar of each page; blank for none."""
-    number = cache.get_or_set(WAITING, lambda: MemoryAtom.objects.to_review()[: COUNTED + 1].count(), KEPT)
+    number: int = cache.get_or_set(WAITING, _number_waiting, KEPT) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
+
+
+def _number_waiting() -> int:
+    return MemoryAtom.objects.to_review()[: COUNTED + 1].count()
 
 
 def audience(agent_id: str) -> str:
@@ -105,6 +110,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
             "atom": atom,
             "wording": self.request.POST.get("wording", atom.content),
             "audience": audience(agent_of(atom)),
+            "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
             "entries": entries(turns),
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),

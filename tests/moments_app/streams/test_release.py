@@ -202,6 +202,7 @@ class TestRelease:
         told = list(Event.objects.filter(type__startswith="memory_release").order_by("id").values("type", "actor"))
         assert told == [{"type": kind, "actor": EVE} for kind in ("memory_released", "memory_release_revoked")]
         assert not Event.objects.filter(payload__icontains="kiln").exists()
+        assert Event.objects.filter(type="memory_released", payload__people=1).exists()
 
     @pytest.mark.parametrize(
         "wording",
@@ -231,6 +232,7 @@ class TestRelease:
         assert "Vent it first." not in context(service, "bo", "elsewhere")
         wider = extend(made, actor=EVE)
         assert "Vent it first." in context(service, "bo", "elsewhere")
+        assert not Event.objects.filter(payload__people=0).exists()
         assert [source.user for source in wider.sources.all()] == [ada]
         with pytest.raises(CannotRelease, match="already"):
             extend(wider, actor=EVE)
@@ -254,6 +256,12 @@ class TestRelease:
         talk(bo, 2, session_id="asking")
         served = context(service, "bo")
         assert "Vents come first." in served and "Vent it first." not in served
+
+    def test_those_who_said_the_same_are_decided_on_together(self, ada: UserProfile, bo: UserProfile) -> None:
+        first, second = candidate(ada), candidate(bo)
+        made = release(second, "Vent it first.", actor=EVE)
+        assert [source.atom for source in made.sources.order_by("pk")] == [second, first]
+        assert not MemoryAtom.objects.to_review().exists()
 
     def test_it_is_signed(self, ada: UserProfile) -> None:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
