@@ -27,6 +27,7 @@ ENTRIES = {
     "moments_app.moment": Entry("moment", "moments", "bookmark"),
     "moments_app.summary": Entry("summary", "summaries", "summarize"),
     "moments_app.memorystream": Entry("stream", "streams", "water"),
+    "moments_app.release": Entry("release", "releases", "campaign"),
     "moments_app.memoryatom": Entry("fact or observation", "facts and observations", "grain"),
     "sessions_app.userprofile": Entry("profile", "profiles", "person"),
     "moments_app.retraction": Entry("retraction", "retractions", "undo"),
@@ -47,7 +48,10 @@ ENTRIES = {
     "auth.group": Entry("group", "groups", "group"),
 }
 # What needs somebody, as functions of a request.
-_BADGES = {"moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"}}
+_BADGES = {
+    "moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"},
+    "moments_app.release": {"badge": "moments_app.operator.views.release.waiting"},
+}
 
 _RECALL_CONSOLE = {
     "title": "Recall console",
@@ -98,6 +102,7 @@ NAVIGATION = [
         "moments_app.summary",
         "sessions_app.userprofile",
         "moments_app.memorystream",
+        "moments_app.release",
         "moments_app.memoryatom",
         "moments_app.entity",
         "moments_app.retraction",

@@ -136,7 +136,9 @@ class SessionCompactionSettings(Group):
         8, ge=1, le=10_000, description="Fewest live turns for which a request compacts the session."
     )
     lessons_scope: Literal["global", "agent", "both"] = Field(
-        "both", description="Stream that gets the lessons: that of all agents, that of the session's agent, or both."
+        "both",
+        description="Shard that has a person's lessons, and may have what is released of them: that of all agents, "
+        "that of the session's agent, or both.",
     )
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that writes digests.")
 

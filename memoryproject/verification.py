@@ -6,6 +6,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
+from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
 from sessions_app.models import Archive, Message, Session
 from sessions_app.retention import archive_files
@@ -14,7 +15,7 @@ from sessions_app.row_security import ROLE, acting_for
 
 def verify() -> Iterator[str]:
     """Yield a sentence for each thing that is wrong."""
-    for check in (unknown_migrations, unprotected_tables, a_request, archives, turns):
+    for check in (unknown_migrations, unprotected_tables, a_request, archives, turns, shared_memory):
         yield from check()
 
 
@@ -100,3 +101,12 @@ def turns() -> list[str]:
     wrong = [f"{found.missing:,} turns are nowhere." if found.missing else ""]
     wrong.append(f"{found.miscounted:,} sessions have other counters than rows." if found.miscounted else "")
     return [sentence for sentence in wrong if sentence]
+
+
+def shared_memory() -> Iterator[str]:
+    """Yield what others see of what people said without anybody having released it."""
+    for release in Release.objects.standing().select_related("stream", "atom"):
+        if not release.is_signed:
+            yield f"Release {release} is not as it was signed, or SECRET_KEY is another: revoke it."
+    if number := MemoryAtom.objects.findable().filter(user=None).exclude(source_user=None).count():
+        yield f"{number} shared items are from one person, and were never released."

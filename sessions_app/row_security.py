@@ -183,3 +183,39 @@ def _enter(user_id: str, holding: bool) -> UserProfile | None:
     """Find the profile and switch to the request role, in one statement."""
     sql = _ENTER_HOLDING if holding else _ENTER
     return next(iter(UserProfile.objects.raw(sql, {"user_id": user_id, "role": ROLE})), None)
+
+
+# --- rows that belong to nobody ---
+
+# Set for the rest of a transaction by `let_everybodys_change`.
+MAY_CHANGE = "current_setting('memory.everybodys', true) = 'on'"
+
+
+def read_everybodys(table: str, column: str = "user_id", condition: str = "true") -> RunSQL:
+    """Return a migration operation after which requests only read what belongs to everybody in a shared table.
+
+    To change it takes `let_everybodys_change`.
+
+    Args:
+        table, column: As in `protect`, which was called with `shared`.
+        condition: SQL of such rows that requests see at all.
+    """
+    own = f"{column} = {ACTING}"
+    return RunSQL(
+        sql=f"""
+            ALTER POLICY acting_user ON {table} USING ({own});
+            CREATE POLICY everybodys_read ON {table} FOR SELECT TO {ROLE} USING ({column} IS NULL AND {condition});
+            CREATE POLICY everybodys_changed ON {table} TO {ROLE} USING ({column} IS NULL AND {MAY_CHANGE});
+        """,
+        reverse_sql=f"""
+            DROP POLICY everybodys_changed ON {table};
+            DROP POLICY everybodys_read ON {table};
+            ALTER POLICY acting_user ON {table} USING ({own} OR {column} IS NULL);
+        """,
+    )
+
+
+def let_everybodys_change() -> None:
+    """Let the rest of a request's transaction change rows that belong to everybody; its key was checked for that."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")

@@ -27,6 +27,7 @@ POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # read of a live window, at most
 SHORT_TURN = 12  # tokens
 WAITING = 50  # newest observations of a stream that stand in a context; search finds the older ones
+CANDIDATES = 25  # newest of what the person said in a shard, likewise
 # By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
 # each, however long the session and however many moments. Materialised, or the stamp would be read for each turn.
 _OPENING_SQL = f"""
@@ -47,7 +48,8 @@ WITH opened AS MATERIALIZED (
             WHERE stream_type = 'user' AND agent_id = s.agent_id AND user_id = s.user_id
             UNION ALL SELECT id, last_updated_at FROM moments_app_memorystream
             WHERE stream_type = 'agent' AND agent_id IN ('', s.agent_id) AND user_id IS NULL AND is_active
-        ) stream)
+        ) stream),
+        (SELECT max(id) FROM moments_app_memoryatom WHERE user_id = s.user_id AND is_candidate)
     )::text AS stamp
     FROM sessions_app_session s WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
 )
@@ -90,13 +92,17 @@ class ContextInput:
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
         """The active streams that the session feeds, lessons first.
 
-        Each comes with its facts, its pinned atoms and its newest waiting observations, oldest first.
+        Each comes with its facts, its pinned atoms and its newest waiting observations, oldest first; a shard also with
+        the newest candidates of this person, and nobody else's.
         """
-        atoms = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
+        there = MemoryAtom.objects.active().filter(stream=OuterRef("pk"))
+        atoms, candidates = there.filter(is_candidate=False), there.candidates().filter(user=self.user.pk)
         streams = MemoryStream.objects.seen_by(self.session).active().order_by("-last_updated_at", "-id")
         newest = atoms.observations().newest_first().values("pk")[:WAITING]
         pinned = atoms.filter(is_pinned=True).values("pk")
-        found = list(streams.annotate(newest=ArraySubquery(newest), pinned=ArraySubquery(pinned)))
+        own = candidates.newest_first().values("pk")[:CANDIDATES]
+        named = {"newest": newest, "pinned": pinned, "own": own}
+        found = list(streams.annotate(**{name: ArraySubquery(atoms) for name, atoms in named.items()}))
         found.sort(key=lambda stream: stream.name != LESSONS)
         kept = _atoms_of(found)
         return [(stream, kept[stream.pk]) for stream in found]
@@ -104,8 +110,8 @@ class ContextInput:
 
 def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
     """Return the facts of streams and the atoms that they are annotated with; one statement."""
-    named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned)]
-    facts = Q(stream__in=[stream.pk for stream in streams], atom_type=MemoryAtom.Type.FACT)
+    named = [pk for stream in streams for pk in (*stream.newest, *stream.pinned, *stream.own)]
+    facts = Q(stream__in=[stream.pk for stream in streams], atom_type=MemoryAtom.Type.FACT, is_candidate=False)
     kept: dict[int, list[MemoryAtom]] = {stream.pk: [] for stream in streams}
     for atom in MemoryAtom.objects.active().filter(facts | Q(pk__in=named)).in_order():
         kept[atom.stream_id].append(atom)

@@ -10,6 +10,7 @@ from moments_app.models.job import Job
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.prompt import PromptResource, PromptVersion
+from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
@@ -31,6 +32,8 @@ __all__ = [
     "OwnText",
     "PromptResource",
     "PromptVersion",
+    "Release",
+    "ReleaseSource",
     "RetractedItem",
     "Retraction",
     "ServedLine",

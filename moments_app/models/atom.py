@@ -55,9 +55,36 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return self.filter(state=MemoryAtom.State.ACTIVE)
 
     def in_shards_from(self, user: UserProfile) -> Self:
-        """Return what agents' shards have from a person's sessions."""
+        """Return what agents' shards have from a person: their candidates, and what was shared of their sessions."""
         theirs = Q(source_user=user) | Q(source_session__user=user) | Q(job__user=user)
-        return self.filter(theirs, user=None)
+        return self.filter(Q(theirs, user=None) | Q(user=user, is_candidate=True))
+
+    def of_person(self, user: UserProfile) -> Self:
+        """Return what a person's own streams have."""
+        return self.filter(user=user, is_candidate=False)
+
+    def candidates(self) -> Self:
+        """Return what was learned from one person in a shard: nobody else gets it unless it is released."""
+        return self.filter(is_candidate=True)
+
+    def to_review(self) -> Self:
+        """Return the candidates that nobody has decided on, each once: a twin in every agent's shard is left out."""
+        twins = (
+            self.model.objects.active()
+            .candidates()
+            .filter(user=OuterRef("user"), content_hash=OuterRef("content_hash"), stream__name=OuterRef("stream__name"))
+        )
+        told_by_agent = Q(stream__agent_id="") & Exists(twins.exclude(stream__agent_id=""))
+        return self.active().candidates().filter(reviewed_at=None).exclude(told_by_agent)
+
+    def seen_by(self, user: UserProfile | None) -> Self:
+        """Return what a person gets of streams that they see: their own, and of shards what is shared and in memory."""
+        shared = Q(user=None) & ~Q(state=MemoryAtom.State.EVICTED)
+        return self.filter(shared | Q(user=user) if user else shared)
+
+    def like(self, atom: "MemoryAtom") -> Self:
+        """Return the active one that says the same, in the same stream and to the same people."""
+        return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
     def facts(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.FACT)
@@ -71,7 +98,7 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
 
     def waiting(self) -> Self:
         """Return the observations that stand by themselves until a consolidation folds them into the text."""
-        return self.active().observations().unpinned()
+        return self.active().observations().unpinned().filter(is_candidate=False)
 
     def fresh(self) -> Self:
         """Return those waiting that no consolidation was shown: they are what asks for the next one."""
@@ -122,8 +149,18 @@ class MemoryAtom(Searched):
 
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
     atom_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(  # blank: a shard's
+    user = models.ForeignKey(  # blank: everybody's who sees the shard
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="atoms", db_index=False
+    )
+    is_candidate = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="In a shard, and learned from one person: it is theirs alone. What is released of it is an item of "
+        "its own.",
+    )
+    reviewed_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When an operator decided on the candidate."
     )
     atom_type = models.CharField(max_length=16, choices=Type)
     content = models.TextField()
@@ -168,17 +205,37 @@ class MemoryAtom(Searched):
         verbose_name = "memory atom"
         constraints = [
             models.UniqueConstraint(
-                fields=["stream", "content_hash"], condition=Q(state="active"), name="atom_unique_while_active"
-            )
+                fields=["stream", "user", "content_hash"],
+                condition=Q(state="active"),
+                nulls_distinct=False,
+                name="atom_unique_of_person_while_active",
+            ),
+            models.CheckConstraint(
+                condition=Q(is_candidate=False) | Q(user__isnull=False), name="atom_candidate_has_person"
+            ),
         ]
         indexes = [
-            models.Index(fields=["stream", "state", "atom_type", "formed_at", "id"], name="atom_stream_order"),
+            models.Index(
+                fields=["stream", "is_candidate", "state", "atom_type", "formed_at", "id"], name="atom_in_stream"
+            ),
+            models.Index(fields=["user", "id"], condition=Q(is_candidate=True), name="atom_candidates"),
+            models.Index(
+                fields=["id"],
+                condition=Q(is_candidate=True, state="active", reviewed_at__isnull=True),
+                name="atom_to_review",
+            ),
             models.Index(fields=["user", "-formed_at", "-id"], name="atom_user_newest"),
             models.Index(fields=["shown_in"], condition=Q(shown_in__isnull=False), name="atom_shown_in"),
             models.Index(
                 fields=["stream"],
-                condition=Q(state="active", atom_type="observation", is_pinned=False, shown_in__isnull=True),
-                name="atom_fresh",
+                condition=Q(
+                    state="active",
+                    atom_type="observation",
+                    is_pinned=False,
+                    shown_in__isnull=True,
+                    is_candidate=False,
+                ),
+                name="atom_new",
             ),
             models.Index(fields=["stream"], condition=Q(state="active", is_pinned=True), name="atom_pinned"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="atom_unindexed"),
@@ -194,7 +251,8 @@ class MemoryAtom(Searched):
 
     def clean(self) -> None:
         """Check the constraint, to tell it in words: the hash is no field of a form."""
-        same = MemoryAtom.objects.active().filter(stream_id=self.stream_id, content_hash=content_hash(self.content))
+        self.content_hash = content_hash(self.content)
+        same = MemoryAtom.objects.like(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
             raise ValidationError({"content": "The stream has this already."})
 

@@ -112,7 +112,7 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         return self.annotate(
             waiting=_count_to(most, atoms.waiting()),
             fresh=_count_to(most, atoms.fresh()),
-            facts=_count_to(most, atoms.facts()),
+            facts=_count_to(most, atoms.facts().filter(is_candidate=False)),
             consolidated_at=Subquery(last),
         )
 
@@ -234,6 +234,11 @@ class MemoryStream(models.Model):
         whose = {self.Type.SESSION: f"session {self.session} of {self.user}", self.Type.USER: f"user {self.user}"}
         agent = f"agent {self.agent_id}" if self.agent_id else "every agent"
         return f"{whose.get(self.Type(self.stream_type), self.label)}, {agent}"
+
+    @property
+    def is_shard(self) -> bool:
+        """True when the users of an agent share it."""
+        return self.stream_type == self.Type.AGENT
 
     def touch(self) -> None:
         """Note that what is in it has changed: contexts that were kept are made again."""

@@ -94,7 +94,7 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         ConsolidationAnswer,
     ),
     Purpose.SESSION_DIGEST: (
-        "Makes a short context of a session that pauses or ends, and lessons that all later contexts begin with.",
+        "Makes a short context of a session that pauses or ends, and lessons for the person's later contexts.",
         [
             f"The latest {SHOWN_TURNS} turns of the live window",
             "What is known from before it",

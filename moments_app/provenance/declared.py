@@ -16,6 +16,8 @@ from moments_app.models import (
     Moment,
     MomentEmbedding,
     OwnText,
+    Release,
+    ReleaseSource,
     RetractedItem,
     Retraction,
     ServedLine,
@@ -150,11 +152,12 @@ declare(
             missing={"shown_in": None},
             order=("stream_id", "id"),
             key=("atom_id",),
+            rows=MemoryAtom.objects.of_person,
             at_end=write_lines,
         ),
         File(
             "shard_atoms",
-            about="what agents learned from this person, in shards that all their users share",
+            about="what agents learned from this person, in shards; others see of it what was released, in other words",
             fields="shard agent_id atom_type content state formed_at",
             columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
             rows=MemoryAtom.objects.in_shards_from,
@@ -165,6 +168,16 @@ declare(
         is_withdrawn=True,
         is_rewritten=True,
         erase=erase.forget_in_shards,
+    ),
+    *(
+        Provenance(
+            model,
+            person=person,
+            made_of=made_of,
+            not_exported="what was released is in words that are nobody's",
+            is_rewritten=True,
+        )
+        for model, person, made_of in ((Release, "sources__user", ("sources",)), (ReleaseSource, "user", ("atom",)))
     ),
     Provenance(
         OwnText,

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from django.db.models import Min, Q, QuerySet
 
 from moments_app.engines.calls.moments import Profile
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Release, StreamVersion, Summary
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
-from moments_app.provenance.three_way_merge import merged, merged_text
+from moments_app.streams.texts import versions_given
+from moments_app.streams.three_way_merge import merged, merged_text
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
@@ -41,7 +42,8 @@ class Derived:
     Args:
         session: whose turns.
         turns: the turns, still believed.
-        moments, summaries, atoms: in the order of their tables.
+        moments, summaries, atoms: in the order of their tables; of atoms also those that were released of others.
+        releases: that rest on one of the atoms.
         versions: of streams' texts, from the first on that was given one of the atoms.
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
@@ -55,6 +57,7 @@ class Derived:
     moments: list[Moment]
     summaries: list[Summary]
     atoms: list[MemoryAtom]
+    releases: list[Release]
     versions: list[StreamVersion]
     events: list[Message]
     mentions: list[Message | Job | Event]
@@ -64,8 +67,9 @@ class Derived:
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
-        """The streams that lose an atom."""
-        return MemoryStream.objects.filter(pk__in={atom.stream_id for atom in self.atoms}).order_by("pk")
+        """The streams that lose an atom; a candidate is no loss to its shard."""
+        losing = {atom.stream_id for atom in self.atoms if not atom.is_candidate}
+        return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
@@ -80,7 +84,9 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
     moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences)
     formations = _formations(session, sequences)
-    atoms = _atoms(session, ids, formations, is_whole=is_whole)
+    learned = _atoms(session, ids, formations, is_whole=is_whole)
+    releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
+    atoms = [*learned, *(release.atom for release in releases if release.atom)]
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
     return Derived(
@@ -89,7 +95,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         moments=moments,
         summaries=_summaries(session, ids, is_whole=is_whole),
         atoms=atoms,
-        versions=_versions(atoms),
+        releases=releases,
+        versions=versions_given(atoms),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
         mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
@@ -172,33 +179,6 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
     if is_whole:
         return list(own)
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
-
-
-def _versions(atoms: Sequence[MemoryAtom]) -> list[StreamVersion]:
-    """Return those from the first on that was given one of the atoms: each was made of the text before it."""
-    first: dict[int, int] = {}
-    for atom in atoms:
-        for version in filter(None, (atom.shown_in_id, atom.absorbed_in_id)):
-            first[atom.stream_id] = min(version, first.get(atom.stream_id, version))
-    later = Q(pk__in=[])
-    for stream, version in first.items():
-        later |= Q(stream_id=stream, pk__gte=version)
-    return list(StreamVersion.objects.filter(later).select_related("stream").order_by("pk"))
-
-
-def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str:
-    """Return a stream's text as it was before some versions, with what people have changed since.
-
-    Args:
-        stream: with its text as it is.
-        versions: of the stream, all from some time on, oldest first.
-    """
-    in_force = [version for version in versions if version.undone_at is None]
-    befores = [version.content_before for version in in_force] + [stream.consolidated_content]
-    text = befores.pop(0)
-    for version, before_next in zip(in_force, befores, strict=True):
-        text = merged_text(text, version.content_after, before_next)
-    return text
 
 
 # --- the profile ---

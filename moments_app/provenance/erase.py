@@ -1,7 +1,7 @@
 """What of memory does not go with the rows that refer to a person: what agents learned from them, words, the queue.
 
-An agent's shard is shared by all its users. What it has from this person goes; where a text was made of that, the text
-goes back to what it was before, and what others said since is consolidated again.
+What a shard has from this person alone goes: their candidates, and what was released of them. Where a text was made of
+that, it goes back to what it was before, and what others said since is consolidated again.
 """
 
 from functools import partial
@@ -14,7 +14,8 @@ from django.utils import timezone
 from django_q.models import OrmQ, Task
 
 from moments_app.context.assemble import cache_key
-from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Vocabulary, Word
+from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Release, Vocabulary, Word
+from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.job import RUN_TASK
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
@@ -46,28 +47,37 @@ def forget_words(user: UserProfile) -> dict[str, int]:
 
 
 def forget_in_shards(user: UserProfile) -> dict[str, int]:
-    """Remove what agents' shards have from a person, and take their texts back to before it."""
-    concerned = MemoryAtom.objects.in_shards_from(user).values("stream")
+    """Remove what agents' shards have from a person, and take their texts back to before it.
+
+    That is their candidates, and what was released of nobody else's.
+    """
+    releases = list(Release.objects.only_from(user).values_list("pk", flat=True))
+    theirs = MemoryAtom.objects.in_shards_from(user) | MemoryAtom.objects.filter(release__in=releases)
+    pks = set(theirs.values_list("pk", flat=True))
+    concerned = MemoryAtom.objects.filter(pk__in=pks).values("stream")
     shards = MemoryStream.objects.filter(pk__in=concerned).order_by("pk").select_for_update(no_key=True)
-    return {"facts and observations of shards": sum(_forget_in_shard(shard, user) for shard in shards)}
+    removed = sum(_forget_in_shard(shard, shard.atoms.filter(pk__in=pks)) for shard in shards)
+    Release.objects.filter(pk__in=releases).delete()
+    return {"facts and observations of shards": removed, "releases": len(releases)}
 
 
-def _forget_in_shard(shard: MemoryStream, user: UserProfile) -> int:
-    theirs = shard.atoms.in_shards_from(user)
+def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> int:
     # An undone text no longer names what it was made of; any since the person's first item may be of it.
     since = theirs.aggregate(first=Min("created_at"))["first"]
     shard.versions.filter(undone_at__isnull=False, created_at__gte=since).delete()
     given = Q(absorbed__in=theirs) | Q(shown__in=theirs)
     first_text = shard.versions.filter(given).order_by("pk").first()
     removed = theirs.count()
+    is_shared = theirs.filter(is_candidate=False).exists()
     theirs.delete()
     if first_text:
         go_back_before(first_text)
         if shard.consolidation_prompt and shard.atoms.waiting().exists():
             Job.objects.request(Consolidate.name, stream=shard, requested_by=REQUESTED_BY, force=True)
-    if Vocabulary.objects.filter(stream=shard).exists():
-        count(CountInput(None, user=None, stream=shard.pk))
-    MemoryStream.objects.filter(pk=shard.pk).update(last_updated_at=timezone.now())
+    if is_shared:
+        if Vocabulary.objects.filter(stream=shard).exists():
+            count(CountInput(None, user=None, stream=shard.pk))
+        MemoryStream.objects.filter(pk=shard.pk).update(last_updated_at=timezone.now())
     return removed
 
 

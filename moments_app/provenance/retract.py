@@ -12,12 +12,19 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Max, Model, Q, QuerySet, Sum
-from django.utils import timezone
 
 from moments_app.engines.calls.moments import Profile
-from moments_app.models import MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary, TurnEmbedding
+from moments_app.models import (
+    MemoryAtom,
+    Moment,
+    Release,
+    ReleaseSource,
+    Retraction,
+    Summary,
+    TurnEmbedding,
+)
 from moments_app.moments.mentions import take_keys_out
-from moments_app.provenance.derived import Derived, derived_from, text_without
+from moments_app.provenance.derived import Derived, derived_from
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -28,7 +35,7 @@ from moments_app.provenance.remake import (
     roll_again,
     waiting_remakes,
 )
-from moments_app.streams.texts import carry_again, wait_again
+from moments_app.streams.texts import take_back
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
@@ -173,6 +180,7 @@ def _counts(found: Derived) -> dict[str, int]:
         "moments": len(found.moments),
         "summaries": len(found.summaries),
         "atoms": len(found.atoms),
+        "releases": len(found.releases),
         "stream_versions": len(found.versions),
         "profile_versions": len(found.profile.versions) if found.profile else 0,
         "partition_events": len(found.events),
@@ -199,7 +207,9 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     streams = list(found.streams.select_for_update(no_key=True))
     withdrawn: list[Sequence[Model]] = [found.moments, found.summaries, found.atoms, found.events]
+    sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     rewritten: list[Iterable[Model]] = [streams, _given_to(found), found.mentions, found.journeys, [found.session]]
+    rewritten += [found.releases, sources]
     if found.profile:
         withdrawn.append(found.profile.versions)
         rewritten.append([found.session.user])
@@ -209,7 +219,10 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
         retraction.items.keep(retraction, these, is_rewritten=True)
     for rows in withdrawn:
         _delete(rows)
-    _set_texts_back(streams, found.versions)
+    Release.objects.filter(pk__in=_pks(found.releases)).update(
+        revoked_at=retraction.created_at, revoked_by=retraction.actor
+    )
+    take_back(streams, found.versions)
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(retraction.user_id, found.moments)
     for row in found.mentions:  # keys of moments are made of their names
@@ -228,19 +241,6 @@ def _given_to(found: Derived) -> QuerySet[MemoryAtom]:
     pks = _pks(found.versions)
     given = MemoryAtom.objects.filter(Q(absorbed_in__in=pks) | Q(shown_in__in=pks) | Q(pk__in=carried))
     return given.exclude(pk__in=_pks(found.atoms)).order_by("pk").select_for_update(no_key=True)
-
-
-def _set_texts_back(streams: Sequence[MemoryStream], versions: Sequence[StreamVersion]) -> None:
-    """Give streams the texts from before these versions; what the versions had absorbed waits again."""
-    for stream in streams:
-        if own := [version for version in versions if version.stream_id == stream.pk]:
-            stream.consolidated_content = text_without(stream, own)
-        stream.last_updated_at = timezone.now()
-        stream.save(update_fields=["consolidated_content", "last_updated_at"])
-    wait_again(versions)
-    _delete(versions)
-    for stream in streams:
-        carry_again(stream)
 
 
 def _delete(rows: Sequence[Model]) -> None:

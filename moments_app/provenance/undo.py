@@ -14,12 +14,22 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Retraction, StreamVersion, Summary
+from moments_app.models import (
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    Release,
+    ReleaseSource,
+    Retraction,
+    StreamVersion,
+    Summary,
+)
 from moments_app.models.embedding import ask_to_embed
 from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack
 from moments_app.moments.division import profile_of
-from moments_app.provenance.derived import builds_of, moments_on, text_without, with_edits
+from moments_app.provenance.derived import builds_of, moments_on, with_edits
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -31,8 +41,8 @@ from moments_app.provenance.remake import (
     roll_again,
 )
 from moments_app.provenance.retract import CannotRetract, locked, log_event, recount, set_profile
-from moments_app.provenance.three_way_merge import merged_text
-from moments_app.streams.texts import carry_again, wait_again
+from moments_app.streams.texts import carry_again, text_without, wait_again
+from moments_app.streams.three_way_merge import merged_text
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
@@ -214,14 +224,17 @@ def _set_text(retraction: Retraction, stream: MemoryStream, now: str) -> None:
 def _put_atoms_back(retraction: Retraction) -> None:
     items = retraction.items
     for item in items.of(MemoryAtom).filter(data__state=MemoryAtom.State.ACTIVE):
-        same = MemoryAtom.objects.active().filter(stream=item.data["stream"], content_hash=item.data["content_hash"])
-        if same.exclude(pk=item.object_pk).exists():  # it was said again since; then that one stays
+        atom = cast(MemoryAtom, item.row().object)
+        if (
+            MemoryAtom.objects.like(atom).exclude(pk=item.object_pk).exists()
+        ):  # it was said again since; then that one stays
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
         versions = {"absorbed_in_id": item.data["absorbed_in"], "shown_in_id": item.data.get("shown_in")}
         MemoryAtom.objects.filter(pk=item.object_pk).update(state=item.data["state"], **versions)
     items.withdrawn(MemoryAtom).put_back(MemoryAtom)
+    items.put_back(Release, ReleaseSource)
 
 
 # --- the profile ---

@@ -1,7 +1,8 @@
 """A checkpoint: the live window of a session becomes a short context, and what is to be learned from it.
 
 The context is left as a partition event, so the next load begins with it; lessons go into the streams of lessons that
-every later context begins with. A digest leaves one, and a settling the last.
+the person's later contexts begin with: those of others only when they are released. A digest leaves one, and a settling
+the last.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.moments.partition import PartitionEvent, known_at
 from moments_app.prompts import SESSION_DIGEST_URI
-from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.add_atoms import add_atoms, belonging_to
 from moments_app.streams.word_limit import cut_lines, cut_words
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
@@ -172,12 +173,12 @@ def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
 def _atom(stream: MemoryStream, lesson: str, job: Job, input: DigestInput, digested: Digested) -> MemoryAtom:
     return MemoryAtom(
         stream=stream,
+        **belonging_to(stream, input.session.user_id),
         atom_type=MemoryAtom.Type.OBSERVATION,
         content=lesson,
         content_hash=content_hash(lesson),
         formed_at=input.said_at,
         source_session=input.session,
-        source_user_id=input.session.user_id,
         source_message_ids=input.source_ids,
         job=job,
         prompt_version=input.prompt_version,

@@ -33,7 +33,7 @@ from moments_app.models.job import JobQuerySet
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
 from moments_app.streams.lines import ConsolidatedText, Line, Piece, consolidated, recorded
-from moments_app.streams.texts import CannotUndo, absorbed_in, current_lines, release, undo
+from moments_app.streams.texts import CannotUndo, absorbed_in, current_lines, let_wait, undo
 
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
@@ -216,7 +216,7 @@ def _forget_old_records(stream: MemoryStream) -> None:
 def _let_go(version: StreamVersion, input: ConsolidationInput, text: ConsolidatedText) -> int:
     """Make wait again what lines carried that are no longer in the text; return how much."""
     gone = {pk for piece in input.lines for pk in piece.carries} - text.carried
-    release(absorbed_in(version.stream).filter(pk__in=gone).newest_first())
+    let_wait(absorbed_in(version.stream).filter(pk__in=gone).newest_first())
     waiting = MemoryAtom.objects.active().filter(pk__in=gone)
     waiting.filter(shown_in=None).update(shown_in=version)
     return waiting.count()

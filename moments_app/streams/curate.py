@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream, Release
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
 from moments_app.streams.texts import is_carried
 from sessions_app.models import UserProfile
@@ -55,7 +55,7 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
     _set(found, state=MemoryAtom.State.ACTIVE, absorbed_in=None)
-    _note_arrival(found, found.stream, requested_by)
+    _note_arrival(found, requested_by)
 
 
 @transaction.atomic
@@ -76,9 +76,10 @@ def move(atom: MemoryAtom, stream: MemoryStream, *, requested_by: str) -> None:
     if stream.user_id != atom.user_id:
         raise CannotCurate("An item stays with its person: what one said is not shown to others.")
     found = _locked(atom, [MemoryAtom.State.ACTIVE], stream.pk)
-    _set(found, stream=stream, shown_in=None)
+    _set(found, stream=stream, shown_in=None, is_candidate=False)
     found.stream.touch()
-    _note_arrival(found, stream, requested_by)
+    found.stream = stream
+    _note_arrival(found, requested_by)
 
 
 def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int) -> MemoryAtom:
@@ -94,6 +95,8 @@ def _locked(atom: MemoryAtom, states: Sequence[MemoryAtom.State], *streams: int)
         raise CannotCurate("It was moved or erased meanwhile.")
     if found.state not in states:
         raise CannotCurate(_WHY_NOT[MemoryAtom.State(found.state)])
+    if Release.objects.filter(atom=found.pk).exists():
+        raise CannotCurate("Others see it by a release: that is revoked, or made anew in other words.")
     return found
 
 
@@ -105,7 +108,7 @@ def _set(atom: MemoryAtom, **fields: Any) -> None:
         raise CannotCurate("The stream has this already.") from error
 
 
-def _note_arrival(atom: MemoryAtom, stream: MemoryStream, requested_by: str) -> None:
+def _note_arrival(atom: MemoryAtom, requested_by: str) -> None:
     """Ask for what an item that came makes due; what is over the buffer now goes at the next formation, not here."""
-    note_growth(stream, requested_by=requested_by)
-    consolidate_if_due(stream, requested_by=requested_by)
+    note_growth(atom, requested_by=requested_by)
+    consolidate_if_due(atom.stream, requested_by=requested_by)

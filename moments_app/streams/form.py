@@ -36,7 +36,7 @@ from moments_app.jobs.workload import Workload, tokens_of
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.prompts import MEMORY_EXTRACTION_URI
-from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.add_atoms import add_atoms, belonging_to
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
@@ -129,7 +129,7 @@ class FormMemories(Process[FormationInput, Formed]):
             prompt_version=prompt_version,
             session=session,
             streams=streams,
-            request=_request(shown, list(streams.values()), prompt_version),
+            request=_request(session, shown, list(streams.values()), prompt_version),
             messages={turn.sequence: turn for turn in shown},
             last_sequence=turns[-1].sequence,
             is_cut=len(waiting) > MAX_TURNS,
@@ -234,16 +234,18 @@ def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], 
     return [], []
 
 
-def _request(shown: Sequence[Message], streams: Sequence[MemoryStream], prompt: PromptVersion) -> FormationRequest:
+def _request(
+    session: Session, shown: Sequence[Message], streams: Sequence[MemoryStream], prompt: PromptVersion
+) -> FormationRequest:
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     return FormationRequest(
         turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
-        sections=[_section(stream, len(shown)) for stream in streams],
+        sections=[_section(session, stream, len(shown)) for stream in streams],
         prompt=prompt.content,
     )
 
 
-def _section(stream: MemoryStream, turns: int) -> StreamSection:
+def _section(session: Session, stream: MemoryStream, turns: int) -> StreamSection:
     observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
     facts = _limits(turns, stream.fact_min, stream.fact_max, stream.fact_max_words)
     return StreamSection(
@@ -251,7 +253,7 @@ def _section(stream: MemoryStream, turns: int) -> StreamSection:
         prompt=stream.extraction_prompt,
         observations=observations if stream.extracts_observations else None,
         facts=facts if stream.extracts_facts else None,
-        current=_current(stream),
+        current=_current(session, stream),
     )
 
 
@@ -261,9 +263,11 @@ def _limits(turns: int, least: int, most: int, words: int) -> Limits:
     return Limits(least, max(least, 1, round(least + (most - least) * share)) if most else 0, words)
 
 
-def _current(stream: MemoryStream) -> str:
-    latest = stream.atoms.active().order_by("-formed_at", "-id").values_list("content", flat=True)[:CURRENT_ITEMS]
-    return "\n".join([stream.consolidated_content, *latest]).strip()[:CURRENT_CHARS]
+def _current(session: Session, stream: MemoryStream) -> str:
+    """Return what a stream has already, as the session's person may know it."""
+    latest = stream.atoms.active().seen_by(session.user).newest_first()
+    contents = latest.values_list("content", flat=True)[:CURRENT_ITEMS]
+    return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
 
 # --- think ---
@@ -329,14 +333,13 @@ def _atom(candidate: Candidate, job: Job, input: FormationInput, formed: Formed)
     sources = [input.messages[sequence] for sequence in candidate.sequences]
     return MemoryAtom(
         stream=candidate.stream,
-        user_id=candidate.stream.user_id,
+        **belonging_to(candidate.stream, input.session.user_id),
         atom_type=candidate.atom_type,
         content=candidate.text,
         content_hash=content_hash(candidate.text),
         formed_at=_said_at(sources),
         source_session=input.session,
         source_message_ids=[message.pk for message in sources],
-        source_user_id=None if candidate.stream.user_id else input.session.user_id,
         job=job,
         prompt_version=input.prompt_version,
         engine=formed.engine,

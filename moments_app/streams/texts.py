@@ -1,13 +1,15 @@
 """The text of a stream: its lines, the versions that consolidations left, and going back to an earlier one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from moments_app.models import MemoryAtom, MemoryStream, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.streams.lines import Line, lines_of, told_by_words
+from moments_app.streams.three_way_merge import merged_text
 from sessions_app.refusals import Refusal
 
 MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing is recorded
@@ -80,7 +82,7 @@ def wait_again(versions: Iterable[StreamVersion]) -> None:
     """Make what these consolidations absorbed wait again, as if they had not been."""
     pks = [version.pk for version in versions]
     absorbed = MemoryAtom.objects.filter(absorbed_in__in=pks, state=MemoryAtom.State.ABSORBED)
-    release(absorbed.newest_first().iterator())
+    let_wait(absorbed.newest_first().iterator())
     MemoryAtom.objects.filter(shown_in__in=pks).update(shown_in=None)
 
 
@@ -92,11 +94,10 @@ def carry_again(stream: MemoryStream) -> None:
     waiting.update(state=MemoryAtom.State.ABSORBED, absorbed_in=last)
 
 
-def release(absorbed: Iterable[MemoryAtom]) -> None:
+def let_wait(absorbed: Iterable[MemoryAtom]) -> None:
     """Make absorbed observations wait again, unless the same was said again since: then that one waits."""
     for atom in absorbed:
-        same = MemoryAtom.objects.active().filter(stream=atom.stream_id, content_hash=atom.content_hash)
-        if not same.exists():
+        if not MemoryAtom.objects.like(atom).exists():
             MemoryAtom.objects.filter(pk=atom.pk).update(state=MemoryAtom.State.ACTIVE, absorbed_in=None)
 
 
@@ -112,3 +113,49 @@ def go_back_before(version: StreamVersion) -> None:
     stream.save(update_fields=["consolidated_content", "last_updated_at"])
     later.delete()
     carry_again(stream)
+
+
+# --- taking out what a text was made of ---
+
+
+def versions_given(atoms: Iterable[MemoryAtom]) -> list[StreamVersion]:
+    """Return those from the first on that was given one of the atoms: each was made of the text before it."""
+    first: dict[int, int] = {}
+    for atom in atoms:
+        for version in filter(None, (atom.shown_in_id, atom.absorbed_in_id)):
+            first[atom.stream_id] = min(version, first.get(atom.stream_id, version))
+    later = Q(pk__in=[])
+    for stream, version in first.items():
+        later |= Q(stream_id=stream, pk__gte=version)
+    return list(StreamVersion.objects.filter(later).select_related("stream").order_by("pk"))
+
+
+def text_without(stream: MemoryStream, versions: Sequence[StreamVersion]) -> str:
+    """Return a stream's text as it was before some versions, with what people have changed since.
+
+    Args:
+        stream: with its text as it is.
+        versions: of the stream, all from some time on, oldest first.
+    """
+    in_force = [version for version in versions if version.undone_at is None]
+    befores = [version.content_before for version in in_force] + [stream.consolidated_content]
+    text = befores.pop(0)
+    for version, before_next in zip(in_force, befores, strict=True):
+        text = merged_text(text, version.content_after, before_next)
+    return text
+
+
+def take_back(streams: Sequence[MemoryStream], versions: Sequence[StreamVersion]) -> None:
+    """Give streams, which are locked, the texts from before these versions; what the versions had absorbed waits again.
+
+    What people have written into the texts since stays.
+    """
+    for stream in streams:
+        if own := [version for version in versions if version.stream_id == stream.pk]:
+            stream.consolidated_content = text_without(stream, own)
+        stream.last_updated_at = timezone.now()
+        stream.save(update_fields=["consolidated_content", "last_updated_at"])
+    wait_again(versions)
+    StreamVersion.objects.filter(pk__in=[version.pk for version in versions]).delete()
+    for stream in streams:
+        carry_again(stream)

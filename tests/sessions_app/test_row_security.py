@@ -6,9 +6,11 @@ import pytest
 from django.apps import apps
 from django.db import DatabaseError, connection, models, transaction
 
-from moments_app.models import Job, Moment
+from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream, Moment
+from moments_app.streams.texts import undo
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
-from sessions_app.row_security import ROLE, acting_for
+from sessions_app.row_security import ROLE, acting_for, let_everybodys_change
+from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,3 +123,63 @@ def test_every_table_with_a_persons_data_is_protected(transactional_db: None) ->
         cursor.execute("SELECT relname FROM pg_class WHERE relrowsecurity")
         enabled = {row[0] for row in cursor}
     assert personal <= protected == enabled
+
+
+class TestEverybodysRows:
+    """Rows that belong to nobody: a person's request reads what is shared, and changes none of it."""
+
+    TABLES = ("memorystream", "memoryatom", "streamversion", "factembedding", "job")
+
+    @pytest.fixture
+    def shared(self, ada: UserProfile) -> MemoryStream:
+        """A shard with a text, what waits in it, its vector and its jobs."""
+        stream = shard("kilns", "default")
+        note(stream, "Kilns are hot.")
+        fold(stream)
+        model = EmbeddingModel.objects.create(name="m", dimensions=3)
+        FactEmbedding.objects.create(
+            source=note(stream, "Vents matter."), model=model, said_at=START, vector=[1.0, 0.0, 0.0]
+        )
+        Job.objects.create(process="embed", stream=stream, requested_by="test")
+        return stream
+
+    @pytest.mark.parametrize("table", TABLES)
+    @pytest.mark.parametrize("person", ["ada", None])
+    def test_row_24_a_persons_request_reads_them_and_changes_none(
+        self, shared: MemoryStream, table: str, person: str | None
+    ) -> None:
+        name = f"moments_app_{table}"
+        with acting_for(person), connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM {name} WHERE user_id IS NULL")
+            assert cursor.fetchone() > (0,)
+            cursor.execute(f"UPDATE {name} SET id = id")
+            assert cursor.rowcount == 0
+            cursor.execute(f"DELETE FROM {name}")
+            assert cursor.rowcount == 0
+
+    def test_row_24_nor_adds_any_nor_makes_its_own_everybodys(self, shared: MemoryStream, ada: UserProfile) -> None:
+        own = MemoryStream.objects.ensure_of_person(ada, "default")
+        atom = note(own, "Ada's.")
+        for change in (
+            lambda: note(shared, "Planted."),
+            lambda: MemoryAtom.objects.filter(pk=atom.pk).update(user=None, stream=shared),
+            lambda: Job.objects.request("consolidate", stream=shared, requested_by="test"),
+        ):
+            Job.objects.filter(process="consolidate").delete()
+            with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada"):
+                change()
+
+    def test_a_service_that_was_checked_for_it_changes_them_until_its_transaction_ends(
+        self, shared: MemoryStream, ada: UserProfile
+    ) -> None:
+        with acting_for("ada"):
+            let_everybodys_change()
+            assert MemoryStream.objects.update(name="renamed") == 1
+        with acting_for("ada"):
+            assert MemoryStream.objects.update(name="again") == 0
+
+    def test_a_text_that_was_taken_back_is_not_seen(self, shared: MemoryStream, ada: UserProfile) -> None:
+        undo(shared)
+        assert shared.versions.exists()
+        with acting_for("ada"):
+            assert not shared.versions.exists()

@@ -10,10 +10,21 @@ from django_q.models import Task
 from django_q.tasks import async_task
 
 from memoryproject.site_state import RESTARTED, Change, State
-from moments_app.models import Circuit, ContextReceipt, EmbeddingModel, EngineCall, Entity, EntityLink, Job, Summary
+from moments_app.models import (
+    Circuit,
+    ContextReceipt,
+    EmbeddingModel,
+    EngineCall,
+    Entity,
+    EntityLink,
+    Job,
+    MemoryStream,
+    Summary,
+)
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
+from moments_app.streams.release import extend, release
 from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
@@ -52,6 +63,16 @@ def furnish() -> Session:
     return session
 
 
+def _release(stream: MemoryStream, session: Session, job: Job) -> None:
+    """What was learned from somebody, twice: one waits, the other was released."""
+    turns = list(session.messages.turns().values_list("pk", flat=True)[:2])
+    learned = {"user": session.user, "is_candidate": True, "source_session": session, "source_message_ids": turns}
+    for text in ("Say the unit with each number.", "Ask before you order."):
+        atom = stream.atoms.create(atom_type="observation", content=text, job=job, **learned)
+    made = release(atom, "Orders need a question first.", actor="operator:eve", note="Twice asked for.")
+    extend(made, actor="operator:eve")
+
+
 def _remember(session: Session, job: Job) -> None:
     """Summaries, a shard with a consolidated text, entities, a receipt."""
     ada, at = session.user, timezone.now()
@@ -70,6 +91,7 @@ def _remember(session: Session, job: Job) -> None:
     )
     Summary.objects.create(session=session, user=ada, start_sequence=10, end_sequence=19, base=first)
     stream = shard("repairs", session.agent_id, consolidation_prompt="Keep what helps.", pinned_content="Be kind.")
+    _release(stream, session, job)
     for number in range(6):
         note(stream, f"The jack of key {number} sticks.", source_session=session, job=job)
     fold(stream)

@@ -7,7 +7,8 @@ from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
-from sessions_app.models import Session
+from sessions_app.models import Session, UserProfile
+from sessions_app.transcript.append import NewMessage, append
 
 
 def form(session: Session) -> Job:
@@ -34,3 +35,11 @@ def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.",
 def note(stream: MemoryStream, content: str, atom_type: str = "observation", **fields: Any) -> MemoryAtom:
     """An atom written by hand."""
     return stream.atoms.create(user_id=stream.user_id, atom_type=atom_type, content=content, **fields)
+
+
+def candidate(user: UserProfile, stream: MemoryStream, content: str) -> MemoryAtom:
+    """What a shard learned from one sentence of somebody's."""
+    session = append(user, "s1", [NewMessage("user", f"Listen. {content}")]).session
+    turns = list(session.messages.turns().order_by("-sequence").values_list("pk", flat=True)[:1])
+    sources = {"source_session": session, "source_user": user, "source_message_ids": turns}
+    return stream.atoms.create(user=user, is_candidate=True, atom_type="observation", content=content, **sources)

@@ -1,4 +1,7 @@
-"""`collective`: what an agent has learned from all its users, kept in its shards; lessons first."""
+"""`collective`: what an agent has learned, kept in its shards; lessons first.
+
+That is what this person taught it, and of what others did what was released.
+"""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """A stream in a context, whichever layer it is in: facts, what an operator pinned, the text, and what waits.
 
+A shard begins with what this person said themselves, which nobody else's context has.
+
 Each line of a text is an item of its own, so that a context may end after any line. Observations that wait have their
 date, not their age: the same memory gives the same text tomorrow.
 """
@@ -19,10 +21,12 @@ def items_of(source: ContextInput, stream_type: str) -> list[Item]:
 
 
 def _items(stream: MemoryStream, atoms: list[MemoryAtom]) -> Iterator[Item]:
-    yield from (_item(atom, stream.name) for atom in atoms if atom.atom_type == MemoryAtom.Type.FACT)
+    own = [atom for atom in atoms if not atom.is_candidate]
+    yield from (_item(atom, stream.name) for atom in atoms if atom.is_candidate)
+    yield from (_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.FACT)
     yield from _lines(stream, stream.pinned_content)
     yield from _lines(stream, stream.consolidated_content)
-    yield from (_item(atom, stream.name) for atom in atoms if atom.atom_type == MemoryAtom.Type.OBSERVATION)
+    yield from (_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.OBSERVATION)
 
 
 def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:

@@ -9,11 +9,12 @@ from rest_framework.response import Response
 from moments_app.interfaces.api.streams import StreamPersonView
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
-from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.add_atoms import add_atoms, belonging_to
 from sessions_app.api.fields import AwareDateTimeField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
-from sessions_app.api.person import PersonQuery
+from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import created, operation
+from sessions_app.models import UserProfile
 
 
 class AtomsQuery(PageQuery):
@@ -37,6 +38,9 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
 
     session_id = serializers.CharField(source="source_session.session_id", default=None)
     rag_indexed = serializers.BooleanField(default=False, help_text="Found by meaning as well as by words.")
+    is_shared = serializers.SerializerMethodField(
+        help_text="All who see the shard see it. False: this person's alone, until an operator releases it."
+    )
 
     class Meta:
         model = MemoryAtom
@@ -48,6 +52,7 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
             "state",
             "formed_at",
             "is_pinned",
+            "is_shared",
             "rag_indexed",
             "access_count",
             "last_accessed_at",
@@ -55,6 +60,9 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
             "engine",
             "created_at",
         )
+
+    def get_is_shared(self, atom: MemoryAtom) -> bool:
+        return atom.user_id is None
 
 
 class AtomList(PageAnswer):
@@ -68,22 +76,32 @@ class AtomsView(StreamPersonView):
 
     @operation(AtomList, query=AtomsQuery, operation_id="stream_atoms_list")
     def get(self, stream_id: uuid.UUID) -> Response:
-        """Facts and observations, newest first."""
-        atoms = self.filtered(self.stream(stream_id).atoms.all(), state="state", atom_type="atom_type")
+        """Facts and observations, newest first. Of a shard: what is shared, and what was learned from this person."""
+        seen = self.stream(stream_id).atoms.seen_by(self.person)
+        atoms = self.filtered(seen, state="state", atom_type="atom_type")
         return self.page(AtomList, atoms.with_rag_indexed().select_related("source_session").newest_first())
 
     @operation({201: AtomAnswer, 200: AtomAnswer}, body=AtomInput)
     def post(self, stream_id: uuid.UUID) -> Response:
-        """Adds one directly; answers 200 with the present one when the stream has it."""
-        atom, is_new = add_directly(self.changeable(stream_id), self.body, requested_by=self.actor)
+        """Adds one directly; answers 200 with the present one when the stream has it.
+
+        In a shard it is this person's alone until an operator releases it; with a key of scope `admin` it is shared.
+        """
+        stream = self.changeable(stream_id)
+        shares = stream.is_shard and key_of(self.request).allows("admin")
+        person = None if shares else self.found_person
+        atom, is_new = add_directly(stream, person, self.body, requested_by=self.actor)
         return created(AtomAnswer(atom), is_new=is_new)
 
 
-def add_directly(stream: MemoryStream, values: dict[str, Any], *, requested_by: str) -> tuple[MemoryAtom, bool]:
+def add_directly(
+    stream: MemoryStream, person: UserProfile | None, values: dict[str, Any], *, requested_by: str
+) -> tuple[MemoryAtom, bool]:
     """Add an atom to a stream, unless it has the same.
 
     Args:
         stream: of the acting person, or a shard.
+        person: whose it is; None: everybody's who sees the shard.
         values: validated by `AtomInput`.
         requested_by: for the jobs that become due.
 
@@ -91,7 +109,8 @@ def add_directly(stream: MemoryStream, values: dict[str, Any], *, requested_by: 
         The atom, or the present one, and whether it is new.
     """
     digest = content_hash(values["content"])
-    atom = MemoryAtom(stream=stream, user_id=stream.user_id, content_hash=digest, **values)
+    whose = belonging_to(stream, person.pk) if person else {}
+    atom = MemoryAtom(stream=stream, content_hash=digest, **whose, **values)
     if add_atoms(stream, [atom], requested_by=requested_by):
         return atom, True
-    return stream.atoms.active().get(content_hash=digest), False
+    return stream.atoms.active().seen_by(person).filter(content_hash=digest).order_by("is_candidate")[0], False

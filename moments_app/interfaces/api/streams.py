@@ -23,6 +23,7 @@ from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
 from sessions_app.insert import insert_unless_there
 from sessions_app.refusals import Conflict
+from sessions_app.row_security import let_everybodys_change
 
 STREAM_FIELDS = (
     "is_active",
@@ -174,17 +175,20 @@ class StreamPersonView(PersonView):
             PermissionDenied: it is everybody's, and the key one person's.
         """
         stream = self.stream(stream_id)
-        self.refuse_shards_to_users(stream)
+        self.open_shards_to_services(stream)
         return stream
 
-    def refuse_shards_to_users(self, stream: MemoryStream) -> None:
-        """Let a key of one person change nothing that is everybody's.
+    def open_shards_to_services(self, stream: MemoryStream) -> None:
+        """Let a service change what is everybody's, and a key of one person nothing of that.
 
         Raises:
             PermissionDenied: it tries to.
         """
-        if stream.user_id is None and key_of(self.request).user_id is not None:
+        if not stream.is_shard:
+            return
+        if key_of(self.request).user_id is not None:
             raise PermissionDenied("A user's key can't change what all users of an agent share.")
+        let_everybodys_change()
 
 
 class StreamsView(StreamPersonView):
@@ -204,7 +208,7 @@ class StreamsView(StreamPersonView):
         """Makes a shard: memory that all users of an agent share. One of that name: 409."""
         defaults = LESSONS_DEFAULTS if self.body["name"] == LESSONS else SHARD_DEFAULTS
         stream = MemoryStream(stream_type=MemoryStream.Type.AGENT, **asdict(defaults) | self.body)
-        self.refuse_shards_to_users(stream)
+        self.open_shards_to_services(stream)
         _check_limits(stream)
         if not insert_unless_there(stream):
             raise AlreadyThere(f"There is a shard {stream.name} of this agent.")

@@ -252,7 +252,7 @@ def append_memory(content: str, memory_type: Literal["observation", "fact"] = "o
     values = AtomInput.validated({"content": content, "atom_type": memory_type})
     with connection.writing() as user:
         stream = MemoryStream.objects.ensure_of_person(user, connection.agent_id)
-        atom, is_new = add_directly(stream, values, requested_by=connection.actor)
+        atom, is_new = add_directly(stream, user, values, requested_by=connection.actor)
         return dict(AtomAnswer(atom).data) | {"created": is_new}
 
 

@@ -10,6 +10,7 @@ from moments_app.operator.admin.job import JobAdmin
 from moments_app.operator.admin.moment import MomentAdmin
 from moments_app.operator.admin.prompt import PromptResourceAdmin
 from moments_app.operator.admin.queue import FailureAdmin, QueueAdmin, ScheduleAdmin
+from moments_app.operator.admin.release import ReleaseAdmin
 from moments_app.operator.admin.retraction import RetractionAdmin
 from moments_app.operator.admin.session import SessionAdmin
 from moments_app.operator.admin.stream import MemoryStreamAdmin
@@ -29,6 +30,7 @@ __all__ = [
     "MomentAdmin",
     "PromptResourceAdmin",
     "QueueAdmin",
+    "ReleaseAdmin",
     "RetractionAdmin",
     "ScheduleAdmin",
     "SessionAdmin",

@@ -86,8 +86,8 @@ class MemoryAtomAdmin(PageAdmin):
         return queryset.filter(Q(user__in=people) | Q(pk__in=found)), False
 
     def has_change_permission(self, request: HttpRequest, obj: MemoryAtom | None = None) -> bool:
-        """Leave what is not in memory any more as it is."""
-        is_kept = obj is None or obj.state == MemoryAtom.State.ACTIVE
+        """Leave what is not in memory any more as it is, and the wording of a release, which is signed."""
+        is_kept = obj is None or (obj.state == MemoryAtom.State.ACTIVE and not hasattr(obj, "release"))
         return is_kept and bool(super().has_change_permission(request, obj))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -104,7 +104,7 @@ class MemoryAtomAdmin(PageAdmin):
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
-        note_growth(obj.stream, requested_by=actor_of(request))
+        note_growth(obj, requested_by=actor_of(request))
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:
         """Go back to the stream that the item was written into."""
@@ -116,7 +116,8 @@ class MemoryAtomAdmin(PageAdmin):
 
     @admin.display(description="Kind")
     def kind(self, atom: MemoryAtom) -> str:
-        return f"{atom.atom_type}, pinned" if atom.is_pinned else atom.atom_type
+        marks = [mark for mark, holds in (("pinned", atom.is_pinned), ("candidate", atom.is_candidate)) if holds]
+        return ", ".join([atom.atom_type, *marks])
 
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state_label(self, atom: MemoryAtom) -> str:

@@ -43,13 +43,13 @@ class AtomForm(FormPage[MemoryAtom]):
     def context(self) -> dict[str, Any]:
         atom, may_change = self.row, self.admin.has_change_permission(self.request)
         may_move = self.admin.has_change_permission(self.request, atom)
-        turns = _source_turns(atom)
+        turns, is_released = _source_turns(atom), hasattr(atom, "release")
         return {
             "show_save_and_add_another": False,
             "atom": atom,
             "may_move": may_move,
-            "may_evict": may_move or (may_change and _is_left_behind(atom)),
-            "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change,
+            "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
+            "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],
             "calls": atom.job.engine_calls.all() if atom.job else (),
             "entries": entries(with_text(turns[0].user, turns[:SOURCES]) if turns else ()),

@@ -147,8 +147,8 @@ def stream_named(request: HttpRequest, parameter: str) -> MemoryStream | None:
 
 
 def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = None) -> dict[str, Any]:
-    """Read items of a kind that are in memory, newest first."""
-    atoms = stream.atoms.active().filter(atom_type=kind).newest_first()
+    """Read items of a kind that are in memory, newest first; candidates are no shard's yet."""
+    atoms = stream.atoms.active().filter(atom_type=kind, is_candidate=False).newest_first()
     items, more_after = first_of(atoms.said_before(after) if after else atoms, PAGE)
     return {"kind": kind, "items": items, "more_after": more_after}
 

@@ -306,6 +306,7 @@ class TestAsking:
         left_out = {
             "ApiKey",
             "Archive",
+            "ReleaseSource",
             "RetractedItem",
             "ServedLine",
             "Vocabulary",

@@ -24,6 +24,7 @@ from moments_app.models import (
 )
 from moments_app.provenance.retract import CannotRetract, preview, retract
 from moments_app.provenance.undo import undo_retraction
+from moments_app.streams.release import release
 from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import declared
@@ -241,6 +242,7 @@ class TestRetract:
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["model"], indirect=True)
     def test_rows_leave_and_are_rewritten_as_their_tables_declare(self, session: Session) -> None:
+        release(session.atoms.candidates()[0], "In words that are nobody's.", actor="operator:eve")
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         items = set(retraction.items.values_list("model", "is_rewritten"))
         tables = [(provenance.model._meta.label_lower, provenance) for provenance in declared()]
@@ -374,7 +376,7 @@ class TestMeanwhile:
         assert MARKER in told[-2]["recent_moments_summary"] and MARKER in Moment.objects.newest_first()[0].journey
         before = comparable()
         retraction = retract(planted, [5], reason="planted", requested_by="test")
-        assert with_marker() == {}
+        assert with_marker().keys() <= {"moments_app_word"}  # they are counted again
         undo_retraction(retraction, requested_by="test")
         assert comparable() == before
 

@@ -10,6 +10,7 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.sweep import compact_sessions
+from moments_app.streams.release import release
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -170,7 +171,7 @@ class TestLessons:
         atom = MemoryAtom.objects.filter(stream__agent_id="").get()
         shown = session.messages.turns().filter(sequence__gte=10).order_by("sequence")
         assert atom.source_message_ids == list(shown.values_list("pk", flat=True))
-        assert (atom.source_session, atom.user, atom.formed_at) == (session, None, shown.last().created_at)  # type: ignore[union-attr]
+        assert (atom.source_session, atom.user, atom.formed_at) == (session, ada, shown.last().created_at)  # type: ignore[union-attr]
 
     def test_a_lesson_learned_twice_is_there_once(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         model_server.queue(answer("c", "Say the unit."), answer("c", "say the Unit"))
@@ -178,24 +179,32 @@ class TestLessons:
         digest(talk(ada, 10))
         assert lessons() == [("", "Say the unit."), ("default", "Say the unit.")]
 
-    def test_they_come_first_among_what_agents_know_in_every_ones_context(
-        self, service: Api, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer
+    def test_they_come_first_among_what_agents_know_in_every_context_of_the_person(
+        self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
         note(shard("style"), "Short sentences.")
         model_server.queue(answer("c", "Say the unit with each number."))
         digest(talk(ada, 10))
-        talk(bo, 2, session_id="b1")
-        served = service.get("memory/context", user_id="bo", session_id="b1", query="Hi").json()["context"]
-        assert served.count("Say the unit with each number.") == 1
-        assert served.index("Say the unit") < served.index("Short sentences.")
+        for agent in ("default", "other"):
+            talk(ada, 2, session_id=agent)
+            Session.objects.filter(session_id=agent).update(agent_id=agent)
+            served = service.get("memory/context", user_id="ada", session_id=agent, query="Hi").json()["context"]
+            assert served.count("Say the unit with each number.") == 1
+            assert served.index("Say the unit") < served.index("Short sentences.")
 
-    def test_enough_of_them_are_consolidated(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+    def test_enough_of_them_are_consolidated_once_they_are_released(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
         model_server.queue(answer("c", *(f"Lesson number {n}." for n in range(16))))
         digest(talk(ada, 10))
         work_off()
-        stream = MemoryStream.objects.get(name="lessons", agent_id="")
-        assert "Lesson number 7." in stream.consolidated_content
-        assert not stream.atoms.active().exists()
+        assert not Job.objects.filter(process="consolidate").exists()
+        for candidate in MemoryAtom.objects.to_review():
+            release(candidate, f"Remember: {candidate.content}", actor="operator:eve")
+        work_off()
+        stream = MemoryStream.objects.get(name="lessons", agent_id="default")
+        assert "Remember: Lesson number 7." in stream.consolidated_content
+        assert not stream.atoms.waiting().exists()
 
     def test_formations_leave_them_alone(self, ada: UserProfile, model_server: OpenAIServer, forming: None) -> None:
         digest(talk(ada, 10))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moments_app.provenance.three_way_merge import merged, merged_text
+from moments_app.streams.three_way_merge import merged, merged_text
 
 
 def test_what_was_put_in_and_taken_out_is_done_again() -> None:

@@ -1,0 +1,119 @@
+"""Releases: what was learned from one person or several, and an operator shares with others, in words of its own.
+
+A release is signed, so that one which came past the application is told from those that somebody decided on. Another
+wording is another release, in place of the former; one that is revoked stays on record.
+"""
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Self
+
+from django.core import signing
+from django.db import models
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from moments_app.models.atom import MemoryAtom
+from moments_app.models.stream import MemoryStream
+from sessions_app.models import UserProfile
+
+_SIGNER = signing.Signer(salt="moments_app.release", sep=":")
+
+
+class ReleaseQuerySet(models.QuerySet["Release"]):
+    def standing(self) -> Self:
+        """Return those that were not revoked."""
+        return self.filter(revoked_at=None)
+
+    def resting_on(self, atoms: Iterable[MemoryAtom]) -> Self:
+        """Return those that have one of these candidates among their sources."""
+        found = ReleaseSource.objects.filter(atom__in=[atom.pk for atom in atoms])
+        return self.filter(pk__in=found.values("release"))
+
+    def only_from(self, user: UserProfile) -> Self:
+        """Return those of which everything comes from this person."""
+        sources = ReleaseSource.objects.filter(release=OuterRef("pk"))
+        return self.filter(Exists(sources.filter(user=user)), ~Exists(sources.exclude(user=user)))
+
+
+class Release(models.Model):
+    """One wording that others see, and who decided that they do."""
+
+    class Rule(models.TextChoices):
+        OPERATOR = "operator"
+
+    release_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="releases")
+    atom = models.OneToOneField(
+        MemoryAtom,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="release",
+        help_text="The item that everybody sees who sees the shard.",
+    )
+    wording = models.TextField()
+    rule = models.CharField(max_length=16, choices=Rule, default=Rule.OPERATOR)
+    actor = models.CharField(max_length=255, help_text="Who decided: operator:…")
+    note = models.CharField(max_length=2_000, blank=True)
+    signature = models.CharField(max_length=255, editable=False, help_text="Of wording, stream and time.")
+    narrower = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="wider",
+        help_text="The release to one agent's users that this one extended to every agent's.",
+    )
+    replaces = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="replaced_by",
+        help_text="In other words.",
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_by = models.CharField(max_length=255, blank=True)
+
+    objects = ReleaseQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return str(self.release_id)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Sign what is saved first; a later change of the wording would not fit the signature."""
+        self.signature = self.signature or _SIGNER.signature(self._signed)
+        super().save(*args, **kwargs)
+
+    @property
+    def _signed(self) -> str:
+        return "\n".join([str(self.stream.stream_id), self.created_at.isoformat(), self.wording])
+
+    @property
+    def is_signed(self) -> bool:
+        """True when the signature fits, and the item says what was signed."""
+        says = self.atom.content if self.atom and not self.revoked_at else self.wording
+        try:
+            _SIGNER.unsign(f"{self._signed}:{self.signature}")
+        except signing.BadSignature:
+            return False
+        return says == self.wording
+
+
+class ReleaseSource(models.Model):
+    """A candidate that a release rests on, and whose it is."""
+
+    release = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="sources")
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
+    atom = models.ForeignKey(MemoryAtom, null=True, blank=True, on_delete=models.SET_NULL, related_name="released_in")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["release", "atom"], name="release_source_once")]
+
+    def __str__(self) -> str:
+        return f"of {self.user}"

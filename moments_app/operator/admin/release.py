@@ -1,0 +1,67 @@
+"""The list of releases: what of shared memory came from people, who decided on it, and whether it stands."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+from unfold.decorators import display
+
+from moments_app.models import Release
+from moments_app.operator.views.release import (
+    Candidates,
+    ExtendRelease,
+    KeepPrivate,
+    ReleaseCandidate,
+    ReleaseForm,
+    RevokeRelease,
+    RewordRelease,
+)
+from sessions_app.admin.base import ReadOnlyAdmin
+
+STATES = {"stands": "success", "revoked": "warning", "signature doesn't fit": "danger"}  # colours
+
+
+@admin.register(Release)
+class ReleaseAdmin(ReadOnlyAdmin):
+    """Releases, newest first."""
+
+    list_display = ("wording", "shard", "people", "rule", "actor", "created_at", "state")
+    list_filter = (("revoked_at", admin.EmptyFieldListFilter), "rule")
+    search_fields = search_prefixes = ("wording", "actor")
+    search_help_text = "The beginning of a wording, or of who decided"
+    ordering = ("-id",)
+    when_empty = "Nothing that a person said is shared. What was learned and may be waits for a decision."
+    list_before_template = "operator/releases/list.html"
+    actions = ("revoke_selected",)
+    form_page = ReleaseForm
+    views = (Candidates, ReleaseCandidate, KeepPrivate, RevokeRelease, ExtendRelease, RewordRelease)
+    fields = ("wording", "note", ("rule", "actor", "created_at"), ("revoked_at", "revoked_by", "release_id"))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Release]:
+        queryset: QuerySet[Release] = super().get_queryset(request)
+        people = Count("sources__user", distinct=True)
+        return queryset.select_related("stream", "atom").annotate(people=people)
+
+    def has_release_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change releases revoke, extend and reword them."""
+        return request.user.has_perm("moments_app.change_release")
+
+    @admin.display(description="Shard")
+    def shard(self, release: Release) -> str:
+        return release.stream.title
+
+    @admin.display(description="People it is from")
+    def people(self, release: Release) -> Any:
+        return release.people  # type: ignore[attr-defined]
+
+    @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
+    def state(self, release: Release) -> str:
+        if not release.is_signed:
+            return "signature doesn't fit"
+        return "revoked" if release.revoked_at else "stands"
+
+    @admin.action(description="Revoke the selected releases", permissions=["release"])
+    def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Release]) -> None:
+        """Revoke each; say which can't be, and why."""
+        RevokeRelease.change_each(self, request, queryset)

@@ -1,0 +1,203 @@
+"""Releases: the candidates that wait for a decision, the page on which one is released, and what can be done later."""
+
+from functools import cached_property, partial
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.core.cache import cache
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+
+from moments_app.models import MemoryAtom, Release
+from moments_app.operator.pager import first_of
+from moments_app.operator.transcript import entries
+from moments_app.streams.release import (
+    LONGEST,
+    CannotRelease,
+    agent_of,
+    decline,
+    extend,
+    release,
+    revoke,
+    reword,
+    said_the_same,
+    source_turns,
+)
+from sessions_app.admin.links import change_url, page_url
+from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction
+from sessions_app.models import Session, UserProfile
+
+PAGE = 20  # candidates
+COUNTED = 1_000  # people, and candidates
+WAITING, KEPT = "candidates-waiting", 30  # where their number is kept, and for how many seconds
+
+
+class WordingForm(forms.Form):
+    """What others are to see."""
+
+    wording = forms.CharField(max_length=LONGEST, widget=forms.Textarea)
+    note = forms.CharField(max_length=2_000, required=False)
+
+
+def waiting(request: HttpRequest) -> str:
+    """Count the candidates that wait for a decision, for the sidebar of each page; blank for none."""
+    number: int = cache.get_or_set(WAITING, _number_waiting, KEPT) or 0
+    return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
+
+
+def _number_waiting() -> int:
+    return MemoryAtom.objects.to_review()[: COUNTED + 1].count()
+
+
+def audience(agent_id: str) -> str:
+    """Say who sees what an agent's shard has, or every agent's."""
+    talking: QuerySet[Any] = UserProfile.objects.all()
+    if agent_id:
+        talking = Session.objects.filter(agent_id=agent_id).order_by().values("user").distinct()
+    number = talking[: COUNTED + 1].count()
+    people = f"more than {COUNTED:,} people" if number > COUNTED else "1 person" if number == 1 else f"{number} people"
+    return f"agent {agent_id}: {people} so far" if agent_id else f"every agent: {people} so far"
+
+
+# --- candidates ---
+
+
+class Candidates(OperatorPage):
+    """The candidates that nobody has decided on, newest first."""
+
+    route, name, title = "waiting/", "waiting", "What was learned, and waits for a decision"
+    template_name = "operator/releases/waiting.html"
+
+    def context(self) -> dict[str, Any]:
+        before = self.number("before")
+        found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
+        items, more = first_of(found if before is None else found.filter(pk__lt=before), PAGE)
+        return {"items": items, "more_before": more}
+
+
+class CandidateView(OperatorView):
+    """A view of one candidate."""
+
+    @cached_property
+    def candidate(self) -> MemoryAtom:
+        """The candidate of the address; one that is no longer in memory is not found."""
+        found = MemoryAtom.objects.active().candidates().select_related("stream", "user", "source_session")
+        return get_object_or_404(found, pk=self.kwargs["candidate"])
+
+    @property
+    def next_page(self) -> HttpResponse:
+        """Where the operator goes on, who has just decided."""
+        cache.delete(WAITING)
+        return HttpResponseRedirect(page_url(Release, "waiting"))
+
+
+class ReleaseCandidate(CandidateView, OperatorPage):
+    """Read what was said and by whom, and write what others are to see."""
+
+    route, name, title = "waiting/<int:candidate>/", "candidate", "Release to others"
+    template_name = "operator/releases/candidate.html"
+
+    def has_permission(self) -> bool:
+        needed = "moments_app.add_release" if self.request.method == "POST" else "moments_app.view_release"
+        return self.request.user.has_perm(needed)
+
+    def context(self) -> dict[str, Any]:
+        atom = self.candidate
+        turns = source_turns(atom)
+        return {
+            "atom": atom,
+            "wording": self.request.POST.get("wording", atom.content),
+            "audience": audience(agent_of(atom)),
+            "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
+            "entries": entries(turns),
+            "last_turn": turns[-1] if turns else None,
+            "missing": len(atom.source_message_ids) - len(turns),
+            "may_release": self.request.user.has_perm("moments_app.add_release"),
+        }
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form = WordingForm(request.POST)
+        if not form.is_valid():
+            return self.page(problem=f"Write what others are to see, in at most {LONGEST:,} characters.")
+        try:
+            made = release(self.candidate, **form.cleaned_data, actor=self.actor)
+        except CannotRelease as error:
+            return self.page(problem=str(error))
+        self.log(made, "Released.", f"Released to the users of {audience(made.stream.agent_id)}.")
+        return self.next_page
+
+
+class KeepPrivate(CandidateView):
+    """Leave a candidate with its person."""
+
+    route, name = "waiting/<int:candidate>/keep/", "keep"
+
+    def has_permission(self) -> bool:
+        return self.request.user.has_perm("moments_app.add_release")
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        try:
+            decline(self.candidate, actor=self.actor)
+        except CannotRelease as error:
+            raise Http404 from error
+        messages.success(request, "It stays with its person.")
+        return self.next_page
+
+
+# --- releases ---
+
+
+class ReleaseForm(FormPage[Release]):
+    """The page of a release: who sees it, what it rests on, and what can be done."""
+
+    before = "operator/releases/release.html"
+
+    def context(self) -> dict[str, Any]:
+        made = self.row
+        return {
+            "release": made,
+            "audience": audience(made.stream.agent_id),
+            "sources": made.sources.select_related("user", "atom"),
+            "wider": made.wider.standing().select_related("stream"),
+            "replaced_by": made.replaced_by.first(),
+            "may_change": made.revoked_at is None and self.admin.has_release_permission(self.request),
+        }
+
+
+class RevokeRelease(RowAction[Release]):
+    """Take a release back."""
+
+    route, name, permission = "<int:pk>/revoke/", "revoke", "release"
+
+    def change(self, made: Release) -> str:
+        message = "Revoked: nobody's context or search has it any more."
+        self.attempt(made, partial(revoke, made, actor=self.actor), log="Revoked.", message=message, about=str(made))
+        return change_url(made)
+
+
+class ExtendRelease(RowAction[Release]):
+    """Release to the users of every agent what those of one see."""
+
+    route, name, permission = "<int:pk>/extend/", "extend", "release"
+
+    def change(self, made: Release) -> str:
+        message = "Released to the users of every agent."
+        self.attempt(made, partial(extend, made, actor=self.actor), log="Extended.", message=message)
+        return change_url(made)
+
+
+class RewordRelease(RowAction[Release]):
+    """Release the same in other words."""
+
+    route, name, permission = "<int:pk>/reword/", "reword", "release"
+
+    def change(self, made: Release) -> str:
+        form = WordingForm(self.request.POST)
+        if not form.is_valid():
+            messages.error(self.request, f"Write what others are to see, in at most {LONGEST:,} characters.")
+            return change_url(made)
+        again = partial(reword, made, **form.cleaned_data, actor=self.actor)
+        self.attempt(made, again, log="Reworded.", message="Released in other words; the former ones are revoked.")
+        return change_url(Release.objects.filter(replaces=made).first() or made)

@@ -1,0 +1,284 @@
+"""`release`: what was learned from one person is shared with others, in words of its own; and taken back.
+
+A candidate is its person's alone. An operator who releases it writes what others are to see, which quotes nobody, first
+to the users of the agent that it was said to, and by a second step to those of every agent. A release is signed, an
+event tells of it, and revoking it takes it out of contexts and searches at once, and out of the shard's text.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import fields as fields_of
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Case, When
+from django.utils import timezone
+
+from moments_app.models import Job, MemoryAtom, MemoryStream, Release, ReleaseSource
+from moments_app.models.atom import MemoryAtomQuerySet, content_hash
+from moments_app.models.stream import LESSONS, Defaults
+from moments_app.streams.add_atoms import add_atoms
+from moments_app.streams.texts import take_back, versions_given
+from moments_app.turns.words import plain_words
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.refusals import Refusal
+from sessions_app.retention.read_archived import with_text
+
+LONGEST = 4_000  # characters of a wording
+SOURCES = 50  # turns of a candidate that a wording is compared with
+PEOPLE = 100  # who said the same, at most, in one release
+IN_A_ROW = 8  # words: so many of another's make a quotation, wherever they stand
+SENTENCE = 4  # words: a sentence so long is a quotation when it stands there whole
+
+Source = tuple[Any, int | None]  # whose it is, and the candidate, while it is there; primary keys
+
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*|\n+")
+
+
+class CannotRelease(Refusal):
+    """It can't be released, or revoked; the message says why."""
+
+
+# --- what is released, and to whom ---
+
+
+def agent_of(candidate: MemoryAtom) -> str:
+    """Return the agent to whose users a candidate is released first; blank where it isn't known to whom it was said."""
+    session = candidate.source_session
+    return candidate.stream.agent_id or (session.agent_id if session else "")
+
+
+def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
+    """Return the turns that a candidate was made of, with their texts."""
+    turns = Message.objects.filter(pk__in=candidate.source_message_ids, user=candidate.user_id)
+    found = list(turns.select_related("session", "user").in_order()[:SOURCES])
+    return with_text(found[0].user, found) if found else []
+
+
+def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
+    """Return the candidates of a shard that say the same word for word, this one and other people's."""
+    there = MemoryAtom.objects.active().candidates()
+    same = there.filter(stream=candidate.stream_id, content_hash=candidate.content_hash)
+    first = Case(When(pk=candidate.pk, then=0), default=1)
+    return same.select_related("stream", "source_session", "user").order_by(first, "pk")
+
+
+def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
+    """Let the users of an agent see what was learned from one of them, or from several who said the same.
+
+    Args:
+        candidate: stays with its person as it is; so do those that say the same.
+        wording: that others see.
+        actor: operator:…
+        note: for operators.
+
+    Raises:
+        CannotRelease: the wording quotes its source, or is there already; the candidate is no longer in memory.
+    """
+    wording = checked(wording, said_the_same(candidate)[:PEOPLE])
+    with transaction.atomic():
+        found = _locked(candidate)
+        _review(found)
+        stream = shard_for(candidate.stream, agent_of(candidate))
+        sources = [(atom.user_id, atom.pk) for atom in found]
+        return _share(stream, wording, candidate.atom_type, sources, actor=actor, note=note)
+
+
+def decline(candidate: MemoryAtom, *, actor: str) -> None:
+    """Leave a candidate with its person, and the same with others who said it: it no longer waits for a decision.
+
+    Raises:
+        CannotRelease: it is no longer in memory.
+    """
+    with transaction.atomic():
+        found = _locked(candidate)
+        _review(found)
+        for atom in found:
+            payload = {"atom_id": str(atom.atom_id), "stream_id": str(atom.stream.stream_id)}
+            Event.objects.create(type="memory_kept_private", actor=actor, user_pk=atom.user_id, payload=payload)
+
+
+@transaction.atomic
+def extend(narrower: Release, *, actor: str) -> Release:
+    """Let the users of every agent see what was released to those of one.
+
+    Raises:
+        CannotRelease: it was revoked, is everybody's already, or the settings keep lessons to their agent.
+    """
+    found = _standing(narrower)
+    stream = found.stream
+    if not stream.agent_id:
+        raise CannotRelease("The users of every agent see it already.")
+    if stream.name == LESSONS and settings.SESSION_COMPACTION.lessons_scope == "agent":
+        raise CannotRelease("SESSION_COMPACTION__LESSONS_SCOPE keeps lessons to the users of their agent.")
+    kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
+    return _share(shard_for(stream, ""), found.wording, kind, _sources(found), actor=actor, narrower=found)
+
+
+def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Release:
+    """Release the same in other words, in place of a release.
+
+    Raises:
+        CannotRelease: it was revoked; the wording quotes a source, or is there already.
+    """
+    sources = [source.atom for source in former.sources.select_related("atom__stream") if source.atom]
+    wording = checked(wording, sources)
+    with transaction.atomic():
+        found = _standing(former)
+        kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
+        _revoke(found, actor)
+        return _share(found.stream, wording, kind, _sources(found), actor=actor, note=note, replaces=found)
+
+
+@transaction.atomic
+def revoke(release: Release, *, actor: str) -> Release:
+    """Take a release back: nobody's context or search has it any more, nor has the text of its shard.
+
+    What every agent's users see of it goes as well.
+
+    Raises:
+        CannotRelease: it was revoked already.
+    """
+    found = _standing(release)
+    _revoke(found, actor)
+    return found
+
+
+# --- the wording ---
+
+
+def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
+    """Return a wording as it is released.
+
+    Raises:
+        CannotRelease: it is blank, too long, or quotes a source.
+    """
+    wording = " ".join(wording.replace("\0", "").split())
+    if not wording or len(wording) > LONGEST:
+        raise CannotRelease(f"Write what others are to see, in at most {LONGEST:,} characters.")
+    said = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
+    if quotes(wording, said):
+        raise CannotRelease("This repeats, word for word, what the person said. Put it in words that are nobody's.")
+    return wording
+
+
+def quotes(wording: str, said: Iterable[str]) -> bool:
+    """Tell whether a wording is what somebody said, has a sentence of it, or many of its words in a row."""
+    own = plain_words(wording)
+    return any(_has(text, own) for text in map(plain_words, said)) or any(
+        _has(own, sentence) for text in said for sentence in _sentences(text)
+    )
+
+
+def _has(text: str, part: str) -> bool:
+    """Tell whether the words of a part stand in a text in a row, or so many of them that it is a quotation."""
+    padded, words = f" {text} ", part.split(" ")
+    runs = (words[first : first + IN_A_ROW] for first in range(max(len(words) - IN_A_ROW, 0) + 1))
+    return any(f" {' '.join(run)} " in padded for run in runs)
+
+
+def _sentences(text: str) -> list[str]:
+    found = map(plain_words, _SENTENCE_END.split(text))
+    return [sentence for sentence in found if sentence.count(" ") >= SENTENCE - 1]
+
+
+# --- sharing ---
+
+
+def shard_for(shard: MemoryStream, agent_id: str) -> MemoryStream:
+    """Return the shard of the same name of an agent, or of every agent; made where it isn't there.
+
+    It has the settings of the other, but takes nothing in by itself.
+    """
+    if shard.agent_id == agent_id:
+        return shard
+    settings_of = {field.name: getattr(shard, field.name) for field in fields_of(Defaults)}
+    takes_nothing = {"extracts_observations": False, "extracts_facts": False}
+    scope = {"stream_type": MemoryStream.Type.AGENT, "agent_id": agent_id, "name": shard.name}
+    insert_unless_there(MemoryStream(**scope, **settings_of | takes_nothing))
+    return MemoryStream.objects.get(**scope)
+
+
+def _share(
+    stream: MemoryStream, wording: str, atom_type: str, sources: Iterable[Source], *, actor: str, **values: Any
+) -> Release:
+    atom = MemoryAtom(stream=stream, atom_type=atom_type, content=wording, content_hash=content_hash(wording))
+    if not add_atoms(stream, [atom], requested_by=actor):
+        raise CannotRelease(f"{stream.title} says this already.")
+    made = Release.objects.create(stream=stream, atom=atom, wording=wording, actor=actor, **values)
+    ReleaseSource.objects.bulk_create(ReleaseSource(release=made, user_id=user, atom_id=pk) for user, pk in sources)
+    _log("memory_released", made, actor)
+    return made
+
+
+def _sources(release: Release) -> list[Source]:
+    return list(release.sources.order_by("pk").values_list("user_id", "atom_id"))
+
+
+def _locked(candidate: MemoryAtom) -> list[MemoryAtom]:
+    """Return the candidate and those that say the same, as they are now.
+
+    People are locked against erasure, sessions against retractions.
+    """
+    same = list(said_the_same(candidate)[:PEOPLE])
+    UserProfile.objects.hold({atom.user_id for atom in same if atom.user_id})
+    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in same]).order_by("pk"))
+    named = said_the_same(candidate).filter(pk__in=[atom.pk for atom in same])
+    found = list(named.select_for_update(no_key=True, of=("self",)))
+    if candidate.pk not in {atom.pk for atom in found}:
+        raise CannotRelease("It is not in memory any more, or nobody's alone.")
+    return found
+
+
+def _review(candidates: Sequence[MemoryAtom]) -> None:
+    """Note that they were decided on, here and where every agent's shard has the same of the same people."""
+    same = (
+        MemoryAtom.objects.active()
+        .candidates()
+        .filter(
+            user__in=[atom.user_id for atom in candidates],
+            content_hash=candidates[0].content_hash,
+            stream__name=candidates[0].stream.name,
+        )
+    )
+    MemoryAtom.objects.filter(pk__in=[*same.values_list("pk", flat=True)]).update(reviewed_at=timezone.now())
+
+
+# --- taking back ---
+
+
+def _standing(release: Release) -> Release:
+    found = Release.objects.select_for_update(of=("self",)).select_related("stream", "atom").get(pk=release.pk)
+    if found.revoked_at:
+        raise CannotRelease("It was revoked already.")
+    return found
+
+
+def _revoke(release: Release, actor: str) -> None:
+    for wider in release.wider.standing().select_related("stream", "atom"):
+        _revoke(wider, actor)
+    release.revoked_at, release.revoked_by = timezone.now(), actor
+    release.save(update_fields=["revoked_at", "revoked_by"])
+    if release.atom:
+        _withdraw(release.stream, release.atom, requested_by=actor)
+    _log("memory_release_revoked", release, actor)
+
+
+def _withdraw(stream: MemoryStream, atom: MemoryAtom, *, requested_by: str) -> None:
+    """Take an item out of memory, and out of the text: that goes back to before a consolidation was given it."""
+    stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
+    versions = versions_given([MemoryAtom.objects.get(pk=atom.pk)])
+    take_back([stream], versions)
+    MemoryAtom.objects.filter(pk=atom.pk).evict()
+    if versions and stream.consolidation_prompt and stream.atoms.waiting().exists():
+        Job.objects.request("consolidate", stream=stream, requested_by=requested_by, force=True)
+    Job.objects.request("count_words", stream=stream, requested_by=requested_by, force=True)
+
+
+def _log(event: str, release: Release, actor: str) -> None:
+    """Tell the log, without a word of what was said."""
+    people = release.sources.values("user").distinct().count()
+    payload = {"release_id": str(release.release_id), "stream_id": str(release.stream.stream_id), "people": people}
+    Event.objects.create(type=event, actor=actor, payload=payload)

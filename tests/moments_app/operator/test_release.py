@@ -1,0 +1,107 @@
+"""The pages on which an operator decides what others see of what one person said."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from moments_app.models import MemoryAtom, Release
+from moments_app.streams.release import release
+from sessions_app.models import UserProfile
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.streams import candidate, shard
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def url(name: str, *args: Any) -> str:
+    return reverse(f"admin:moments_app_release_{name}", args=args)
+
+
+@pytest.fixture
+def learned(ada: UserProfile) -> MemoryAtom:
+    return candidate(ada, shard("lessons", "default"), "Say the unit with each number.")
+
+
+def test_an_operator_reads_releases_extends_rewords_and_revokes(
+    root: Client, learned: MemoryAtom, bo: UserProfile
+) -> None:
+    talk(bo, 2)
+    assert ">1</" in page(root, list_url(Release)).replace("\n", "").replace(" ", "")  # in the sidebar
+    own = url("candidate", learned.pk)
+    assert own in page(root, url("waiting")) and own in page(root, change_url(learned))
+    shown = page(root, own)
+    for text in ("Say the unit with each number.", "ada", "agent default: 2 people so far", "Listen."):
+        assert text in shown
+    refused = root.post(own, {"wording": "say the unit with each number"}).content.decode()
+    assert "word for word" in refused and not Release.objects.exists()
+    done = root.post(own, {"wording": "Numbers need units.", "note": "fine"}, follow=True).content.decode()
+    assert "Released to the users of agent default" in done and "Nothing waits." in done
+    made = Release.objects.get()
+    assert (made.actor, made.note, made.wording) == ("operator:root", "fine", "Numbers need units.")
+    shown = page(root, change_url(made))
+    assert "stands" in shown and change_url(learned) in shown
+    root.post(url("extend", made.pk))
+    wider = Release.objects.get(narrower=made)
+    assert "every agent: 2 people so far" in page(root, change_url(wider))
+    reworded = root.post(url("reword", made.pk), {"wording": "Give units."}, follow=True).content.decode()
+    assert "Released in other words" in reworded and change_url(made) in reworded
+    assert [one.wording for one in Release.objects.standing()] == ["Give units."]
+    latest = Release.objects.standing().get()
+    assert "Revoked: nobody" in root.post(url("revoke", latest.pk), follow=True).content.decode()
+    assert "revoked already" in root.post(url("revoke", latest.pk), follow=True).content.decode()
+    assert not MemoryAtom.objects.active().filter(user=None).exists()
+
+
+def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
+    assert "It stays with its person." in root.post(url("keep", learned.pk), follow=True).content.decode()
+    assert "Nothing waits." in page(root, url("waiting"))
+    assert "decided on" in page(root, url("candidate", learned.pk))
+    MemoryAtom.objects.filter(pk=learned.pk).evict()
+    assert root.post(url("keep", learned.pk)).status_code == 404
+
+
+def test_several_are_revoked_from_the_list(root: Client, learned: MemoryAtom) -> None:
+    release(learned, "Numbers need units.", actor="operator:eve")
+    chosen = list(Release.objects.values_list("pk", flat=True))
+    root.post(list_url(Release), {"action": "revoke_selected", "_selected_action": chosen})
+    assert not Release.objects.standing().exists()
+
+
+def test_row_18_a_viewer_decides_on_nothing(learned: MemoryAtom) -> None:
+    made = release(learned, "Numbers need units.", actor="operator:eve")
+    assert made.atom
+    viewer = operator(group="viewers")
+    for address in (url("candidate", learned.pk), change_url(made), url("waiting")):
+        shown = page(viewer, address)
+        assert "<textarea" not in shown and url("revoke", made.pk) not in shown
+    for address in (
+        url("candidate", learned.pk),
+        url("keep", learned.pk),
+        *(url(name, made.pk) for name in ("revoke", "extend", "reword")),
+    ):
+        assert viewer.post(address, {"wording": "x"}).status_code == 403
+    assert Release.objects.standing().get() == made
+
+
+def test_the_item_of_a_release_is_changed_by_another_release_alone(root: Client, learned: MemoryAtom) -> None:
+    made = release(learned, "Numbers need units.", actor="operator:eve")
+    assert made.atom
+    shown = page(root, change_url(made.atom))
+    assert change_url(made) in shown and 'name="content"' not in shown
+    MemoryAtom.objects.filter(pk=made.atom.pk).update(content="Begin with a link.")
+    assert "signature doesn" in page(root, list_url(Release)) and "signature doesn" in page(root, change_url(made))
+
+
+def test_hostile_texts_are_shown_as_text_and_lists_stay_quick(root: Client, ada: UserProfile) -> None:
+    stream = shard("lessons", "default")
+    for number in range(25):
+        release(candidate(ada, stream, f"{PLANTED} {number}"), f"{PLANTED} said so, number {number}", actor="eve")
+        candidate(ada, stream, f"{PLANTED} waits {number}")
+    for address in (list_url(Release), url("waiting"), change_url(Release.objects.first())):
+        assert PLANTED not in page(root, address)
+        assert queries_of(root, address) <= MAX_QUERIES
+    assert "Earlier ones" in page(root, url("waiting"))

@@ -1,0 +1,75 @@
+"""Everything of memory that a person gets, by every way there is, as one text."""
+
+import io
+import json
+import zipfile
+from typing import Any
+
+from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.memory import with_memory
+from moments_app.interfaces.chat.request import read_request
+from moments_app.interfaces.mcp import server
+from moments_app.interfaces.mcp.connection import CURRENT, Connection
+from moments_app.models import MemoryStream
+from sessions_app.models import Session, UserProfile
+from sessions_app.people.export import export_user
+from sessions_app.transcript.append import NewMessage, append
+from tests.support.api import Api
+
+QUERY = "What about mental health support, the test of a patient in the clinic, and a link to the market?"
+
+
+def context(service: Api, user_id: str, session_id: str = "asking", **asked: Any) -> str:
+    """A context over REST."""
+    answer = service.get("memory/context", user_id=user_id, session_id=session_id, query=QUERY, **asked)
+    return str(answer.json()["context"])
+
+
+def reached(service: Api, user_id: str) -> dict[str, str]:
+    """What one gets who asks in a new session, with an agent that others talk to."""
+    user = UserProfile.objects.ensure(user_id)
+    if not Session.objects.filter(user=user, session_id="asking").exists():
+        append(user, "asking", [NewMessage("user", "Hello.")])
+    shards = MemoryStream.objects.filter(stream_type="agent")
+    states = ("active", "absorbed", "evicted")
+    items = [
+        service.get(f"streams/{shard.stream_id}/atoms", user_id=user_id, state=state).json()
+        for shard in shards
+        for state in states
+    ]
+    asked = {"user_id": user_id, "agent_id": "default", "query": QUERY, "match_count": 100}
+    found = {
+        "context": context(service, user_id),
+        "streams": json.dumps(service.get("streams", user_id=user_id, limit=200).json()),
+        "lines": json.dumps([service.get(f"streams/{one.stream_id}", user_id=user_id).json() for one in shards]),
+        "atoms": json.dumps(items),
+        "search": service.post("memory/search", **asked).content.decode(),
+        "chat": _chat(user_id),
+        "export": _export(user_id),
+    }
+    return found | _over_mcp(user_id)
+
+
+def _chat(user_id: str) -> str:
+    body = {"model": "m", "messages": [{"role": "user", "content": QUERY}]}
+    asked = read_request(json.dumps(body).encode())
+    return with_memory(ChatSession(user_id, "asking"), asked).body.decode().replace(QUERY, "")
+
+
+def _over_mcp(user_id: str) -> dict[str, str]:
+    token = CURRENT.set(Connection(user_id, "default", "key:test", "admin"))
+    try:
+        search = server.search_long_term_memory(QUERY, match_count=100)
+        return {
+            "mcp context": json.dumps(server.get_context("asking", QUERY), default=str),
+            "mcp search": json.dumps(search, default=str),
+        }
+    finally:
+        CURRENT.reset(token)
+
+
+def _export(user_id: str) -> str:
+    file = io.BytesIO()
+    export_user(user_id, file)
+    with zipfile.ZipFile(file) as archive:
+        return "\n".join(archive.read(name).decode() for name in archive.namelist())
