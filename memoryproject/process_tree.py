@@ -27,7 +27,7 @@ LOCK_FILE = "run.lock"
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
 STEADY_SECONDS = 60  # after which a child counts as well again
-_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -89,6 +89,12 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def call_itself(name: str) -> None:
+    """Have lists of processes show this one under a name, of which the kernel keeps 15 letters."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 class Child(ABC):
@@ -209,6 +215,7 @@ class Fork(Child):
 def _run(function: Callable[[], None], parent: int) -> None:
     die_with(parent)
     os.setsid()
+    call_itself(multiprocessing.current_process().name)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL)
     function()

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from memoryproject.demo import Demonstration
 from memoryproject.embedded import server
-from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, hold
+from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, die_with_parent, hold
 from sessions_app.models import ApiKey, Event
 
 PATIENCE = 5  # seconds that a run which was killed may take to close its database
@@ -35,6 +35,7 @@ class Command(BaseCommand):
         parser.add_argument("--no-demo", action="store_true", help="only serve, without the demonstration")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        die_with_parent()  # of a drill's own installation
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, _stop)
         try:
