@@ -72,7 +72,11 @@ def append(
     mark = new_mark()
     turns: list[Turn] = [("user", mark), ("assistant", mark)]
     messages = [
-        {"role": role, "content": f"{mark} {text or 'was said'} by the {role} in a drill.", "external_id": f"{mark}-{role}"}
+        {
+            "role": role,
+            "content": f"{mark} {text or 'was said'} by the {role} in a drill.",
+            "external_id": f"{mark}-{role}",
+        }
         for role, mark in turns
     ]
     body = {"user_id": person, "messages": messages}

@@ -49,10 +49,14 @@ class Row:
         """True if nothing was lost, doubled, or stayed broken."""
         return not self.lost and not self.doubled and None not in self.seconds
 
+    def remark(self, text: str) -> None:
+        """Add a remark; a blank one adds nothing."""
+        self.remarks += [text] if text else []
+
     def never(self, why: str) -> None:
         """Note that all was never well again."""
         self.seconds.append(None)
-        self.remarks.append(why)
+        self.remark(why)
 
     def outcome(self) -> str:
         """Return a line of progress."""

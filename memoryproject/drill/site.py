@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, LiteralString, Self
@@ -40,21 +40,25 @@ class Site:
     Args:
         provider: of all its models.
         database_url: of an empty database of its own; blank for the embedded one.
-        settings: that differ from the defaults.
+        before: is called with it before it is started, to put something into its database.
     """
 
-    def __init__(self, provider: Provider, database_url: str = "", settings: Mapping[str, str] | None = None) -> None:
-        self.provider = provider
+    def __init__(
+        self, provider: Provider, database_url: str = "", *, before: Callable[["Site"], None] | None = None
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="memory-drill-"))
         self.port = _free_port()
         self.key = ""
         self.is_embedded = not database_url
         self._database_url = database_url
-        self._environment = environment(provider, database_url, self.folder) | dict(settings or {})
+        self._environment = environment(provider, database_url, self.folder)
+        self._before = before
         self._run: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         try:
+            if self._before:
+                self._before(self)
             self.start()
         except BaseException:
             self.__exit__()
@@ -90,7 +94,7 @@ class Site:
         run = self._run
         wait_for("the site to serve", lambda: SERVING in self.log_since(began) or run.poll() is not None, START_SECONDS)
         if run.poll() is not None:
-            raise NotWell(f"The site did not start: {self.log_since(began)[-2_000:]}")
+            raise NotWell(f"The site did not start: {_last_line(self.log_since(began))}")
         self.key = self.key or self.manage("create_api_key", "drill", "--scope", "admin").strip().splitlines()[-1]
 
     def stop(self) -> None:
@@ -131,23 +135,23 @@ class Site:
             return [process, *process.children()]
         return []
 
-    def manage(self, *arguments: str, **settings: str) -> str:
+    def manage(self, *arguments: str) -> str:
         """Run a command on it, and return what that prints.
 
         Raises:
-            NotWell: it failed; has what it printed last.
+            NotWell: it failed; has the last line that it printed.
         """
         done = subprocess.run(  # noqa: S603 (our own program)
             [sys.executable, "manage.py", *arguments],
             cwd=BASE_DIR,
-            env=self._environment | settings,
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
-            raise NotWell(f"manage.py {arguments[0]} failed: {(done.stderr or done.stdout).strip()[-1_000:]}")
+            raise NotWell(f"manage.py {arguments[0]} failed: {_last_line(done.stderr or done.stdout)}")
         return done.stdout
 
     # --- what it says ---
@@ -234,6 +238,17 @@ class Site:
         return [(role, mark) for role, content in found for mark in marks_in(content)]
 
 
+def found_by_search(site: Site, person: str, query: str, text: str) -> None:
+    """Search a person's memory for something that was said.
+
+    Raises:
+        NotWell: it isn't found.
+    """
+    status, answer = site.request("POST", "/api/v1/memory/search", {"user_id": person, "query": query})
+    if status != 200 or text not in answer.decode():
+        raise NotWell(f"A search did not find what was said (status {status}).")
+
+
 def environment(provider: Provider, database_url: str, folder: Path) -> dict[str, str]:
     """Return the environment of a throw-away installation: default settings, and the stand-in for all models."""
     defaults = {name: _as_text(field.default) for name, _, field in variables() if name in os.environ}
@@ -273,6 +288,10 @@ def kill(process: psutil.Process) -> None:
     """kill -9, if it is still there."""
     with suppress(psutil.Error):
         process.send_signal(signal.SIGKILL)
+
+
+def _last_line(printed: str) -> str:
+    return (printed.strip().splitlines() or ["it said nothing"])[-1]
 
 
 def _free_port() -> int:

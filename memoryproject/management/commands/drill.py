@@ -16,7 +16,9 @@ from memoryproject.drill.report import Row, table
 
 
 class Command(BaseCommand):
-    help = "Hurts a throw-away installation, never this one: kills, hangs, outages, a full disk. Prints what came of it."
+    help = (
+        "Hurts a throw-away installation, never this one: kills, hangs, outages, a full disk. Prints what came of it."
+    )
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -38,7 +40,8 @@ class Command(BaseCommand):
                     if name in options["parts"] or not options["parts"]:
                         rows += part(course)
         except KeyboardInterrupt:
-            self._say("Stopping.")
+            self._report(rows, began, options["json"])
+            raise CommandError("The drill was stopped; what it had begun is not in the table.") from None
         self._report(rows, began, options["json"])
 
     def _report(self, rows: list[Row], began: float, path: Path | None) -> None:
