@@ -1,6 +1,6 @@
 """Attack a throw-away installation, and write the figures into docs/trust.md: `make trust`.
 
-MINUTES of load (1), KILLS of each kind of process (2), FUZZ requests (2000), OUTAGE seconds (30) and SEED (1) are
+MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), OUTAGE seconds (30) and SEED (1) are
 variables of the environment.
 """
 
@@ -149,7 +149,7 @@ def _drilled() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
         command = [sys.executable, "manage.py", "drill", "--json", str(path)]
-        command += ["--kills", os.environ.get("KILLS", "2"), "--outage", os.environ.get("OUTAGE", "30")]
+        command += ["--kills", os.environ.get("KILLS", "3"), "--outage", os.environ.get("OUTAGE", "30")]
         subprocess.run(command, cwd=BASE_DIR, check=False)
         return [Row(**row) for row in json.loads(path.read_text())]
 

@@ -141,7 +141,7 @@ def _operation(method: str, path: str, details: Schema) -> Operation:
 
 def _tools(site: Site) -> list[Operation]:
     headers = MCP_HEADERS | {"X-User-Id": "ada"}
-    _, text = site.request("POST", MCP, _rpc("tools/list", {}), **headers)
+    _, text = site.request("POST", MCP, _rpc("tools/list", {}), headers=headers)
     answer = json.loads(text[text.index(b"{") :].split(b"\r\n")[0])
     return [Operation("POST", MCP, body=tool["inputSchema"], tool=tool["name"]) for tool in answer["result"]["tools"]]
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -79,8 +79,11 @@ class Course:
         self.say(f"{name} …")
         fault = Fault(Row(name))
         with Watch(self.site) as watch, self.attended([fault], clients=clients):
-            yield fault
-            fault.row.told = watch.told()
+            try:
+                yield fault
+            finally:
+                with suppress(NotWell):
+                    fault.row.told = watch.told()
         self.say(f"  {fault.row.outcome()}")
 
     @contextmanager

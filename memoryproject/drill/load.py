@@ -101,7 +101,7 @@ def chat(site: Site, ledger: Ledger, person: str) -> bool:
     headers = {"X-User-Id": person, "X-Session-Id": f"{person}-chat"}
     ledger.send(*turns)
     try:
-        status, answer = site.request("POST", "/v1/chat/completions", body, **headers)
+        status, answer = site.request("POST", "/v1/chat/completions", body, headers=headers)
     except (OSError, http.client.HTTPException):
         return False
     if status != 200 or not _came_to_its_end(answer):

@@ -1,7 +1,7 @@
 """When all is well again after a fault, and what is missing or there twice by then."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from memoryproject.drill.ledger import Count, Ledger
 from memoryproject.drill.load import append
@@ -10,6 +10,7 @@ from memoryproject.drill.site import NotWell, Site, wait_for
 
 WELL_SECONDS = 120  # that a site may take until it serves and works again
 CAUGHT_UP_SECONDS = 240  # that work which waits may take
+PART = timedelta(minutes=10)  # that a fault takes at most, until then
 REPLAY_SECONDS = 30  # in which rounds that were answered may still be stored
 
 FAILED = "SELECT count(*) FROM moments_app_job WHERE status = 'failed' AND queued_at >= %s"
@@ -57,7 +58,8 @@ def wait_until_caught_up(site: Site, before: datetime) -> None:
         if not jobs and not texts:
             return
         if time.monotonic() > deadline:
-            raise NotWell(f"After {CAUGHT_UP_SECONDS} s {jobs} jobs are open and {texts} texts have no vector.")
+            told = f"{jobs} jobs are open, {site.number(FAILED, before - PART)} failed, {texts} texts have no vector"
+            raise NotWell(f"After {CAUGHT_UP_SECONDS} s {told}.")
         time.sleep(0.5)
 
 

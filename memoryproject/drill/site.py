@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, LiteralString, Self
@@ -157,7 +157,13 @@ class Site:
     # --- what it says ---
 
     def request(
-        self, method: str, path: str, body: Any = None, *, seconds: float = REQUEST_SECONDS, **headers: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        seconds: float = REQUEST_SECONDS,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """Make one request with the key.
 
@@ -167,8 +173,8 @@ class Site:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
             data = None if body is None else json.dumps(body).encode()
-            all_headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"} | headers
-            connection.request(method, path, data, all_headers)
+            own = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+            connection.request(method, path, data, own | dict(headers or {}))
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:

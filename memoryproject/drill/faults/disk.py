@@ -15,6 +15,7 @@ from memoryproject.drill.site import Site
 
 FULL_SECONDS = 5.0
 FILE_BYTES = 1_000_000  # beyond which nothing is written: less than a file of the write-ahead log has
+REFUSED = "File too large"  # what the database's log says of such a write
 AGAIN = 0.05  # seconds after which processes that have come meanwhile are limited too
 NAME = f"the database's disk is full for {FULL_SECONDS:.0f} s"
 
@@ -25,12 +26,17 @@ def full(course: Course) -> Iterator[Row]:
         yield not_tried(NAME, NOT_OURS if not course.site.is_embedded else "the system has no such limit")
         return
     with course.fault(NAME) as fault:
+        log = course.site.folder / "postgres" / "log"
+        before = log.stat().st_size
         _fill(course.site)
         began = time.monotonic()
         wait_until_well(course.site, fault.ledger)
         fault.row.times = 1
         fault.row.seconds.append(time.monotonic() - began)
-        fault.row.remark("by a limit on the size of its files")
+        with log.open(errors="replace") as file:
+            file.seek(before)
+            refused = file.read().count(REFUSED)
+        fault.row.remark(f"by a limit on the size of its files; {refused} writes were refused")
     yield fault.row
 
 

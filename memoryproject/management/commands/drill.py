@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,20 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("parts", nargs="*", metavar="PART", help=f"all unless named: {', '.join(PARTS)}")
-        parser.add_argument("--kills", type=int, default=2, metavar="N", help="of each kind of process (2)")
+        parser.add_argument("--kills", type=int, default=3, metavar="N", help="of each kind of process (3)")
         parser.add_argument("--outage", type=float, default=30, metavar="SECONDS", help="that the models are away (30)")
         parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows are written as well")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if unknown := sorted(set(options["parts"]) - set(PARTS)):
             raise CommandError(f"No such part: {', '.join(unknown)}. There are: {', '.join(PARTS)}.")
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, _stop)
         began = time.monotonic()
         rows: list[Row] = []
         try:
-            with Course(self._say, options["kills"], options["outage"], os.environ.get("DATABASE_URL", "")) as course:
+            with (
+                _stoppable(),
+                Course(self._say, options["kills"], options["outage"], os.environ.get("DATABASE_URL", "")) as course,
+            ):
                 for name, part in PARTS.items():
                     if name in options["parts"] or not options["parts"]:
                         rows += part(course)
@@ -55,6 +58,16 @@ class Command(BaseCommand):
     def _say(self, text: str) -> None:
         self.stdout.write(text)
         self.stdout.flush()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Have a request to end take the same way as Ctrl-C: nothing is left behind."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(*_: Any) -> None:
