@@ -63,7 +63,7 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     )
     for person, word in (("ada", OWN), ("bo", FOREIGN)):
         _seed(site, person, word)
-    wait_until_caught_up(site, now())
+    wait_until_caught_up(site, now(), "^(ada|bo)$")
     known, schemas = operations(site)
     ids = {name: _ids(site, name, "ada") for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
     foreign = {name: [one for one in _ids(site, name, "bo") if one not in ids[name]][:MOST_IDS] for name in IDS}

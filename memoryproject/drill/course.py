@@ -69,6 +69,22 @@ class Course:
         return self._site
 
     @contextmanager
+    def another_site(self, before: Callable[[Site], object]) -> Iterator[None]:
+        """Hurt another site while the block runs, with an embedded database.
+
+        Args:
+            before: is called with it before it is started.
+        """
+        mine = self._site, self._stack
+        self._stack = ExitStack()
+        try:
+            self._site = self._stack.enter_context(Site(self.provider, before=before))
+            yield
+        finally:
+            self._discard()
+            self._site, self._stack = mine
+
+    @contextmanager
     def fault(self, name: str, *, clients: int = 3) -> Iterator[Fault]:
         """Do one fault beside clients at work, see who is told, and settle the accounts.
 

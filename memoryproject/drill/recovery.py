@@ -25,7 +25,8 @@ SELECT count(*) FROM moments_app_job job JOIN sessions_app_userprofile person ON
 WHERE status IN ('queued', 'processing') AND person.user_id = %s
 """
 WITHOUT_VECTOR = """
-SELECT count(*) FROM sessions_app_message turn WHERE kind = 'turn' AND role IN ('user', 'assistant') AND arrived_at < %s
+SELECT count(*) FROM sessions_app_message turn JOIN sessions_app_userprofile person ON person.id = turn.user_id
+WHERE kind = 'turn' AND role IN ('user', 'assistant') AND arrived_at < %s AND person.user_id ~ %s
 AND NOT EXISTS (SELECT FROM moments_app_turnembedding WHERE source_id = turn.id AND vector IS NOT NULL)
 """
 
@@ -46,15 +47,20 @@ def wait_until_well(site: Site, ledger: Ledger, person: str = "drill-check") -> 
     wait_for("the work of a round", lambda: not site.number(OPEN_OF, person), WELL_SECONDS, pause=0.3)
 
 
-def wait_until_caught_up(site: Site, before: datetime) -> None:
+def wait_until_caught_up(site: Site, before: datetime, people: str) -> None:
     """Wait until all work that was asked for before a time has ended, and the texts of that time have vectors.
+
+    Args:
+        site: that catches up.
+        before: the time.
+        people: a pattern of those whose texts are to have vectors; rounds without an answer wait for one.
 
     Raises:
         NotWell: it takes too long; says what is missing.
     """
     deadline = time.monotonic() + CAUGHT_UP_SECONDS
     while True:
-        jobs, texts = site.number(OPEN, before), site.number(WITHOUT_VECTOR, before)
+        jobs, texts = site.number(OPEN, before), site.number(WITHOUT_VECTOR, before, people)
         if not jobs and not texts:
             return
         if time.monotonic() > deadline:

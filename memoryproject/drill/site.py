@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,7 +45,7 @@ class Site:
     """
 
     def __init__(
-        self, provider: Provider, database_url: str = "", *, before: Callable[["Site"], None] | None = None
+        self, provider: Provider, database_url: str = "", *, before: Callable[["Site"], object] | None = None
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="memory-drill-"))
         self.port = _free_port()
@@ -69,7 +70,7 @@ class Site:
         self.stop()
         if self.is_embedded:
             server.stop(self.folder / "postgres")
-        subprocess.run(["rm", "-rf", str(self.folder)], check=False)  # noqa: S603, S607 (its database's owner may be another)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- its processes ---
 

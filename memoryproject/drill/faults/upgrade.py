@@ -60,7 +60,7 @@ def _upgrade(course: Course, database: str, state: Path, row: Row) -> None:
         found_by_search(site, PERSON, "When does the ferry leave?", "Thursdays at seven")
         ledger = Ledger()
         wait_until_well(site, ledger, PERSON)
-        wait_until_caught_up(site, now())
+        wait_until_caught_up(site, now(), PERSON)
         after = ledger.count(site.turns())
         row.lost = max(row.acknowledged + after.acknowledged - site.number(TURNS), 0) + after.lost
         row.doubled = after.doubled
