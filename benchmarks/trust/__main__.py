@@ -1,7 +1,7 @@
 """Attack a throw-away installation, and write the figures into docs/trust.md: `make trust`.
 
-MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), OUTAGE seconds (30) and SEED (1) are
-variables of the environment.
+MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), OUTAGE seconds (30), SEED (1) and the
+PARTS of the drill (all) are variables of the environment.
 """
 
 import json
@@ -148,7 +148,7 @@ def _drilled() -> list[Row]:
     """Run the drill as anybody does, and return its rows; what it prints is seen meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
-        command = [sys.executable, "manage.py", "drill", "--json", str(path)]
+        command = [sys.executable, "manage.py", "drill", *os.environ.get("PARTS", "").split(), "--json", str(path)]
         command += ["--kills", os.environ.get("KILLS", "3"), "--outage", os.environ.get("OUTAGE", "30")]
         subprocess.run(command, cwd=BASE_DIR, check=False)
         return [Row(**row) for row in json.loads(path.read_text())]
