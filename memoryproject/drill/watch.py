@@ -11,6 +11,12 @@ from memoryproject.drill.site import ALARMS, Site
 
 EACH = 1.0  # seconds between two requests of the prober
 LOOK = 0.3  # seconds between two looks at /readyz
+# What the dashboard shows: events about the state of the site, and calls that failed.
+SHOWN = """
+SELECT DISTINCT type FROM sessions_app_event WHERE id > %s
+AND type ~ 'restarted|state|degraded|down|circuit|provider|failing|quarantine|replay'
+UNION SELECT 'failed calls' FROM moments_app_enginecall WHERE id > %s AND NOT ok
+"""
 
 
 class _Background:
@@ -80,13 +86,13 @@ class Watch(_Background):
         self._readiness: set[str] = set()
         self._log_size = site.log_size
         self._events = site.number("SELECT COALESCE(max(id), 0) FROM sessions_app_event")
+        self._calls = site.number("SELECT COALESCE(max(id), 0) FROM moments_app_enginecall")
 
     def _step(self) -> None:
         with suppress(OSError, http.client.HTTPException, ValueError):
-            status, body = self._site.request("GET", "/readyz", seconds=5)
-            if status != 200:
-                checks = json.loads(body).get("checks", {})
-                self._readiness.update(name for name, state in checks.items() if state != "ok")
+            _, body = self._site.request("GET", "/readyz", seconds=5)
+            checks = json.loads(body).get("checks", {})
+            self._readiness.update(name for name, state in checks.items() if state != "ok")
 
     def told(self) -> list[str]:
         """Return the places, each once."""
@@ -94,9 +100,5 @@ class Watch(_Background):
         log = self._site.log_since(self._log_size)
         if any(alarm in line for line in log.splitlines() for alarm in ALARMS):
             places.append("log")
-        types = self._site.rows(
-            "SELECT DISTINCT type FROM sessions_app_event WHERE id > %s AND type ~ "
-            "'restarted|degraded|down|circuit|provider|failing|quarantine|replay'",
-            self._events,
-        )
-        return places + [f"dashboard ({', '.join(sorted(kind for [kind] in types))})"] * bool(types)
+        shown = [kind for (kind,) in self._site.rows(SHOWN, self._events, self._calls)]
+        return places + [f"dashboard ({', '.join(shown)})"] * bool(shown)

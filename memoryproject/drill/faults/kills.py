@@ -60,7 +60,8 @@ def each_kind(course: Course) -> Iterator[Row]:
         _wait_for_work(course.site, killed)
     for kind, fault in faults.items():
         places = pickers[kind].places.most_common(COMMONEST)
-        fault.row.remarks.append("in " + ", ".join(f"{place} {number}" for place, number in places))
+        fault.row.remark("in " + ", ".join(f"{place} {number}" for place, number in places))
+        course.say(f"  {kind}: {fault.row.outcome()}")
     yield from (fault.row for fault in [*faults.values(), work])
 
 
