@@ -63,10 +63,12 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     )
     for person, word in (("ada", OWN), ("bo", FOREIGN)):
         _seed(site, person, word)
-    wait_until_caught_up(site, now(), "^(ada|bo)$")
+    wait_until_caught_up(site, now(), "^nobody$")  # retracted turns have no vectors
     known, schemas = operations(site)
     ids = {name: _ids(site, name, "ada") for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
     foreign = {name: [one for one in _ids(site, name, "bo") if one not in ids[name]][:MOST_IDS] for name in IDS}
+    if empty := [name for name, found in foreign.items() if not found]:
+        raise RuntimeError(f"Bo has none of these to ask for: {', '.join(empty)}.")
     foreign |= {"user_id": ["bo"]}
 
     print(f"Isolation: {len(known)} operations …")
@@ -119,7 +121,7 @@ def _seed(site: Site, person: str, word: str) -> None:
         messages = [
             {
                 "role": ("user", "assistant")[number % 2],
-                "content": f"Part {number} of what is said about {TOPIC}: {word}, as {person} calls it.",
+                "content": f"{word}: part {number} of what {person} says about {TOPIC}.",
             }
             for number in range(TURNS)
         ]

@@ -15,6 +15,7 @@ LATENCY = 0.15  # seconds of thinking; so a worker is found at work
 PARTS = 6  # of a streamed answer
 PART_SECONDS = 0.02
 MOMENT_TURNS = 20
+QUOTED = 100  # characters of a turn, in what is made of it
 
 Json = dict[str, Any]
 Failure = Callable[[str], int | None]  # the body of a request, to the status that refuses it
@@ -160,8 +161,8 @@ def _moments(asked: str) -> Json:
     windows = [turns[start : start + MOMENT_TURNS] for start in range(0, len(turns), MOMENT_TURNS)]
     moments = [
         {
-            "name": f"drill-{window[0]['index']}",
-            "summary": f"{len(window)} turns of a drill.",
+            "name": f"drill-{hashlib.sha256(window[0]['text'].encode()).hexdigest()[:8]}",
+            "summary": f"{len(window)} turns, the first: {window[0]['text'][:QUOTED]}",
             "starts_at_message_idx": window[0]["index"],
             "ends_at_message_idx": window[-1]["index"],
         }
@@ -172,13 +173,13 @@ def _moments(asked: str) -> Json:
 
 def _summary(asked: str) -> Json:
     last = _turns(asked)[-1]
-    return {"summary_text": f"A drill, up to turn {last['index']}.", "facts": []}
+    return {"summary_text": f"Up to turn {last['index']}: {last['text'][:QUOTED]}", "facts": []}
 
 
 def _memories(asked: str) -> Json:
     sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
     last = _turns(asked)[-1]
-    item = {"text": f"Said in the drill: {last['text'][:60]}", "message_indexes": [last["index"]]}
+    item = {"text": f"Said in the drill: {last['text'][:QUOTED]}", "message_indexes": [last["index"]]}
     kinds = ("observations", "facts")
     return {"streams": [{"stream": s["stream"]} | {k: [item] for k in kinds if s[k] != "none"} for s in sections]}
 

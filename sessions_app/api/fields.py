@@ -34,9 +34,14 @@ class StrictSerializer(serializers.Serializer[Any]):
         if unknown:
             # Named, but not quoted at length: it is the client's text.
             raise serializers.ValidationError(
-                {name[:100]: serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in unknown[:10]}
+                {_told(name): serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in unknown[:10]}
             )
         return super().to_internal_value(data)
+
+
+def _told(name: str) -> str:
+    """Return the beginning of a field's name as an answer can have it: lone surrogates have no place in UTF-8."""
+    return name[:100].encode("utf-8", "backslashreplace").decode()
 
 
 class EncodableValidator(ProhibitSurrogateCharactersValidator):
