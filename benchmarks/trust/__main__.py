@@ -160,10 +160,13 @@ def _of_the_drill(rows: list[Row]) -> list[page.Figure]:
     kills = [row for row in rows if row.fault.startswith("kill -9")]
     restarts = sum(row.times for row in rows if "restart" in row.fault)
     lost, doubled = (sum(getattr(row, name) for row in rows) for name in ("lost", "doubled"))
-    acknowledged = sum(row.acknowledged for row in rows)
+    acknowledged, rounds, rounds_lost = (
+        sum(getattr(row, name) for row in rows) for name in ("acknowledged", "rounds", "rounds_lost")
+    )
     return [
         ("kills of processes", str(sum(row.times for row in kills)), _wrong(kills)),
         ("restarts of the database", str(restarts), _wrong([row for row in rows if "restart" in row.fault])),
+        ("chat rounds answered to their end during all faults", f"{rounds:,}", f"{rounds_lost} lost"),
         ("turns acknowledged during all faults", f"{acknowledged:,}", f"{lost} lost, {doubled} doubled"),
     ]
 

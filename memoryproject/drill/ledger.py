@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_MARK = re.compile(r"\bmark[0-9a-f]{16}\b")
+_CHAT = "chat"  # a mark of a chat round begins with it
+_MARK = re.compile(rf"\b(?:{_CHAT})?mark[0-9a-f]{{16}}\b")
 
 Turn = tuple[str, str]  # who said it, and its mark
 
 
-def new_mark() -> str:
-    """Return a word that no other turn has."""
-    return f"mark{secrets.token_hex(8)}"
+def new_mark(*, is_chat: bool = False) -> str:
+    """Return a word that no other round has."""
+    return f"{_CHAT if is_chat else ''}mark{secrets.token_hex(8)}"
 
 
 def marks_in(text: str) -> list[str]:
@@ -24,11 +25,13 @@ def marks_in(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Count:
-    """How the ledger compares with the transcript, in turns."""
+    """How the ledger compares with the transcript, in turns; and in rounds for what went through the chat endpoint."""
 
     acknowledged: int
     lost: int
     doubled: int
+    rounds: int
+    rounds_lost: int
 
 
 class Ledger:
@@ -66,5 +69,10 @@ class Ledger:
 def compare(acknowledged: set[Turn], sent: set[Turn], stored: Iterable[Turn]) -> Count:
     """Count what of the acknowledged is not stored, and what of the sent is stored more than once."""
     found = Counter(stored)
+    lost = acknowledged - found.keys()
     doubled = sum(found[turn] - 1 for turn in sent if found[turn] > 1)
-    return Count(len(acknowledged), len(acknowledged - found.keys()), doubled)
+    return Count(len(acknowledged), len(lost), doubled, len(_rounds(acknowledged)), len(_rounds(lost)))
+
+
+def _rounds(turns: set[Turn]) -> set[str]:
+    return {mark for _, mark in turns if mark.startswith(_CHAT)}

@@ -95,7 +95,7 @@ def chat(site: Site, ledger: Ledger, person: str) -> bool:
     Returns:
         True if the answer came to its end, after which the round has to be stored.
     """
-    mark = new_mark()
+    mark = new_mark(is_chat=True)
     turns: list[Turn] = [("user", mark), ("assistant", mark)]
     body = {"model": "drill", "stream": True, "messages": [{"role": "user", "content": f"Please note {mark}."}]}
     headers = {"X-User-Id": person, "X-Session-Id": f"{person}-chat"}

@@ -83,6 +83,9 @@ def settle(site: Site, ledger: Ledger, row: Row) -> None:
     """Put into a row how many turns were acknowledged, and how many of them are lost or there twice."""
     turns = count(site, ledger)
     row.acknowledged, row.lost, row.doubled = turns.acknowledged, turns.lost, turns.doubled
+    row.rounds, row.rounds_lost = turns.rounds, turns.rounds_lost
+    if turns.rounds_lost:
+        row.remark(f"{turns.rounds_lost} of {turns.rounds} chat rounds lost")
 
 
 def work_lost_or_doubled(site: Site, row: Row, began: datetime) -> None:

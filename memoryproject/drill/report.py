@@ -28,6 +28,7 @@ class Row:
         acknowledged: turns that clients were told are stored meanwhile.
         lost: those of them that are not, and work that was given up.
         doubled: turns, or effects, that are there more than once.
+        rounds, rounds_lost: of the acknowledged and the lost, those that went through the chat endpoint.
         seconds: from each fault's end until all was well; None where it never was.
         told: where somebody could have read of it.
         probes: seconds of each request of the prober beside it.
@@ -39,6 +40,8 @@ class Row:
     acknowledged: int = 0
     lost: int = 0
     doubled: int = 0
+    rounds: int = 0
+    rounds_lost: int = 0
     seconds: list[float | None] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     probes: list[float] = field(default_factory=list)

@@ -50,6 +50,12 @@ class TestLedger:
         count = ledger.count([("user", mark)])
         assert (count.acknowledged, count.lost) == (2, 1)
 
+    def test_chat_rounds_are_counted_apart(self) -> None:
+        chat, other = (("user", new_mark(is_chat=True)) for _ in range(2))
+        count = compare({ONE, chat, other}, {ONE, chat, other}, [chat])
+        assert (count.acknowledged, count.lost, count.rounds, count.rounds_lost) == (3, 2, 2, 1)
+        assert marks_in(f"Understood: {chat[1]}.") == [chat[1]]
+
     def test_a_mark_is_found_in_what_was_said(self) -> None:
         mark = new_mark()
         assert marks_in(f"Understood: {mark}, noted.") == [mark]
