@@ -6,7 +6,7 @@ export DATA_DIR
 # The commands here make a database where there is none.
 export MEMORY_NEW_DATABASE = 1
 
-.PHONY: run quick shuffle test bench bench-recall house lock
+.PHONY: run quick shuffle test bench bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -44,6 +44,15 @@ bench: .venv/installed-dev
 bench-recall: .venv/installed-dev
 	.venv/bin/python -m benchmarks.recall_quality "$${CONVERSATIONS:?names a folder: make bench-recall CONVERSATIONS=…}" \
 		$(if $(LIMIT),--limit $(LIMIT))
+
+# Attacks an installation of its own and writes the figures into docs/trust.md. For a release:
+# make trust MINUTES=10 KILLS=200 FUZZ=50000 OUTAGE=300
+trust: export MINUTES ?= 1
+trust: export KILLS ?= 3
+trust: export FUZZ ?= 2000
+trust: export OUTAGE ?= 30
+trust: .venv/installed-dev
+	.venv/bin/python -m benchmarks.trust
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
 lock: .venv/installed-dev

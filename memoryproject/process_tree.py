@@ -28,7 +28,7 @@ LOOK = 0.5  # seconds between two looks after the children
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
 STEADY_SECONDS = 60  # after which a child counts as well again
-_PR_SET_PDEATHSIG = 1  # prctl(2)
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -96,6 +96,12 @@ def end_as_by_ctrl_c() -> None:
     """Have SIGTERM do what Ctrl-C does: raise `KeyboardInterrupt`, here in the root of a tree."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.default_int_handler)
+
+
+def call_itself(name: str) -> None:
+    """Have lists of processes show this one under a name, of which the kernel keeps 15 letters."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 class Child(ABC):
@@ -216,6 +222,7 @@ class Fork(Child):
 def _run(function: Callable[[], None], parent: int) -> None:
     die_with(parent)
     os.setsid()
+    call_itself(multiprocessing.current_process().name)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL)
     function()

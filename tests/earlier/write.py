@@ -12,6 +12,7 @@ import gzip
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def main(target: Path) -> None:
             "EMBEDDING__API_KEY": "sk-test",
             "EMBEDDING__MODEL": "test-embedder",
             "EMBEDDING__DIMENSIONS": "64",
+            "MEMORY_FORMATION__TOKEN_INTERVAL": "100",
         }
         import django
 
@@ -59,9 +61,12 @@ def fill() -> str:
         post(
             key, "entities", {"user_id": user, "kind": "goal", "title": "Paint the lighthouse", "body": "All railings."}
         )
-    for command in [name for name in ("form_memories", "embed", "count_words") if name in get_commands()]:
+    for name in ("form_memories", "embed", "count_words"):
         work_off()
-        call_command(command)
+        if name in get_commands():
+            call_command(name)
+        elif "run_schedule" in get_commands():
+            call_command("run_schedule", name)
     work_off()
     return key
 
@@ -92,14 +97,20 @@ def post(key: str, path: str, data: dict[str, object]) -> int:
 
 
 def work_off() -> None:
-    """Do what waits in the queue, here and now."""
+    """Do what waits, here and now: entries of the queue, and the jobs that newer states have in its place."""
     from django.utils.module_loading import import_string
     from django_q.models import OrmQ
+
+    from moments_app.models import Job
 
     while entry := OrmQ.objects.order_by("id").first():
         task = entry.task
         entry.delete()
         import_string(task["func"])(*task["args"], **task["kwargs"])
+    with suppress(ImportError):
+        run_job = import_string("moments_app.jobs.runner.run_job")
+        while job := Job.objects.due().order_by("id").first():
+            run_job(job.job_id)
 
 
 def dumped() -> str:

@@ -127,3 +127,13 @@ def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:
     tree.end()
     assert told[0] == "The brief one ended with status 3; it is started again."
     assert 3 <= len(told) <= 4  # after 0, 1 and 2 seconds
+
+
+def test_a_fork_is_seen_under_its_name() -> None:
+    fork = Fork("The quiet one", lambda: time.sleep(60))
+    fork.start()
+    try:
+        wait_until(lambda: psutil.Process(fork.pid).name() == "The quiet one", 10)
+    finally:
+        fork.signal(signal.SIGKILL)
+        fork.wait(10)

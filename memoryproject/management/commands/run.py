@@ -20,7 +20,17 @@ from django.utils import timezone
 
 from memoryproject.demo import Demonstration
 from memoryproject.embedded import server
-from memoryproject.process_tree import CannotStart, Child, Held, Program, Tree, apart, end_as_by_ctrl_c, hold
+from memoryproject.process_tree import (
+    CannotStart,
+    Child,
+    Held,
+    Program,
+    Tree,
+    apart,
+    die_with_parent,
+    end_as_by_ctrl_c,
+    hold,
+)
 from memoryproject.site_state import note_restart
 from memoryproject.verification import newer_version
 from sessions_app.models import ApiKey
@@ -36,6 +46,7 @@ class Command(BaseCommand):
         parser.add_argument("--no-demo", action="store_true", help="only serve, without the demonstration")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        die_with_parent()  # of a drill's own installation
         end_as_by_ctrl_c()
         try:
             with hold(settings.DATA_DIR, patience=PATIENCE):

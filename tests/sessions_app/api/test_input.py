@@ -90,6 +90,14 @@ def test_a_bad_body_is_400_and_stores_nothing(service: Api, body: Any) -> None:
     assert not UserProfile.objects.exists()
 
 
+def test_an_unknown_field_is_named_even_where_its_name_cannot_be_written(service: Api) -> None:
+    service.post("sessions/s1/messages", user_id="ada", messages=[good])
+    for path in ("sessions/s1", "users/ada"):
+        answer = service.patch(path, user_id="ada", **{"a\ud800b": 1})
+        assert answer.status_code == 400
+        assert "a\\ud800b" in [error["attr"] for error in answer.json()["errors"]]
+
+
 @pytest.mark.parametrize(
     "raw",
     [

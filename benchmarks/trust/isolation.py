@@ -1,0 +1,158 @@
+"""One person asks for what is another's, by every operation there is. Nothing of it may come back, or be changed."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.trust.calls import CHAT, MCP, Call, Operation, Schema, call, least, read_resource
+from memoryproject.drill.site import Site
+
+OWN, FOREIGN = "quincemarmalade", "walnutliqueur"  # words in everything that Ada says, and that Bo says
+TOPIC = "the tree behind the barn"  # what both speak of, and all calls ask for
+UNKNOWN = "5f0c6a52-0b1e-4a4e-9d0a-0123456789ab"
+ALLOWED = 400  # answers from here on have to be the same for foreign and unknown ids
+
+STATE = """
+SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
+    SELECT 'm' || m.id || content || m.kind AS line FROM sessions_app_message m WHERE user_id = %s
+    UNION ALL SELECT 'o' || id || summary || key FROM moments_app_moment WHERE user_id = %s
+    UNION ALL SELECT 's' || id || title || session_id FROM sessions_app_session WHERE user_id = %s
+    UNION ALL SELECT 'p' || id || summary FROM sessions_app_userprofile WHERE id = %s
+) lines
+"""
+
+
+@dataclass
+class Probed:
+    """What came of it.
+
+    Args:
+        probes: how many calls were made.
+        leaks: what came back, changed, or told foreign from unknown.
+    """
+
+    probes: int = 0
+    leaks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody who is not Bo.
+
+    Args:
+        key: of the caller.
+        who: is said in each call.
+        is_bound: the key is a person's own.
+    """
+
+    key: str
+    who: Mapping[str, str]
+    is_bound: bool
+
+
+class Upstream:
+    """Watches what the models are sent: never words of both persons."""
+
+    def __init__(self) -> None:
+        self.leaks: list[str] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, body: str) -> None:
+        if OWN in body and FOREIGN in body:
+            with self._lock:
+                self.leaks.append("A model was sent words of both persons.")
+
+
+def probe(
+    site: Site,
+    operations: Sequence[Operation],
+    schemas: Mapping[str, Schema],
+    callers: Sequence[Caller],
+    foreign: Mapping[str, Sequence[str]],
+    bo: int,
+) -> Probed:
+    """Try everything.
+
+    Args:
+        site: with like data of Ada and Bo.
+        operations, schemas: that it describes.
+        callers: who are not Bo.
+        foreign: Bo's ids, by the name of the parameter.
+        bo: his primary key.
+    """
+    found = Probed()
+    before = site.rows(STATE, bo, bo, bo, bo)
+    for caller in callers:
+        for operation in operations:
+            for pair in _pairs(operation, schemas, caller, foreign):
+                _compare(site, caller, *pair, found)
+        for uri in _addresses(foreign):
+            _compare(site, caller, read_resource(uri, **_named(caller)), None, found)
+    if site.rows(STATE, bo, bo, bo, bo) != before:
+        found.leaks.append("Something of Bo's was changed.")
+    return found
+
+
+def _pairs(
+    operation: Operation, schemas: Mapping[str, Schema], caller: Caller, foreign: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[Call, Call | None]]:
+    """Yield calls with each foreign id, and the same with one that nobody has."""
+    if "user_id" in operation.in_path and not caller.is_bound:
+        return  # a service key may
+    names = [name for name in [*operation.in_path, *_asked(operation, schemas)] if name in foreign]
+    if not names:
+        yield _filled(operation, schemas, caller, {}), None
+    for name in names:
+        for value in foreign[name]:
+            unknown = _filled(operation, schemas, caller, {name: UNKNOWN})
+            yield _filled(operation, schemas, caller, {name: value}), unknown
+
+
+def _asked(operation: Operation, schemas: Mapping[str, Schema]) -> list[str]:
+    """Return the names of ids that are asked for behind the path; the person is the caller's."""
+    body = operation.body or {}
+    properties = (schemas[body["$ref"].rsplit("/", 1)[1]] if "$ref" in body else body).get("properties", {})
+    return [name for name in [*operation.query, *properties] if name != "user_id"]
+
+
+def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: Caller, ids: Mapping[str, str]) -> Call:
+    """Fill an operation in so that it is right but for whose ids it names, and looks for what Bo spoke of too."""
+    path = {name: ids.get(name, UNKNOWN) for name in operation.in_path}
+    sent = {"query": TOPIC, "text": TOPIC, **caller.who, **ids}
+    query = {name: sent[name] for name in operation.query if name in sent}
+    body: Any = None
+    if operation.body is not None:
+        body = least(operation.body, schemas)
+        names = {"user_id", *_asked(operation, schemas)}
+        body |= {name: value for name, value in sent.items() if name in names}
+    if operation.path == CHAT:
+        body = {"model": "drill", "messages": [{"role": "user", "content": f"What of {TOPIC}?"}]}
+    return call(operation, path, query, body, **_named(caller, ids.get("session_id", "")))
+
+
+def _named(caller: Caller, session: str = "") -> dict[str, str]:
+    """Return the headers by which MCP and chat name a person and a conversation."""
+    person = {"X_User_Id": caller.who["user_id"]} if "user_id" in caller.who else {}
+    return person | {"X_Session_Id": session or "own"}
+
+
+def _addresses(foreign: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    yield "rem://users/bo"
+    yield from (f"rem://moments/key/{key}" for key in foreign.get("key", ()))
+    for session in foreign.get("session_id", ()):
+        yield f"rem://sessions/{session}/summary"
+        yield f"rem://sessions/{session}/messages/0"
+
+
+def _compare(site: Site, caller: Caller, sent: Call, unknown: Call | None, found: Probed) -> None:
+    status, answer = sent.send(site, caller.key)
+    found.probes += 1
+    if FOREIGN in answer:
+        found.leaks.append(f"{sent.operation} {sent.path} to {dict(caller.who)}: Bo's words are in the answer.")
+    if unknown is None or sent.path == MCP:
+        return
+    other, _ = unknown.send(site, caller.key)
+    found.probes += 1
+    if status != other and max(status, other) >= ALLOWED:
+        found.leaks.append(f"{sent.operation} {sent.path}: {status} for Bo's, {other} for what nobody has.")

@@ -1,0 +1,213 @@
+"""A model endpoint that speaks enough of the OpenAI protocol, and fails when it is told to."""
+
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from memoryproject.drill.ledger import marks_in
+
+LATENCY = 0.15  # seconds of thinking; so a worker is found at work
+PARTS = 6  # of a streamed answer
+PART_SECONDS = 0.02
+MOMENT_TURNS = 20
+QUOTED = 100  # characters of a turn, in what is made of it
+
+Json = dict[str, Any]
+Failure = Callable[[str], int | None]  # the body of a request, to the status that refuses it
+
+
+class Provider:
+    """The endpoint. It serves inside its `with` block.
+
+    `failure` decides on each request: the status that refuses it, or None.
+    """
+
+    def __init__(self) -> None:
+        self.failure: Failure = well
+        self.calls = 0
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.provider = self
+        self._counting = threading.Lock()
+
+    @property
+    def base_url(self) -> str:
+        """The address for the settings."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+
+    def count(self) -> None:
+        """Count a call."""
+        with self._counting:
+            self.calls += 1
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def well(_body: str) -> None:
+    """Refuse nothing."""
+
+
+def refusing(status: int) -> Failure:
+    """Refuse everything."""
+    return lambda _body: status
+
+
+def refusing_text(text: str, status: int) -> Failure:
+    """Refuse every request with this text in it."""
+    return lambda body: status if text in body else None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    provider: Provider
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of clients that were killed."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        self.server.provider.count()
+        time.sleep(LATENCY)
+        status = self.server.provider.failure(text)
+        if status:
+            return self._send({"error": {"message": "The drill has this refused."}}, status)
+        body: Json = json.loads(text)
+        if "input" in body:
+            return self._send(_embeddings(body))
+        if body.get("stream"):
+            return self._stream(_reply(body))
+        return self._send(_completion("message", _answer(body) if "response_format" in body else _reply(body)))
+
+    def do_GET(self) -> None:
+        self._send({"object": "list", "data": []})
+
+    def _send(self, answer: Json, status: int = 200) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        size = max(len(text) // PARTS, 1)
+        for start in range(0, len(text), size):
+            self._event(json.dumps(_completion("delta", text[start : start + size], None)))
+            time.sleep(PART_SECONDS)
+        self._event(json.dumps(_completion("delta", "")))
+        self._event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, data: str) -> None:
+        event = f"data: {data}\n\n".encode()
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+        self.wfile.flush()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing of requests."""
+
+
+def _completion(kind: str, text: str, finish_reason: str | None = "stop") -> Json:
+    choice = {"index": 0, kind: {"role": "assistant", "content": text}, "finish_reason": finish_reason}
+    return {"id": "drill", "object": "chat.completion", "created": 0, "model": "drill", "choices": [choice]}
+
+
+def _reply(body: Json) -> str:
+    """Answer the person's last message with the mark that it has."""
+    said = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
+    return f"Understood: {' '.join(marks_in(said[-1])) if said else 'nothing'} is noted, and more will follow."
+
+
+# --- memory's own calls, by the name of the shape that is asked for ---
+
+
+def _answer(body: Json) -> str:
+    asked = body["messages"][1]["content"]
+    name = body["response_format"].get("json_schema", {}).get("name", "")
+    return json.dumps(_ANSWERS[name](asked))
+
+
+def _lines(asked: str, start: str) -> list[Json]:
+    """Return the lines of a request that are JSON and begin like this."""
+    return [json.loads(line) for line in asked.splitlines() if line.startswith(start)]
+
+
+def _turns(asked: str) -> list[Json]:
+    return _lines(asked, '{"index"')
+
+
+def _moments(asked: str) -> Json:
+    turns = _turns(asked)
+    windows = [turns[start : start + MOMENT_TURNS] for start in range(0, len(turns), MOMENT_TURNS)]
+    moments = [
+        {
+            "name": f"drill-{hashlib.sha256(window[0]['text'].encode()).hexdigest()[:8]}",
+            "summary": f"{len(window)} turns, the first: {window[0]['text'][:QUOTED]}",
+            "starts_at_message_idx": window[0]["index"],
+            "ends_at_message_idx": window[-1]["index"],
+        }
+        for window in windows
+    ]
+    return {"moments": moments, "user_summary_update": "Takes part in a drill."}
+
+
+def _summary(asked: str) -> Json:
+    last = _turns(asked)[-1]
+    return {"summary_text": f"Up to turn {last['index']}: {last['text'][:QUOTED]}", "facts": []}
+
+
+def _memories(asked: str) -> Json:
+    sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
+    last = _turns(asked)[-1]
+    item = {"text": f"Said in the drill: {last['text'][:QUOTED]}", "message_indexes": [last["index"]]}
+    kinds = ("observations", "facts")
+    return {"streams": [{"stream": s["stream"]} | {k: [item] for k in kinds if s[k] != "none"} for s in sections]}
+
+
+def _consolidated(asked: str) -> Json:
+    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in _lines(asked, '{"label"')]}
+
+
+_ANSWERS: dict[str, Callable[[str], Json]] = {
+    "moment_builder": _moments,
+    "rolling_summary": _summary,
+    "memory_extraction": _memories,
+    "stream_consolidation": _consolidated,
+    "session_digest": lambda asked: {"context": "A drill goes on.", "lessons": []},
+    "recall_query": lambda asked: {"query": "drill"},
+}
+
+
+def _embeddings(body: Json) -> Json:
+    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+    vectors = [_vector(text, body.get("dimensions", 1536)) for text in texts]
+    data = [{"object": "embedding", "index": number, "embedding": vector} for number, vector in enumerate(vectors)]
+    return {"object": "list", "model": "drill", "data": data}
+
+
+def _vector(text: str, width: int) -> list[float]:
+    """Place a text by its words, the same way each time."""
+    vector = [0.0] * width
+    for word in set(re.findall(r"\w+", text.lower())) or {""}:
+        vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) % width] += 1.0
+    return vector

@@ -1,0 +1,112 @@
+"""What came of each fault: a row, and the table of all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+HEADINGS = (
+    "fault",
+    "times",
+    "acknowledged",
+    "lost",
+    "doubled",
+    "seconds to recover: median",
+    "worst",
+    "told where",
+    "prober: p50, p99, max",
+    "remarks",
+)
+
+
+@dataclass
+class Row:
+    """What came of a fault.
+
+    Args:
+        fault: its name for people.
+        times: how often it was done; 0 if it was not tried.
+        acknowledged: turns that clients were told are stored meanwhile.
+        lost: those of them that are not, and work that was given up.
+        doubled: turns, or effects, that are there more than once.
+        rounds, rounds_lost: of the acknowledged and the lost, those that went through the chat endpoint.
+        seconds: from each fault's end until all was well; None where it never was.
+        told: where somebody could have read of it.
+        probes: seconds of each request of the prober beside it.
+        remarks: what else there is to say.
+    """
+
+    fault: str
+    times: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    doubled: int = 0
+    rounds: int = 0
+    rounds_lost: int = 0
+    seconds: list[float | None] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    probes: list[float] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        """True if nothing was lost, doubled, or stayed broken."""
+        return not self.lost and not self.doubled and None not in self.seconds
+
+    def remark(self, text: str) -> None:
+        """Add a remark; a blank one adds nothing."""
+        self.remarks += [text] if text else []
+
+    def never(self, why: str) -> None:
+        """Note that all was never well again."""
+        self.seconds.append(None)
+        self.remark(why)
+
+    def outcome(self) -> str:
+        """Return a line of progress."""
+        _, times, acknowledged, lost, doubled, usual, worst, told, probes, remarks = self.cells()
+        found = f"{times} times, {acknowledged} acknowledged, {lost} lost, {doubled} doubled, well after {usual} s"
+        return f"{found} (worst {worst}); told: {told}; prober: {probes}; {remarks}"
+
+    def cells(self) -> list[str]:
+        """Return what stands in the table."""
+        recovered = [seconds for seconds in self.seconds if seconds is not None]
+        worst = "never" if None in self.seconds else f"{max(recovered):.1f}" if recovered else "–"
+        return [
+            self.fault,
+            str(self.times) if self.times else "not tried",
+            f"{self.acknowledged:,}",
+            str(self.lost),
+            str(self.doubled),
+            f"{median(recovered):.1f}" if recovered else "–",
+            worst,
+            ", ".join(self.told) or "–",
+            quantiles(self.probes),
+            "; ".join(self.remarks) or "–",
+        ]
+
+
+def not_tried(fault: str, why: str) -> Row:
+    """Return the row of a fault that can't be had here."""
+    return Row(fault, remarks=[why])
+
+
+def quantiles(seconds: Sequence[float]) -> str:
+    """Return the median, the 99th percentile and the longest of some times, for people."""
+    if not seconds:
+        return "–"
+    ordered = sorted(seconds)
+    p99 = ordered[min(int(len(ordered) * 0.99), len(ordered) - 1)]
+    return f"{median(ordered):.2f}, {p99:.2f}, {ordered[-1]:.2f} s"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the table, as Markdown that can be read as it is."""
+    lines = [list(HEADINGS), *(row.cells() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [_line(line, widths) for line in lines]
+    text.insert(1, _line(["-" * width for width in widths], widths))
+    return "\n".join(text)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"

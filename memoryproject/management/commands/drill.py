@@ -1,0 +1,74 @@
+"""`manage.py drill`: hurt a throw-away installation in every way that is known, and print what came of it."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from memoryproject.drill.course import Course
+from memoryproject.drill.faults import PARTS
+from memoryproject.drill.report import Row, table
+
+
+class Command(BaseCommand):
+    help = (
+        "Hurts a throw-away installation, never this one: kills, hangs, outages, a full disk. Prints what came of it."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("parts", nargs="*", metavar="PART", help=f"all unless named: {', '.join(PARTS)}")
+        parser.add_argument("--kills", type=int, default=3, metavar="N", help="of each kind of process (3)")
+        parser.add_argument("--outage", type=float, default=30, metavar="SECONDS", help="that the models are away (30)")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows are written as well")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if unknown := sorted(set(options["parts"]) - set(PARTS)):
+            raise CommandError(f"No such part: {', '.join(unknown)}. There are: {', '.join(PARTS)}.")
+        began = time.monotonic()
+        rows: list[Row] = []
+        try:
+            with (
+                _stoppable(),
+                Course(self._say, options["kills"], options["outage"], os.environ.get("DATABASE_URL", "")) as course,
+            ):
+                for name, part in PARTS.items():
+                    if name in options["parts"] or not options["parts"]:
+                        rows += part(course)
+        except KeyboardInterrupt:
+            self._report(rows, began, options["json"])
+            raise CommandError("The drill was stopped; what it had begun is not in the table.") from None
+        self._report(rows, began, options["json"])
+
+    def _report(self, rows: list[Row], began: float, path: Path | None) -> None:
+        """Print the table, and fail if something was lost, doubled, or stayed broken."""
+        self._say(f"\n{table(rows)}\n\nTook {time.monotonic() - began:.0f} s.")
+        if path:
+            path.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+        if broken := [row.fault for row in rows if not row.is_well]:
+            raise CommandError(f"Lost, doubled, or never well again: {', '.join(broken)}.")
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+        self.stdout.flush()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Have a request to end take the same way as Ctrl-C: nothing is left behind."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(*_: Any) -> None:
+    raise KeyboardInterrupt

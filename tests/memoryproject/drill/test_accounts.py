@@ -1,0 +1,151 @@
+"""The drill's accounts: what is lost or there twice is found, said, and makes it fail."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from memoryproject.drill.course import Course
+from memoryproject.drill.database import beside
+from memoryproject.drill.faults import PARTS
+from memoryproject.drill.ledger import Ledger, compare, marks_in, new_mark
+from memoryproject.drill.provider import Provider
+from memoryproject.drill.recovery import settle, work_lost_or_doubled
+from memoryproject.drill.report import Row, not_tried, quantiles, table
+from memoryproject.drill.site import NotWell, Site, wait_for
+from moments_app.models import Job
+from sessions_app.models import Message, UserProfile
+from sessions_app.transcript.append import NewMessage, append
+from tests.support.processes import database_url
+
+ONE, TWO, THREE = (("user", new_mark()) for _ in range(3))
+
+
+class TestLedger:
+    def test_what_was_acknowledged_and_is_not_stored_is_lost(self) -> None:
+        assert compare({ONE, TWO}, {ONE, TWO}, [ONE]).lost == 1
+
+    def test_what_was_sent_and_is_stored_twice_is_doubled_acknowledged_or_not(self) -> None:
+        count = compare({ONE}, {ONE, TWO}, [ONE, TWO, TWO, TWO])
+        assert (count.lost, count.doubled) == (0, 2)
+
+    def test_what_was_not_acknowledged_may_be_stored_or_not(self) -> None:
+        for stored in ([], [ONE]):
+            count = compare(set(), {ONE}, stored)
+            assert (count.acknowledged, count.lost, count.doubled) == (0, 0, 0)
+
+    def test_turns_of_others_are_passed_over(self) -> None:
+        assert compare({ONE}, {ONE}, [ONE, THREE, THREE]).doubled == 0
+
+    def test_one_mark_is_two_turns_when_two_say_it(self) -> None:
+        ledger, mark = Ledger(), new_mark()
+        ledger.send(("user", mark), ("assistant", mark))
+        ledger.acknowledge(("user", mark), ("assistant", mark))
+        count = ledger.count([("user", mark)])
+        assert (count.acknowledged, count.lost) == (2, 1)
+
+    def test_chat_rounds_are_counted_apart(self) -> None:
+        chat, other = (("user", new_mark(is_chat=True)) for _ in range(2))
+        count = compare({ONE, chat, other}, {ONE, chat, other}, [chat])
+        assert (count.acknowledged, count.lost, count.rounds, count.rounds_lost) == (3, 2, 2, 1)
+        assert marks_in(f"Understood: {chat[1]}.") == [chat[1]]
+
+    def test_a_mark_is_found_in_what_was_said(self) -> None:
+        mark = new_mark()
+        assert marks_in(f"Understood: {mark}, noted.") == [mark]
+
+
+class TestReport:
+    def test_a_row_is_well_when_nothing_was_lost_doubled_or_stayed_broken(self) -> None:
+        assert Row("x", seconds=[1.0]).is_well
+        assert not Row("x", lost=1).is_well
+        assert not Row("x", doubled=1).is_well
+        assert not Row("x", seconds=[1.0, None]).is_well
+
+    def test_the_table_says_how_long_it_took_and_what_was_not_tried(self) -> None:
+        text = table([Row("a kill", 2, 10, seconds=[1.0, 3.0]), Row("a hang", 1, seconds=[None]), not_tried("b", "no")])
+        _, _, kill, hang, other = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
+        assert kill[1:8] == ["a kill", "2", "10", "0", "0", "2.0", "3.0"]
+        assert hang[7] == "never"
+        assert other[2] == "not tried" and other[10] == "no"
+
+    def test_quantiles_are_of_what_was_measured(self) -> None:
+        assert quantiles([0.1] * 99 + [5.0]) == "0.10, 5.00, 5.00 s"
+        assert quantiles([]) == "–"
+
+    def test_what_is_waited_for_in_vain_is_named(self) -> None:
+        with pytest.raises(NotWell, match="the moon"):
+            wait_for("the moon", lambda: False, 0.05, pause=0.01)
+
+
+def careless(course: Course) -> Iterator[Row]:
+    """A part whose site has lost a turn."""
+    yield Row("a careless site", 1, acknowledged=2, lost=1, seconds=[0.1])
+
+
+def test_a_drill_that_lost_something_says_so_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(PARTS, "careless", careless)
+    with pytest.raises(CommandError, match=r"Lost, doubled, or never well again: a careless site\."):
+        call_command("drill", "careless", json=tmp_path / "rows.json")
+    assert "a careless site" in capsys.readouterr().out
+    assert '"lost": 1' in (tmp_path / "rows.json").read_text()
+
+
+def test_a_part_that_there_is_not_is_named() -> None:
+    with pytest.raises(CommandError, match="No such part: earthquake"):
+        call_command("drill", "earthquake")
+
+
+@pytest.mark.django_db(transaction=True)
+class TestDatabase:
+    """Accounts of a site are read from its own database."""
+
+    @pytest.fixture
+    def site(self) -> Iterator[Site]:
+        """A site that is not started, on the test's database."""
+        with Provider() as provider:
+            site = Site(provider, database_url())
+            yield site
+            site.folder.rmdir()
+
+    def test_a_turn_that_is_deleted_is_lost_and_one_that_is_copied_is_doubled(
+        self, ada: UserProfile, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("memoryproject.drill.recovery.REPLAY_SECONDS", 0)
+        ledger, marks = Ledger(), [new_mark() for _ in range(4)]
+        said = [NewMessage(role="user", content=f"Note {mark}.") for mark in marks]
+        ledger.send(*(("user", mark) for mark in marks))
+        ledger.acknowledge(*(("user", mark) for mark in marks))
+        append(ada, "s1", said)
+        whole, hurt = Row("whole"), Row("hurt")
+        settle(site, ledger, whole)
+        Message.objects.get(sequence=1).delete()
+        append(ada, "s1", said[2:3])
+        settle(site, ledger, hurt)
+        assert (whole.acknowledged, whole.lost, whole.doubled) == (4, 0, 0)
+        assert (hurt.acknowledged, hurt.lost, hurt.doubled) == (4, 1, 1)
+
+    def test_a_database_beside_another_is_gone_afterwards(self, site: Site) -> None:
+        with beside(database_url()) as made:
+            name = urlsplit(made).path[1:]
+            with psycopg.connect(made) as connection:
+                assert connection.execute("SELECT to_regclass('sessions_app_message')").fetchone() == (None,)
+        assert site.number("SELECT count(*) FROM pg_database WHERE datname = %s", name) == 0
+
+    def test_work_that_was_given_up_since_is_lost(self, ada: UserProfile, site: Site) -> None:
+        began = timezone.now()
+        Job.objects.create(process="embed", user=ada, requested_by="t", status="failed")
+        old = began - timedelta(hours=1)
+        Job.objects.create(process="roll_summary", user=ada, requested_by="t", status="failed", queued_at=old)
+        row = Row("hurt")
+        work_lost_or_doubled(site, row, began)
+        assert row.lost == 1
+        assert row.remarks == ["1 jobs failed for good"]
