@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.conf import settings
 from django.db import connection, models, transaction
-from django.db.models import F, Min, Q
+from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -99,11 +99,9 @@ class JobQuerySet(models.QuerySet["Job"]):
     def oldest_wait(self) -> float:
         """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
         now = timezone.now()
-        starts = [
-            self.due().aggregate(first=Min("run_after"))["first"],
-            self.stale().aggregate(first=Min("heartbeat_at"))["first"],
-        ]
-        return max(((now - start).total_seconds() for start in starts if start), default=0.0)
+        first_due = self.due().order_by("run_after").values_list("run_after")[:1]
+        first_stale = self.stale().order_by("heartbeat_at").values_list("heartbeat_at")[:1]
+        return max(((now - start).total_seconds() for (start,) in first_due.union(first_stale)), default=0.0)
 
     def request(
         self,

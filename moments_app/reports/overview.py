@@ -19,6 +19,7 @@ from django.utils import timezone
 from django_q.models import Failure, Schedule
 
 from moments_app.models import EngineCall, Job, Moment
+from moments_app.models.job import silent_since
 from sessions_app.models import Message, Session
 from sessions_app.models.session import LIVE
 
@@ -59,18 +60,18 @@ def work() -> Backlog:
     now = timezone.now()
     queued, running = Q(status=Job.Status.QUEUED), Q(status=Job.Status.PROCESSING)
     due = queued & Q(circuit=None, run_after__lte=now)
-    found = Job.objects.open().aggregate(
+    found = Job.objects.filter(status__in=[*Job.OPEN, Job.Status.FAILED]).aggregate(
         due=Count("pk", filter=due),
         oldest_due=Min("run_after", filter=due),
         later=Count("pk", filter=queued & ~Q(circuit=None, run_after__lte=now)),
         running=Count("pk", filter=running),
+        stuck=Count("pk", filter=running & Q(heartbeat_at__lt=silent_since())),
+        failed=Count("pk", filter=Q(status=Job.Status.FAILED)),
         beat=Max("heartbeat_at", filter=running),
     )
     signs = [sign for sign in (found.pop("beat"), _last_scheduled_run()) if sign]
     return Backlog(
         **found,
-        stuck=Job.objects.stale().count(),
-        failed=Job.objects.filter(status=Job.Status.FAILED).count(),
         task_errors=Failure.objects.filter(stopped__gte=now - timedelta(days=DAYS)).count(),
         worker_seen_at=max(signs, default=None),
     )
