@@ -8,7 +8,7 @@ import psutil
 from memoryproject.drill.site import Site
 
 WEB_SERVER, WORKERS, KEEPER = "gunicorn", "qcluster", "memoryproject.embedded.keeper"  # in a command line
-CLOCK = "The clock"  # as the process calls itself
+CLOCK, WATCH, WORKER = "The clock", "The watch", "Worker "  # as the processes call themselves
 CLIENT = "[local]"  # in the title of a database process that serves one
 
 
@@ -23,8 +23,11 @@ def _grandchildren(site: Site, command: str) -> list[psutil.Process]:
 
 def _workers(site: Site, *, busy: bool) -> list[psutil.Process]:
     """Return the workers that have a job, or those that have none: a job has a thread that tells it is alive."""
-    workers = [process for process in _grandchildren(site, WORKERS) if process.name() != CLOCK]
-    return [process for process in workers if (process.num_threads() > 1) == busy]
+    return [process for process in _named(site, WORKER) if (process.num_threads() > 1) == busy]
+
+
+def _named(site: Site, name: str) -> list[psutil.Process]:
+    return [process for process in _grandchildren(site, WORKERS) if process.name().startswith(name)]
 
 
 def _backends(site: Site) -> list[psutil.Process]:
@@ -38,7 +41,8 @@ _KINDS: dict[str, Callable[[Site], Sequence[psutil.Process]]] = {
     "web server's master": lambda site: _children(site, WEB_SERVER),
     "idle queue worker": lambda site: _workers(site, busy=False),
     "queue worker with a job": lambda site: _workers(site, busy=True),
-    "clock": lambda site: [process for process in _grandchildren(site, WORKERS) if process.name() == CLOCK],
+    "clock": lambda site: _named(site, CLOCK),
+    "watch": lambda site: _named(site, WATCH),
     "queue's root": lambda site: _children(site, WORKERS),
     "keeper of the database": lambda site: _children(site, KEEPER),
     "database's process of a client": _backends,
