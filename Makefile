@@ -31,7 +31,7 @@ test: .venv/installed-dev
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium
-	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal
+	.venv/bin/python -m pytest --numprocesses 3 --dist worksteal
 
 # Draws the rooms and what imports what into docs/architecture.md.
 house: .venv/installed-dev

@@ -271,6 +271,7 @@ class Tree:
 
     def keep(self) -> None:
         """Look after the children once: start again what died."""
+        multiprocessing.active_children()  # buries what `apart` left
         for child in self.children:
             if child.was_started and not child.is_alive:
                 status = child.poll()

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
-from memoryproject.embedded import server
-from tests.support.folders import data_folder
+from tests.support.folders import migrated
 from tests.support.openai_server import OpenAIServer
 
 SMALL = """
@@ -25,10 +24,10 @@ from types import SimpleNamespace
 from benchmarks import __main__ as run, seed
 
 few = {
-    "ROUNDS": 2, "REPEATS": 2, "WARM_UP": 0.1, "HTTP_SECONDS": 0.3, "RAW_SECONDS": 0.2, "TURNS": 200,
-    "TURNS_EACH": 10, "LENGTHS": (200, 1_000), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
-    "SESSIONS": 20, "SETTLED": 3, "FILE_MB": 1, "AMONG": 1_000, "MOMENTS": 20, "FACTS": 20,
-    "IDLE": 5, "STREAMS": (1, 2), "SECONDS": 0.3, "PAUSES": 2, "PAUSE": 0.1, "OTHERS": 30, "OWN_TURNS": 100, "PAGES": 9,
+    "ROUNDS": 2, "REPEATS": 2, "WARM_UP": 0.05, "HTTP_SECONDS": 0.1, "RAW_SECONDS": 0.1, "TURNS": 100,
+    "TURNS_EACH": 10, "LENGTHS": (60, 300), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
+    "SESSIONS": 6, "SETTLED": 2, "FILE_MB": 1, "AMONG": 1_000, "MOMENTS": 20, "FACTS": 20,
+    "IDLE": 5, "STREAMS": (1, 2), "SECONDS": 0.1, "PAUSES": 2, "PAUSE": 0.1, "OTHERS": 10, "OWN_TURNS": 100, "PAGES": 4,
 }
 
 def small(name):
@@ -42,35 +41,15 @@ run.importlib = SimpleNamespace(import_module=small)
 raise SystemExit(run.main([]))
 """
 
-TITLES = (
-    "Append over HTTP",
-    "Load the live window",
-    "Build moments of",
-    "Context over HTTP",
-    "Search facts",
-    "Settle ",
-)
-
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture(scope="module")
-def migrated_folder() -> Iterator[Path]:
-    """Create a DATA_DIR for all benchmarks to copy, because creating one takes longer than most benchmarks."""
-    with data_folder() as folder:
-        own = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
-        command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-        subprocess.run(command, cwd=settings.BASE_DIR, env=os.environ | own, check=True)
-        server.stop(folder / "postgres")
-        yield folder
-
-
 @pytest.fixture
-def run(migrated_folder: Path) -> Run:
+def run() -> Run:
     """Run Python code that measures, with these arguments and environment, and one web process."""
 
     def measure(code: str, *arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":
-        begin = f"import pathlib, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated_folder)!r})"
+        begin = f"import pathlib, benchmarks.site; benchmarks.site.BEGIN_WITH = pathlib.Path({str(migrated())!r})"
         return subprocess.run(
             [sys.executable, "-c", f"{begin}\n{code}", *map(str, arguments)],
             cwd=settings.BASE_DIR,

@@ -14,7 +14,14 @@ CLIENT = "[local]"  # in the title of a database process that serves one
 
 def _children(site: Site, command: str) -> list[psutil.Process]:
     """Return the children of the root with this in their command."""
-    return [process for process in site.root.children() if command in " ".join(process.cmdline())]
+    return [process for process in site.root.children() if command in _command(process)]
+
+
+def _command(process: psutil.Process) -> str:
+    """Return a process's command line; blank when it has ended."""
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
 
 
 def _grandchildren(site: Site, command: str) -> list[psutil.Process]:
@@ -31,7 +38,7 @@ def _named(site: Site, name: str) -> list[psutil.Process]:
 
 
 def _backends(site: Site) -> list[psutil.Process]:
-    return [process for process in site.database()[1:] if CLIENT in " ".join(process.cmdline())]
+    return [process for process in site.database()[1:] if CLIENT in _command(process)]
 
 
 ROOT = "the root, which is started again"

@@ -12,7 +12,7 @@ import pytest
 
 from memoryproject.embedded import server
 from memoryproject.process_tree import Fork, Held, Tree, hold
-from tests.support.folders import data_folder
+from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
 from tests.support.running import Run, of_folder, wait_until
 
@@ -25,28 +25,34 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves(folder: Path) -> None:
-    run = Run(folder, "--no-demo").serve()
+@pytest.fixture
+def installed() -> Iterator[Path]:
+    with migrated_folder() as folder:
+        yield folder
+
+
+def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves(installed: Path) -> None:
+    run = Run(installed, "--no-demo").serve()
     assert len(run.members()) >= 5
     run.process.kill()
-    wait_until(lambda: not of_folder(folder), 20)
-    assert server.running_socket(folder / "postgres") is None
-    again = Run(folder, "--no-demo", port=run.port).serve()
+    wait_until(lambda: not of_folder(installed), 20)
+    assert server.running_socket(installed / "postgres") is None
+    again = Run(installed, "--no-demo", port=run.port).serve()
     again.process.send_signal(signal.SIGINT)
     again.ended()
-    assert of_folder(folder) == []
+    assert of_folder(installed) == []
 
 
-def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(folder: Path) -> None:
-    run = Run(folder, "--no-demo").serve()
+def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(installed: Path) -> None:
+    run = Run(installed, "--no-demo").serve()
     there = {process.pid for process in run.members()}
-    second = Run(folder, "--no-demo")
+    second = Run(installed, "--no-demo")
     printed = second.ended()
     assert second.process.returncode == 1
     assert f"is held by process {run.process.pid} since" in printed
     assert run.answers()
     assert there <= {process.pid for process in run.members()}
-    on_its_port = Run(folder, "--no-demo", port=run.port)
+    on_its_port = Run(installed, "--no-demo", port=run.port)
     assert "is held by process" in on_its_port.ended()
     assert run.answers()
     run.process.send_signal(signal.SIGTERM)
@@ -66,22 +72,23 @@ def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> N
     assert not (folder / "postgres").exists()
 
 
-def test_row_25_every_member_that_is_killed_comes_again(folder: Path) -> None:
-    run = Run(folder, "--no-demo").serve()
+def test_row_25_every_member_that_is_killed_comes_again(installed: Path) -> None:
+    run = Run(installed, "--no-demo").serve()
     for process in run.members():
         with suppress(psutil.Error):
             process.kill()
             wait_until(run.answers, 60)
     assert run.process.poll() is None
     assert "is started again" in run.printed
+    wait_until(lambda: not [child for child in run.members() if child.status() == psutil.STATUS_ZOMBIE], 20)
     run.process.send_signal(signal.SIGINT)
     assert "Stopping." in run.ended()
     assert run.process.returncode == 0
-    assert of_folder(folder) == []
+    assert of_folder(installed) == []
 
 
-def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(folder: Path) -> None:
-    run = Run(folder, "--no-demo").serve()
+def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(installed: Path) -> None:
+    run = Run(installed, "--no-demo").serve()
     for member in run.members():  # one that would not end by itself
         if "gunicorn" in " ".join(member.cmdline()):
             member.suspend()
@@ -91,7 +98,7 @@ def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(folder: Path) 
     began = time.monotonic()
     run.ended()
     assert time.monotonic() - began < 15
-    wait_until(lambda: not of_folder(folder), 10)
+    wait_until(lambda: not of_folder(installed), 10)
 
 
 def test_a_folder_that_cannot_be_used_is_named(folder: Path) -> None:

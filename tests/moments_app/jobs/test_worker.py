@@ -68,7 +68,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
             for kill in range(KILLS):
                 talk(ada, 20, session_id=f"s{kill % 5}")
                 talk(bo, 20, session_id=f"s{kill % 3}")
-                time.sleep(chance.uniform(0, 0.8))
+                time.sleep(chance.uniform(0, 0.4))
                 if kill % 5 == 4:
                     cluster.restart()
                 else:
@@ -135,7 +135,7 @@ def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> N
 @pytest.mark.slow
 def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: UserProfile) -> None:
     with OpenAIServer() as server:
-        server.always(stall(0.5, answer_well))
+        server.always(stall(0.3, answer_well))
         for number in range(6):
             talk(ada, 250, session_id=f"s{number}")
         with worker(ENGINE__BASE_URL=server.base_url):
