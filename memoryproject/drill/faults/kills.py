@@ -11,7 +11,7 @@ from memoryproject.drill.course import Attended, Course, Fault
 from memoryproject.drill.members import ROOT, any_alive, kinds, of_kind
 from memoryproject.drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS, now, wait_until_well
 from memoryproject.drill.report import Row
-from memoryproject.drill.site import NotWell, Site, kill, wait_for
+from memoryproject.drill.site import Site, kill, wait_for
 from memoryproject.drill.waits import Picker
 from memoryproject.drill.watch import Watch
 
@@ -67,16 +67,8 @@ def each_kind(course: Course) -> Iterator[Row]:
 
 def _kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, by_place: bool) -> Killed:
     site, fault = course.site, attended.current
-
-    def candidates() -> list[psutil.Process]:
-        return of_kind(site, kind)
-
-    wait_for(f"a process to kill: {kind}", lambda: bool(candidates()), FOUND_SECONDS, pause=0.02)
     with Watch(site) as watch:
-        jobs = [] if any(name in kind for name in LEAVE_WORK_ALONE) else [int(pk) for (pk,) in site.rows(AT_WORK)]
-        victim = (picker.by_place if by_place else picker.at_random)(candidates)
-        if victim is None:
-            raise NotWell(f"There is no {kind} to kill any more.")
+        victim, jobs = _picked(site, kind, picker, by_place=by_place)
         below, at, began = site.members(), now(), time.monotonic()
         kill(victim)
         fault.row.times += 1
@@ -87,6 +79,21 @@ def _kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, 
         seconds = time.monotonic() - began
         fault.row.told = sorted({*fault.row.told, *watch.told()})
     return Killed(fault, at, seconds, jobs)
+
+
+def _picked(site: Site, kind: str, picker: Picker, *, by_place: bool) -> tuple[psutil.Process, list[int]]:
+    """Return a process to kill, and the jobs that are under way; whatever ends while it is picked is not it."""
+    choose = picker.by_place if by_place else picker.at_random
+    found: list[tuple[psutil.Process, list[int]]] = []
+
+    def pick() -> bool:
+        jobs = [] if any(name in kind for name in LEAVE_WORK_ALONE) else [int(pk) for (pk,) in site.rows(AT_WORK)]
+        if victim := choose(lambda: of_kind(site, kind)):
+            found.append((victim, jobs))
+        return bool(found)
+
+    wait_for(f"a process to kill: {kind}", pick, FOUND_SECONDS, pause=0.02)
+    return found[0]
 
 
 def _start_again(site: Site, below: list[psutil.Process]) -> None:
