@@ -25,6 +25,7 @@ from a2wsgi.wsgi import build_environ
 from starlette.types import Message, Receive, Scope, Send
 
 from memoryproject.pulse import PULSE
+from sessions_app.refusals import error_data
 
 Environ = dict[str, Any]
 Header = tuple[bytes, bytes]
@@ -190,8 +191,7 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
 
 async def refuse(send: Send, refused: Refused) -> None:
     """Answer as the API tells errors."""
-    kind = "server_error" if refused.status >= 500 else "client_error"
-    told = {"type": kind, "errors": [{"code": refused.code, "detail": str(refused), "attr": None}]}
+    told = error_data(refused.status, refused.code, str(refused))
     more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
     await answer_json(send, refused.status, told, more)
 

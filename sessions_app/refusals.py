@@ -11,6 +11,8 @@ Whatever refuses raises a subclass of `Refusal`. Each face answers all of them i
 | operator's pages | `OperatorView.attempt`; what the database does not do now: `LimitsMiddleware` |
 """
 
+from typing import Any
+
 
 class Refusal(Exception):
     """A request that is not carried out; the text says why, to whoever asked, and quotes nothing that was said.
@@ -31,3 +33,9 @@ class Conflict(Refusal):
 
     code = "conflict"
     status = 409
+
+
+def error_data(status: int, code: str, detail: str) -> dict[str, Any]:
+    """Return an error as every API error reads: `{"type", "errors": [{"code", "detail", "attr"}]}`."""
+    kind = "server_error" if status >= 500 else "client_error"
+    return {"type": kind, "errors": [{"code": code, "detail": detail, "attr": None}]}

@@ -4,6 +4,7 @@ import http.client
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Self
 
@@ -19,7 +20,7 @@ UNION SELECT 'failed calls' FROM moments_app_enginecall WHERE id > %s AND NOT ok
 """
 
 
-class _Background:
+class _Background(ABC):
     """A thread that does one thing again and again while its block runs."""
 
     pause: float
@@ -44,8 +45,9 @@ class _Background:
             if self._ending.wait(max(self.pause - (time.monotonic() - began), 0)):
                 return
 
+    @abstractmethod
     def _step(self) -> None:
-        raise NotImplementedError
+        """Do it once."""
 
 
 class Prober(_Background):

@@ -1,7 +1,5 @@
 """The API's one error shape, whoever finds that a request can't be answered."""
 
-from typing import Any
-
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -11,7 +9,7 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.response import Response
 
 from sessions_app.limits import Unavailable
-from sessions_app.refusals import Refusal
+from sessions_app.refusals import Refusal, error_data
 
 API_PREFIX = "/api/"
 
@@ -51,12 +49,6 @@ class RefusalHandler(ExceptionHandler):
         """Log what the database did not do in a line; errors of ours with all that is known."""
         if not isinstance(self.exc, OperationalError):
             super().report_exception(exc, response)
-
-
-def error_data(status: int, code: str, detail: str) -> dict[str, Any]:
-    """Return an error as every API error reads: `{"type", "errors": [{"code", "detail", "attr"}]}`."""
-    kind = "server_error" if status >= 500 else "client_error"
-    return {"type": kind, "errors": [{"code": code, "detail": detail, "attr": None}]}
 
 
 def error_response(status: int, code: str, detail: str) -> JsonResponse:

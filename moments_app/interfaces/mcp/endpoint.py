@@ -20,11 +20,10 @@ from memoryproject.settings import CONF
 from moments_app.interfaces.door import refuse_strangers
 from moments_app.interfaces.mcp.connection import CURRENT, Connection, database_work
 from moments_app.interfaces.mcp.server import server
-from sessions_app.api.errors import error_data
 from sessions_app.api.fields import PublicIdField, StrictSerializer
 from sessions_app.api.person import key_of, user_id_of
 from sessions_app.models.session import DEFAULT_AGENT
-from sessions_app.refusals import Refusal
+from sessions_app.refusals import Refusal, error_data
 
 PATH = "/mcp"
 
