@@ -101,8 +101,7 @@ def orphans() -> list[Path]:
 
 def left_of(user_id: str, session_id: str) -> list[Path]:
     """Return the files of a session that are orphans, or are being stored by somebody else; oldest first."""
-    of_session = _files(f"-{_session(user_id, session_id)}-")
-    return [path for path in of_session if path.name.endswith(TAKEN) or _is_left(path)]
+    return [path for path in _files(f"-{_session(user_id, session_id)}-") if not _is_at_work(path)]
 
 
 def session_of(path: Path) -> str:
@@ -125,17 +124,16 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
         path: of the file.
         patiently: wait for whoever is storing it already.
     """
-    wait = patiently and path.name.endswith(TAKEN)
+    path = _taken(path)
     try:
         file = path.open("rb")
     except FileNotFoundError:
         yield None
         return
     with file:
-        if not _locked(file.fileno(), fcntl.LOCK_EX, wait=wait) or not _is_at(path, file.fileno()):
+        if not _locked(file.fileno(), fcntl.LOCK_EX, wait=patiently) or not _is_at(path, file.fileno()):
             yield None
             return
-        path = _taken(path)
         records = [json.loads(line) for line in file.read().split(b"\n")[:-1]]
         is_old = time.time() - os.fstat(file.fileno()).st_mtime > UNBEGUN_SECONDS
         yield records or None
@@ -144,12 +142,15 @@ def claimed(path: Path, *, patiently: bool = False) -> Iterator[list[dict[str, A
 
 
 def _taken(path: Path) -> Path:
-    """Mark a file as one that somebody has come to store; an erasure may have removed it."""
-    if path.name.endswith(TAKEN):
-        return path
-    with suppress(FileNotFoundError):
-        return path.rename(path.with_name(path.name + TAKEN))
-    return path
+    """Mark an orphan as one that somebody has come to store, unless another has; return its path from then on.
+
+    It is marked before it is locked, so that a locked file without the mark is at work always.
+    """
+    taken = path.with_name(path.name.removesuffix(TAKEN) + TAKEN)
+    if path != taken and _is_left(path):
+        with suppress(FileNotFoundError):
+            path.rename(taken)
+    return taken
 
 
 def forget(user_id: str) -> None:
@@ -170,6 +171,11 @@ def _is_left(path: Path) -> bool:
     with suppress(FileNotFoundError), path.open("rb") as file:
         return _locked(file.fileno(), fcntl.LOCK_SH)
     return False
+
+
+def _is_at_work(path: Path) -> bool:
+    """Return True if the process that made a file holds it. One that is gone by now may just have been marked."""
+    return not path.name.endswith(TAKEN) and not _is_left(path) and path.exists()
 
 
 def _locked(file: int, kind: int, *, wait: bool = False) -> bool:

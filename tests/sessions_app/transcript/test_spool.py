@@ -65,12 +65,14 @@ def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: P
     assert list(folder.iterdir()) == []
 
 
-def test_whoever_is_patient_waits_for_another_who_stores_it() -> None:
+@pytest.mark.parametrize("was_found", ["before", "after"])
+def test_whoever_is_patient_waits_for_another_who_stores_it(was_found: str) -> None:
     path = left()
+    [before] = spool.left_of("ada", "s1")
     with ThreadPoolExecutor(1) as pool:
         with claimed(path):
-            [waits_for] = spool.left_of("ada", "s1")
-            waiting = pool.submit(lambda: list(records_of(waits_for)))
+            [after] = spool.left_of("ada", "s1")
+            waiting = pool.submit(lambda: list(records_of(before if was_found == "before" else after)))
             with pytest.raises(TimeoutError):
                 waiting.result(0.2)
         assert waiting.result(30) == [None]
