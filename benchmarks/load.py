@@ -18,7 +18,7 @@ from sessions_app.transcript.load import LIVE_SQL, load_session_messages
 
 TITLE = "Load the live window"
 NOTE = (
-    "One client reads all sessions in turn. Over HTTP: `GET …/messages?view=live`; raw: its six statements by psycopg. "
+    "One client reads all sessions in turn. Over HTTP: `GET …/messages?view=live&limit=50`; raw: its six statements by psycopg. "
     "Function: `load_session_messages`; raw: its one statement. Instead of a rate: the p50 relative to the shortest "
     "session."
 )
@@ -66,7 +66,9 @@ def _case(site: Site, length: int, events: bool) -> Case:
     session = seeded(f"load-{length}-{events}", length, events)
     limit = settings.MOMENT_BUILDER.load_max_messages
     http, raw = Http(site.port, site.key), Raw(site.conninfo, site.key)
-    path = f"/api/v1/sessions/{session.session_id}/messages?view=live&user_id={session.user.user_id}"
+    # The default limit would be what a build leaves live, which is without end on a site where none is due.
+    query = f"view=live&limit={limit}&user_id={session.user.user_id}"
+    path = f"/api/v1/sessions/{session.session_id}/messages?{query}"
     return Case(
         what,
         {
