@@ -19,8 +19,8 @@ from sessions_app.transcript.load import LIVE_SQL, load_session_messages
 TITLE = "Load the live window"
 NOTE = (
     "One client reads all sessions in turn. Over HTTP: `GET …/messages?view=live&limit=50`; raw: its six statements by "
-    "psycopg. Function: `load_session_messages`; raw: its one statement. Instead of a rate: the p50 relative to the shortest "
-    "session."
+    "psycopg. Function: `load_session_messages`; raw: its one statement. Instead of a rate: the p50 relative to the "
+    "shortest session."
 )
 LENGTHS = (50, 10_000, 200_000)
 LIVE_TURNS = 40  # turns after the latest partition event
