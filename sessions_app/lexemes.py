@@ -18,7 +18,7 @@ short to tell its language, all languages are searched.
 import re
 import threading
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -36,6 +36,7 @@ SURE = 0.6  # probability below which no language is sure, so that English is po
 CERTAIN = 0.9  # probability from which a query is searched for in no other language
 DEFAULT = "en"
 SAMPLE_CHARS = 200  # characters of a text that its language is judged by
+MOSTLY = 0.7  # share of a text's words in one script from which it is written in that
 TELLING = 2  # stop words of only one language that suffice to identify it
 ALONE = 0.5  # share of its weight that a single character has in scripts with words of two characters
 POSITIONS = 16_383  # positions that PostgreSQL can tell apart
@@ -148,6 +149,29 @@ def vector(text: str) -> str:
             if stem and len(places[stem]) < OCCURRENCES:
                 places[stem].append(min(place, POSITIONS))
     return " ".join(f"'{stem}':{','.join(map(str, dict.fromkeys(found)))}" for stem, found in places.items())
+
+
+def stems(text: str) -> set[str]:
+    """Return the stems that index a text."""
+    return {stem for found in _indexed(text[:MAX_CHARS]) for stem in found if stem}
+
+
+def certain_language(text: str) -> str:
+    """Return the language of a text, or blank if it isn't certain. A script that tells no language stands for one."""
+    scripts = Counter(
+        (_language_by_script(run) or ("" if _is_latin(run) else "other")) if script == "word" else "cjk"
+        for script, run in _runs(text[:SAMPLE_CHARS])
+        if not run.isdigit()
+    )
+    if not scripts:
+        return ""
+    script, count = scripts.most_common(1)[0]
+    if count < MOSTLY * scripts.total():
+        return ""
+    if script:
+        return script
+    language, probability = _ranked(text)[0]
+    return language if probability >= CERTAIN else ""
 
 
 def words_of_query(text: str) -> list[QueryWord]:

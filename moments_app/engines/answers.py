@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from moments_app.engines.calls.shape import Answer, Shape
+from moments_app.engines.grounding import Judge, Judged
 
 PROBLEM_MAX = 2_000  # characters of what the model is told about its mistake
 
@@ -23,13 +24,14 @@ class InvalidAnswer(Exception):
         self.answer, self.problem, self.summary = answer, problem[:PROBLEM_MAX], summary or problem
 
 
-def validated(completion: Any, shape: Shape[Answer], allowance: int) -> Answer:
-    """Return the answer in a chat completion.
+def validated(shape: Shape[Answer], allowance: int, judge: Judge[Answer], completion: Any) -> Judged[Answer]:
+    """Return the answer in a chat completion, as far as it can be kept.
 
     Args:
-        completion: the endpoint's JSON, whatever it is.
         shape: that the answer has to have.
         allowance: most characters the answer's texts may have together.
+        judge: leaves out what the conversation doesn't bear out.
+        completion: the endpoint's JSON, whatever it is.
 
     Raises:
         InvalidAnswer: there is none that can be used.
@@ -47,7 +49,14 @@ def validated(completion: Any, shape: Shape[Answer], allowance: int) -> Answer:
         raise InvalidAnswer(text, "it holds a NUL character.")
     if problem := shape.problem(answer):
         raise InvalidAnswer(text, problem)
-    return answer
+    return _usable(text, judge(answer))
+
+
+def _usable(text: str, judged: Judged[Answer]) -> Judged[Answer]:
+    if judged.problem:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in judged.dropped.items())
+        raise InvalidAnswer(text, f"{judged.problem} Left out ({reasons}).")
+    return judged
 
 
 def _text(completion: Any) -> str:

@@ -7,7 +7,7 @@ the caller.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -73,6 +73,7 @@ class Endpoint:
         seconds: float,
         read: Callable[[Any], Read],
         refuses: Callable[[openai.APIStatusError], bool],
+        counts: Callable[[Read], tuple[int, Mapping[str, int]]] = lambda _: (0, {}),
     ) -> Read:
         """Make one HTTP call, recorded however it ends.
 
@@ -82,6 +83,7 @@ class Endpoint:
             seconds: for the whole call, however slowly its answer drips.
             read: takes the endpoint's JSON, whatever it is, and returns what it says or raises `InvalidAnswer`.
             refuses: whether an error is about a part of `body` that can be left out.
+            counts: returns how many parts of an answer were kept, and how many dropped, by reason.
 
         Raises:
             Refused: `refuses` says so.
@@ -91,12 +93,15 @@ class Endpoint:
         self._check_key()
         started = time.monotonic()
         usage: dict[str, int] = {}
+        kept: int = 0
+        dropped: Mapping[str, int] = {}
         broken_off = EngineError("unavailable", f"The call of {self.name} was broken off.")
         failure: EngineError | None = broken_off
         try:
             answer = self._answered(body, seconds)
             usage = _usage(answer)
             result = read(answer)
+            kept, dropped = counts(result)
             failure = None
             return result
         except InvalidAnswer as error:
@@ -109,7 +114,7 @@ class Endpoint:
             raise failure from None
         finally:
             record = self._recorded(purpose, started, usage, failure)
-            self._record(replace(record, is_broken_off=failure is broken_off))
+            self._record(replace(record, is_broken_off=failure is broken_off, kept=kept, dropped=dropped))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
         """Return an error for operators about an unusable answer, without a word from it."""

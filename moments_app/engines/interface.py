@@ -5,7 +5,8 @@ sessions or of jobs, so they can be called with no transaction open. There are t
 `model.py` (a language model behind an OpenAI-compatible endpoint).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
@@ -31,6 +32,8 @@ class CallRecord:
         error: one sentence for an operator, without prompt, completion or key.
         retry_after: seconds the endpoint asked us to wait, or None.
         is_broken_off: it was ended by ourselves, which says nothing about the endpoint.
+        kept: number of sentences and items of the answer that were kept.
+        dropped: number of those that were not, by reason.
     """
 
     purpose: str
@@ -42,6 +45,8 @@ class CallRecord:
     error: str = ""
     retry_after: float | None = None
     is_broken_off: bool = False
+    kept: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 class EngineError(Exception):

@@ -5,6 +5,7 @@ job.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import openai
@@ -20,6 +21,7 @@ from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.shape import Answer, Shape
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
+from moments_app.engines.grounding import Grounds, Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
 
@@ -70,82 +72,92 @@ class ModelEngine:
         """Ask for the moments of a window."""
         allowance = max(ANSWER_MIN_ALLOWANCE, _length(request.turns))
         allowance += len(request.profile.summary) + len(request.journey.text)
-        return self._answer(moments.SHAPE, request.prompt, moments.as_message(request), allowance)
+        judge = partial(moments.judged, request)
+        return self._answer(moments.SHAPE, request.prompt, moments.as_message(request), allowance, judge)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
         """Ask for the summary with the new turns in it."""
         allowance = max(ANSWER_MIN_ALLOWANCE, 2 * (_length(request.turns) + len(request.base_text)))
-        return self._answer(summary.SHAPE, request.prompt, summary.as_message(request), allowance)
+        judge = partial(summary.judged, request)
+        return self._answer(summary.SHAPE, request.prompt, summary.as_message(request), allowance, judge)
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
         """Ask what goes into each stream."""
         allowance = max(ANSWER_MIN_ALLOWANCE, 2 * _length(request.turns))
-        return self._answer(formation.SHAPE, request.prompt, formation.as_message(request), allowance)
+        judge = partial(formation.judged, request)
+        return self._answer(formation.SHAPE, request.prompt, formation.as_message(request), allowance, judge)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
         """Ask for the lines with the observations in them."""
         given = sum(len(part.label) + len(part.text) for part in [*request.lines, *request.observations])
         allowance = max(ANSWER_MIN_ALLOWANCE, 2 * given)
-        return self._answer(consolidation.SHAPE, request.rules, consolidation.as_message(request), allowance)
+        judge = partial(consolidation.judged, request)
+        return self._answer(consolidation.SHAPE, request.rules, consolidation.as_message(request), allowance, judge)
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
         """Ask for the context and the lessons."""
         allowance = max(ANSWER_MIN_ALLOWANCE, len(request.context) + _length(request.turns))
-        return self._answer(digest.SHAPE, request.prompt, digest.as_message(request), allowance)
+        judge = partial(digest.judged, request)
+        return self._answer(digest.SHAPE, request.prompt, digest.as_message(request), allowance, judge)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Ask what to look up, once: whoever waits for the answer has no time for a repair."""
         messages = _messages(request.prompt, recall_query.as_message(request))
         try:
-            return self._ask(recall_query.SHAPE, messages, ANSWER_MIN_ALLOWANCE)
+            return self._ask(recall_query.SHAPE, messages, ANSWER_MIN_ALLOWANCE, _unjudged)
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
-    def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int) -> Answer:
-        """Ask, and once more when the answer doesn't validate.
+    def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int, judge: Judge[Answer]) -> Answer:
+        """Ask, and once more when the answer doesn't validate or nothing of it can be kept.
 
         Raises:
             EngineError: no valid answer could be had.
         """
         messages = _messages(prompt, request)
         try:
-            return self._ask(shape, messages, allowance)
+            return self._ask(shape, messages, allowance, judge)
         except InvalidAnswer as error:
             messages += _repair(error)
         try:
-            return self._ask(shape, messages, allowance)
+            return self._ask(shape, messages, allowance, judge)
         except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
-    def _ask(self, shape: Shape[Answer], messages: list[ChatMessage], allowance: int) -> Answer:
+    def _ask(self, shape: Shape[Answer], messages: list[ChatMessage], allowance: int, judge: Judge[Answer]) -> Answer:
         """Ask once, with the first response format that the endpoint takes."""
         formats = _formats(shape)
         address = self._endpoint.address
         for number in range(_accepted_format.get(address, 0), len(formats)):
             try:
                 asked = _with_shape(messages, shape) if number else messages
-                answer = self._call(shape, asked, formats[number], allowance)
+                extra = {"response_format": formats[number]} if formats[number] else {}
+                judged = self._call(
+                    shape.purpose, {"messages": asked, **extra}, partial(validated, shape, allowance, judge)
+                )
             except Refused:
                 continue
             except InvalidAnswer:
                 _accepted_format[address] = number
                 raise
             _accepted_format[address] = number
-            return answer
+            return judged.answer
         raise AssertionError("a request without a response format is never refused for its format")
 
-    def _call(
-        self, shape: Shape[Answer], messages: list[ChatMessage], response_format: dict[str, Any], allowance: int
-    ) -> Answer:
+    def _call(self, purpose: str, body: dict[str, Any], read: Callable[[Any], Judged[Answer]]) -> Judged[Answer]:
         """Make one HTTP call."""
-        extra = {"response_format": response_format} if response_format else {}
         return self._endpoint.call(
-            shape.purpose,
-            {"messages": messages, **extra},
+            purpose,
+            body,
             seconds=self._timeout,
-            read=lambda completion: validated(completion, shape, allowance),
-            refuses=lambda error: bool(response_format) and _refuses_format(error),
+            read=read,
+            refuses=lambda error: "response_format" in body and _refuses_format(error),
+            counts=lambda judged: (judged.kept, judged.dropped),
         )
+
+
+def _unjudged(answer: Answer) -> Judged[Answer]:
+    return Grounds().judged(answer)
 
 
 def _length(turns: Sequence[Turn]) -> int:

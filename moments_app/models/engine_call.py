@@ -1,5 +1,6 @@
 """What each call of a model cost and how it ended, and whether the budget of the day is used up."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -8,7 +9,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 from django.db.models import Count, OuterRef, Q, Subquery, Sum
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
 from moments_app.engines.interface import CallRecord
@@ -36,6 +37,24 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         calls = self.filter(error_kind="invalid_answer", prompt_version=OuterRef("pk")).order_by()
         number = calls.values("prompt_version").annotate(number=Count("pk")).values("number")
         return versions.annotate(invalid_answers=Coalesce(Subquery(number), 0))
+
+    def with_junk(self, versions: models.QuerySet[PromptVersion]) -> Any:
+        """Count what was kept and what was dropped of the answers to each version, as `kept` and `dropped`."""
+        calls = self.judged().filter(prompt_version=OuterRef("pk")).order_by().values("prompt_version")
+        kept = calls.annotate(number=Sum("kept_count")).values("number")
+        dropped = calls.annotate(number=Sum("dropped_count")).values("number")
+        return versions.annotate(kept=Coalesce(Subquery(kept), 0), dropped=Coalesce(Subquery(dropped), 0))
+
+    def judged(self) -> Self:
+        """Return the calls whose answers were judged by what the conversation says."""
+        return self.filter(Q(kept_count__gt=0) | Q(dropped_count__gt=0))
+
+    def junk_by_day(self, versions: Iterable[PromptVersion], since: datetime) -> Any:
+        """Return, by day and version, how much of the answers was kept and how much dropped; oldest first."""
+        calls = self.judged().filter(prompt_version__in=versions, created_at__gte=since)
+        days = calls.annotate(day=TruncDate("created_at")).values("day", "prompt_version__number")
+        sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))
+        return sums.order_by("day", "prompt_version__number")
 
     def used_up(self) -> Pause | None:
         """Return the pause until tomorrow when a cap is reached; caps hold for all engines together, and a UTC day."""
@@ -73,6 +92,9 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             ok=not call.error_kind,
             error_kind=call.error_kind,
             error=call.error,
+            kept_count=call.kept,
+            dropped_count=sum(call.dropped.values()),
+            dropped_reasons=dict(call.dropped),
         )
 
 
@@ -106,6 +128,13 @@ class EngineCall(models.Model):
     ok = models.BooleanField()
     error_kind = models.CharField(max_length=32, blank=True)
     error = models.TextField(blank=True)
+    kept_count = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Sentences and items of the answer that were kept."
+    )
+    dropped_count = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Sentences and items that the conversation didn't bear out."
+    )
+    dropped_reasons = models.JSONField(default=dict, db_default={}, blank=True, help_text="Their number by reason.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = EngineCallQuerySet.as_manager()
@@ -118,6 +147,12 @@ class EngineCall(models.Model):
             models.Index(fields=["-created_at", "-id"], condition=Q(ok=False), name="engine_call_failed"),
             models.Index(
                 fields=["prompt_version"], condition=Q(error_kind="invalid_answer"), name="engine_call_invalid"
+            ),
+            models.Index(
+                fields=["prompt_version", "created_at"],
+                include=["kept_count", "dropped_count"],
+                condition=Q(kept_count__gt=0) | Q(dropped_count__gt=0),
+                name="engine_call_judged",
             ),
         ]
 

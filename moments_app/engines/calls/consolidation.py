@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
+from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import as_data
 
 
@@ -62,6 +63,14 @@ def _problem(answer: ConsolidationAnswer) -> str:
 
 
 SHAPE = Shape("stream-consolidation", ConsolidationAnswer, _problem)
+
+
+def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged[ConsolidationAnswer]:
+    """Return an answer without the lines that neither the text so far nor the observations bear out."""
+    grounds = Grounds(known=[part.text for part in [*request.lines, *request.observations]])
+    lines = [line for line in answer.lines if grounds.takes(line.text, grounds.complaint(line.text, may_order=True))]
+    problem = "" if lines else "no line says what the observations say."
+    return grounds.judged(answer.model_copy(update={"lines": lines}), problem)
 
 
 def as_message(request: ConsolidationRequest) -> str:

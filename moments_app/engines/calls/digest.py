@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
+from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data, fenced
 
 
@@ -42,6 +43,15 @@ def _problem(answer: DigestAnswer) -> str:
 
 
 SHAPE = Shape("session-digest", DigestAnswer, _problem)
+
+
+def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]:
+    """Return an answer without what neither the turns nor the context before bear out."""
+    grounds = Grounds(request.turns, [request.context])
+    lessons = [kept for lesson in answer.lessons if (kept := grounds.kept(lesson, may_order=True))]
+    context = grounds.kept(answer.context)
+    problem = "" if context else "nothing in the context is said in the turns."
+    return grounds.judged(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
 
 
 def as_message(request: DigestRequest) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
+from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data, fenced
 
 
@@ -89,6 +90,24 @@ class FormationAnswer(BaseModel):
 
 # A formation may be empty, and each item is checked by itself: see `streams/form.py`.
 SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
+
+
+def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
+    """Return an answer without the items that neither the turns nor what the streams have bear out."""
+    grounds = Grounds(request.turns, [section.current for section in request.sections])
+    streams = [_judged_entry(entry, grounds) if isinstance(entry, dict) else entry for entry in answer.streams]
+    return grounds.judged(answer.model_copy(update={"streams": streams}))
+
+
+def _judged_entry(entry: dict[str, Any], grounds: Grounds) -> dict[str, Any]:
+    lists = {kind: items for kind in ("observations", "facts") if isinstance(items := entry.get(kind), list)}
+    return entry | {kind: [item for item in items if _is_borne_out(item, grounds)] for kind, items in lists.items()}
+
+
+def _is_borne_out(item: Any, grounds: Grounds) -> bool:
+    """Tell whether an item can be kept; one of another shape is dropped where its shape is checked."""
+    text = item.get("text") if isinstance(item, dict) else None
+    return not isinstance(text, str) or grounds.takes(text, grounds.complaint(text))
 
 
 def as_message(request: FormationRequest) -> str:

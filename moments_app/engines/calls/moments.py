@@ -7,6 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
+from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data, fenced
 
 RECENT_MOMENTS = 8  # the latest of a person's moments, which an engine is shown
@@ -113,6 +114,35 @@ def _problem(answer: MomentAnswer) -> str:
 
 
 SHAPE = Shape("moment-builder", MomentAnswer, _problem)
+
+
+def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
+    """Return an answer without what the conversation doesn't bear out. A moment is kept as long as it has a summary."""
+    profile, journey = request.profile, request.journey
+    summaries = [moment.summary for moment in journey.moments]
+    known = [profile.summary, *profile.interests, *profile.preferred_topics, journey.text, *summaries]
+    grounds = Grounds(request.turns, known)
+    drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
+    changes = {
+        "moments": drafts,
+        "user_summary_update": grounds.carried_on(answer.user_summary_update, profile.summary),
+        "new_interests": grounds.kept_of(answer.new_interests),
+        "new_preferred_topics": grounds.kept_of(answer.new_preferred_topics),
+        "recent_journey": grounds.kept(answer.recent_journey),
+    }
+    bare = sum(not draft.summary for draft in drafts)
+    problem = f"in the summaries of {bare} moments nothing is left that the turns say." if bare else ""
+    return grounds.judged(answer.model_copy(update=changes), problem)
+
+
+def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
+    changes = {
+        "summary": grounds.kept(moment.summary),
+        "detail": grounds.kept(moment.detail),
+        "topic_tags": grounds.kept_of(moment.topic_tags),
+        "present_persons": grounds.persons(moment.present_persons),
+    }
+    return moment.model_copy(update=changes)
 
 
 def as_message(request: MomentRequest) -> str:

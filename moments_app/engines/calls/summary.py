@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
+from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data, fenced
 
 
@@ -51,6 +52,15 @@ def _problem(answer: SummaryAnswer) -> str:
 
 
 SHAPE = Shape("rolling-summary", SummaryAnswer, _problem)
+
+
+def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnswer]:
+    """Return an answer without what neither the turns nor the summary before bear out."""
+    grounds = Grounds(request.turns, [request.base_text, *(fact.fact for fact in request.base_facts)])
+    facts = [fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := grounds.kept(fact.fact))]
+    text = grounds.kept(answer.summary_text)
+    problem = "" if text else "nothing in the summary is said in the turns."
+    return grounds.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
 
 
 def as_message(request: SummaryRequest) -> str:

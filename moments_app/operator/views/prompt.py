@@ -1,5 +1,6 @@
 """Prompts: an editor, versions and what differs between them, which one is in force, and trying one out."""
 
+from datetime import timedelta
 from typing import Any
 
 from django import forms
@@ -11,6 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 
 from moments_app.jobs.trial import CannotTry, can_be_tried, try_prompt
 from moments_app.models import EngineCall, PromptResource, PromptVersion
@@ -26,6 +28,7 @@ from sessions_app.tokens import estimate_tokens
 
 VERSIONS = 50  # a page
 LATEST_CHANGES = 10
+JUNK_DAYS = 30
 MAX_NUMBER = 2**31 - 1  # of a version
 
 
@@ -76,11 +79,14 @@ class PromptPage(RowPage[PromptResource]):
     def _versions(self) -> dict[str, Any]:
         """Read a page of versions without their texts, newest first."""
         before = self.number("before")
-        versions = EngineCall.objects.with_invalid_answers(self.row.versions.defer("content"))
+        calls = EngineCall.objects
+        versions = calls.with_junk(calls.with_invalid_answers(self.row.versions.defer("content")))
         if before is not None and before <= MAX_NUMBER:
             versions = versions.filter(number__lt=before)
         found, last = first_of(versions, VERSIONS)
-        return {"versions": found, "older": last.number if last else None}
+        since = timezone.now() - timedelta(days=JUNK_DAYS)
+        junk = calls.junk_by_day(found, since)
+        return {"versions": found, "older": last.number if last else None, "junk": junk, "junk_days": JUNK_DAYS}
 
     def go_back(self, version: PromptVersion | None = None) -> HttpResponseRedirect:
         """Return to the editor, with a version in it."""

@@ -177,14 +177,14 @@ class TestItems:
     def test_the_oldest_facts_are_evicted_over_the_buffer_and_not_deleted(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        for number in range(6):
+        for name in ("one", "two", "three", "four", "five", "six"):
             session = talk(ada, 4)
-            facts = [item(f"Fact {number}-{n}.", session.last_sequence - n) for n in range(2)]
+            facts = [item(f"Fact {name} {part}.", session.last_sequence) for part in ("early", "late")]
             model_server.queue(answer({"stream": "session", "facts": facts}))
             form(session)
         kept = contents()
         assert len(kept) == 8
-        assert "Fact 0-0." not in kept and "Fact 5-0." in kept
+        assert "Fact one early." not in kept and "Fact six early." in kept
         assert MemoryAtom.objects.filter(state="evicted").count() == 4
 
     def test_row_23_what_memory_itself_put_there_is_not_remembered_again(

@@ -1,0 +1,225 @@
+"""Grounding: whether what a model wrote is borne out by what it was shown.
+
+A model may invent, answer in another language, or pass on an order that somebody planted. Each text is judged sentence
+by sentence against the conversation and what was known before it, by rules that need no further call: a sentence that
+names a number or a person nobody named, that has hardly a word of the conversation, or that tells its reader what to
+do, is left out, and the reason is counted. The rules would rather let a poor sentence pass than lose a good one: what
+they can't judge, such as names in German, where every noun has a capital letter, they leave alone.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic
+
+from moments_app.engines.calls.shape import Answer
+from moments_app.engines.transcript import Turn
+from sessions_app import lexemes
+
+LEAST_SHARE = 0.25  # of a sentence's words that the conversation has; half would lose paraphrases
+FEW_WORDS = 6  # with fewer, a sentence isn't judged by that share
+FEW_BYTES = 60  # with fewer, nor by its language; scripts with a meaning a letter have more of them
+NAME_STEM = 5  # letters by which forms of a name are the same: Tuscan, Tuscany
+KEPT_SHARE = 0.3  # of a profile's words that the next one still has; else it was replaced, not carried on
+
+INSTRUCTION = "instruction to the reader"
+LANGUAGE = "another language"
+NUMBER = "number nobody said"
+NAME = "name nobody said"
+WORDS = "not what was said"
+REPLACED = "replaces what was known"
+
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)|(\s*\n\s*)")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NAME = re.compile(r"(?<=[\w,;:)\"'’] )[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]{2,}")
+_WORD = re.compile(r"[^\W\d_]+")
+_MONTHS = "january february march april may june july august september october november december"
+_DAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_CALENDAR = frozenset(f"{_MONTHS} {_DAYS}".split())
+_YEAR = r"(?P<year{}>(?:19|20)\d\d)"
+_DAY = r"\b\d\d?(?:st|nd|rd|th|\.)?"
+_DATE = re.compile(
+    "|".join(
+        (
+            rf"\b{_YEAR.format(1)}-\d\d?(?:-\d\d?)?\b",  # 2026-03-07
+            rf"{_DAY}[./]\d\d?[./]{_YEAR.format(2)}\b",  # 7.3.2026
+            rf"{_YEAR.format(3)}年(?:\d\d?月)?(?:\d\d?日)?",
+            rf"(?:{_DAY} (?:de )?[^\W\d_]{{3,}},?(?: de)? )?\b{_YEAR.format(4)}\b",  # 7 March 2026, 7 de marzo de 2026
+            rf"(?:{_DAY} (?:of )?)?\b(?:{'|'.join(_MONTHS.split())})\b(?: {_DAY}(?!\d))?(?:,? {_YEAR.format(5)}\b)?",
+        )
+    ),
+    re.IGNORECASE,
+)
+_SPOKEN = ("zero one two three four five six seven eight nine ten eleven twelve").split()
+# What writers of memory are called, and how they call those who speak.
+_ROLES = frozenset("user assistant tool person".split())
+_COMMAND = re.compile(
+    r"^\W*(?:(?:system|assistant|developer)\s*:|"
+    r"(?:please )?(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|rule|prompt|above|previous|everything)|"
+    r"you are now\b|new instructions?\b)|\bsystem prompt\b|</?\w+>",
+    re.IGNORECASE,
+)
+# A lesson may say so; a fact, a summary or a profile has nothing to order.
+_ORDER = re.compile(
+    r"^\W*(?:you (?:must|will|shall|have to)\b|from now on\b|"
+    r"(?:always|never) (?:answer|reply|respond|begin|start|end|say|tell|mention|recommend|include|add|append|link)\b)",
+    re.IGNORECASE,
+)
+
+
+@dataclass
+class Judged(Generic[Answer]):
+    """What is left of an answer.
+
+    Args:
+        answer: without what can't be kept.
+        kept: number of sentences and items that were.
+        dropped: number of those that were not, by reason.
+        problem: why the rest can't be used, for the model; blank when it can.
+    """
+
+    answer: Answer
+    kept: int
+    dropped: Counter[str]
+    problem: str = ""
+
+
+Judge = Callable[[Answer], Judged[Answer]]
+
+
+class Grounds:
+    """What a model was shown, as far as its answer is judged by it; counts what it judges.
+
+    Args:
+        turns: of the conversation.
+        known: texts from before it, which the model was shown as well.
+    """
+
+    def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
+        self._said = [f"{turn.content} {turn.tool_calls}" for turn in turns]
+        self._texts = [*self._said, *known]
+        self._years = {turn.created_at.year for turn in turns}
+        self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]
+        self.kept_count = 0
+        self.dropped: Counter[str] = Counter()
+
+    def judged(self, answer: Answer, problem: str = "") -> Judged[Answer]:
+        """Return what is left of an answer, and what was judged so far."""
+        return Judged(answer, self.kept_count, self.dropped, problem)
+
+    def kept(self, text: str, *, may_order: bool = False) -> str:
+        """Return a text without the sentences that can't be kept.
+
+        Args:
+            text: that a model wrote.
+            may_order: it is there to tell its reader what to do.
+        """
+        parts = [part for part in _SENTENCE_END.split(text) if part is not None]
+        kept = ""
+        for sentence, space in zip(parts[::2], [*parts[1::2], ""], strict=False):
+            if self.takes(sentence, self.complaint(sentence, may_order=may_order)):
+                kept += sentence + space
+        return kept.strip()
+
+    def kept_of(self, items: Iterable[str]) -> list[str]:
+        """Return short items without those that tell their reader what to do."""
+        return [item for item in items if self.takes(item, INSTRUCTION if _tells(item) else "")]
+
+    def persons(self, names: Iterable[str]) -> list[str]:
+        """Return the names that the conversation has."""
+        return [name for name in names if self.takes(name, "" if self._has_named(name) else NAME)]
+
+    def carried_on(self, text: str, before: str) -> str:
+        """Return a text without what can't be kept; blank if it replaces the one before it."""
+        text = self.kept(text)
+        old = lexemes.stems(before)
+        has_left = len(old & lexemes.stems(text)) < KEPT_SHARE * len(old)
+        return text if self.takes(text, REPLACED if len(old) >= FEW_WORDS and has_left else "") else ""
+
+    def takes(self, text: str, complaint: str) -> bool:
+        """Count a text as kept, or as dropped for a reason; return which."""
+        if complaint:
+            self.dropped[complaint] += 1
+        elif text.strip():
+            self.kept_count += 1
+        return not complaint
+
+    def complaint(self, text: str, *, may_order: bool = False) -> str:
+        """Return why a sentence can't be kept, without a word of it; blank if it can."""
+        plain = unicodedata.normalize("NFKC", text)
+        if _tells(plain, may_order=may_order):
+            return INSTRUCTION
+        stems = {stem for stem in lexemes.stems(plain) if not stem.isdigit()}
+        share = len(stems & self._stems) / len(stems) if stems else 1.0
+        if share < 0.5 and self._is_foreign(plain):
+            return LANGUAGE
+        if len(stems) >= FEW_WORDS and share < LEAST_SHARE:
+            return WORDS
+        if not self._numbers_of(plain) <= self._numbers:
+            return NUMBER
+        return "" if self._has_names_of(plain) else NAME
+
+    # --- what was shown ---
+
+    @cached_property
+    def _stems(self) -> frozenset[str]:
+        return frozenset(stem for text in self._texts for stem in lexemes.stems(text))
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(word[:NAME_STEM].casefold() for text in self._texts for word in _WORD.findall(text))
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        written = {number for text in [*self._texts, *self._times] for number in _digits(text)}
+        words = {word for text in self._texts for word in text.casefold().split()}
+        return frozenset(written | {str(value) for value, word in enumerate(_SPOKEN) if word in words})
+
+    @cached_property
+    def _languages(self) -> frozenset[str]:
+        return frozenset(language for text in self._said if (language := lexemes.certain_language(text)))
+
+    @cached_property
+    def _speaks_of(self) -> str:
+        """The language of the conversation as a whole; blank when that isn't certain."""
+        return lexemes.certain_language(" ".join(sorted(self._said, key=len)[-5:]))
+
+    # --- judging ---
+
+    def _is_foreign(self, text: str) -> bool:
+        if len(text.encode()) < FEW_BYTES or not self._speaks_of:
+            return False
+        language = lexemes.certain_language(text)
+        return bool(language) and language not in self._languages | {self._speaks_of}
+
+    def _numbers_of(self, text: str) -> set[str]:
+        """Return the numbers of a text, but those of dates that may be told from when something was said."""
+        return _digits(_DATE.sub(lambda date: "" if self._is_near(date) else date[0], text))
+
+    def _is_near(self, date: re.Match[str]) -> bool:
+        years = [int(year) for name, year in date.groupdict().items() if year]
+        return all(any(abs(year - said) <= 1 for said in self._years) for year in years)
+
+    def _has_names_of(self, text: str) -> bool:
+        if "de" in lexemes.likely_languages(text):
+            return True
+        return all(self._is_named(name) for name in _NAME.findall(text))
+
+    def _has_named(self, name: str) -> bool:
+        return any(map(self._is_named, _WORD.findall(name)))
+
+    def _is_named(self, word: str) -> bool:
+        plain = word.casefold()
+        return plain in _CALENDAR | _ROLES or plain[:NAME_STEM] in self._names
+
+
+def _tells(text: str, *, may_order: bool = False) -> bool:
+    return bool(_COMMAND.search(text) or (not may_order and _ORDER.search(text)))
+
+
+def _digits(text: str) -> set[str]:
+    """Return the numbers of a text, written one way: 1,000 is 1.000 and 1000."""
+    return {re.sub(r"\D", "", number) for number in _NUMBER.findall(text)}
