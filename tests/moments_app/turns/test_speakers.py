@@ -10,6 +10,7 @@ from moments_app.context.render import FORMATS
 from moments_app.models import Job
 from moments_app.recall.embed import texts_of
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user
 from sessions_app.people.import_user import import_user
 from sessions_app.transcript.append import NewMessage, append
@@ -85,7 +86,7 @@ def test_a_message_that_was_sent_without_its_name_can_be_sent_again_with_it(ada:
 def test_an_export_brings_them_back(session: Session, tmp_path: Path) -> None:
     path = tmp_path / "ada.zip"
     with path.open("wb") as file:
-        export_user("ada", file)
-    import_user(path, user_id="eve")
+        export_user("ada", file, application=DEFAULT)
+    import_user(path, application=DEFAULT, user_id="eve")
     names = Message.objects.filter(user__user_id="eve").order_by("sequence").values_list("name", flat=True)
     assert list(names) == [name for _, name, _ in SAID]
