@@ -18,6 +18,7 @@ class Item:
         time: when it was said or written, aware.
         name: of the shard it is in.
         role: of a turn.
+        speaker: who says a turn, where the application names them.
         tool: the name of a tool turn.
         calls: the tool calls of an assistant turn, in the OpenAI shape.
         call_id: the call that a tool turn answers.
@@ -34,6 +35,7 @@ class Item:
     time: datetime | None = None
     name: str = ""
     role: str = ""
+    speaker: str = ""
     tool: str = ""
     calls: tuple[dict[str, object], ...] = ()
     call_id: str = ""

@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from moments_app.context.item import Item
 from moments_app.turns.words import speaker_of
+from sessions_app.models.message import spoken
 from sessions_app.tokens import estimate_tokens
 
 MESSAGE_TOKENS = 4  # a chat model's own marks around each message
@@ -49,6 +50,7 @@ _TITLES = {
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~])")
 _LINE_START = re.compile(r"^(\s*)([-+=]|\d+[.)])", re.MULTILINE)
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that chat models take; others stand before the text
 # What ends a line for some reader or other.
 _LINE_BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
@@ -154,8 +156,9 @@ class Xml(Lines):
         if layer != "hot_turns":
             # Indented, so that no text can begin a line like the ones around it.
             return f"- {_speaker_mark(layer, item)}" + _LINE_BREAK.sub("\n  ", text)
-        tool = f" tool={quoteattr(_in_xml(item.tool))}" if item.tool else ""
-        return f"<Turn role={quoteattr(item.role)}{tool}{_dated(item)}>{text}</Turn>"
+        said_by = {"name": item.speaker, "tool": item.tool}
+        more = "".join(f" {name}={quoteattr(_in_xml(value))}" for name, value in said_by.items() if value)
+        return f"<Turn role={quoteattr(item.role)}{more}{_dated(item)}>{text}</Turn>"
 
 
 def _in_xml(text: str) -> str:
@@ -180,8 +183,8 @@ class Markdown(Lines):
         if layer != "hot_turns":
             name = _on_one_line(item.name)
             return f"- **{name}**: {text}" if name else f"- {_speaker_mark(layer, item)}{text}"
-        tool = f" {_on_one_line(item.tool)}" if item.tool else ""
-        return f"- **{item.role}{tool}** ({item.time:%Y-%m-%d %H:%M}): {text}"
+        said_by = "".join(f" {_on_one_line(name)}" for name in (item.tool, item.speaker) if name)
+        return f"- **{item.role}{said_by}** ({item.time:%Y-%m-%d %H:%M}): {text}"
 
 
 def _on_one_line(text: str) -> str:
@@ -233,9 +236,11 @@ def _message(item: Item) -> dict[str, Any] | None:
         return None
     if item.role == "tool":
         return {"role": "tool", "tool_call_id": item.call_id, "content": item.text}
-    message: dict[str, Any] = {"role": item.role, "content": item.text}
+    is_name = _NAME.fullmatch(item.speaker)
+    text = item.text if is_name else spoken(item.speaker, item.text)
+    message: dict[str, Any] = {"role": item.role, "content": text} | ({"name": item.speaker} if is_name else {})
     if item.calls:
-        message |= {"content": item.text or None, "tool_calls": list(item.calls)}
+        message |= {"content": text or None, "tool_calls": list(item.calls)}
     return message
 
 

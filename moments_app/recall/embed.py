@@ -272,7 +272,7 @@ def _text_of(source: Any) -> Text | None:
     elif isinstance(source, Moment):
         kind, said_at, text = "moment", source.ends_at, f"{source.summary}\n{source.detail}"
     else:
-        kind, said_at, text = "turn", source.created_at, source.content
+        kind, said_at, text = "turn", source.created_at, source.spoken
     text = text.strip()
     return Text(kind, source.pk, source.user_id, said_at, text) if text else None
 

@@ -10,6 +10,7 @@ from django.db import connection
 from moments_app.recall.fusion import Place
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
+from sessions_app.models.message import spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 
 CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
@@ -20,7 +21,7 @@ CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 _TURN_SQL = """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
-    session.session_id, message.sequence, message.created_at, message.role, own.places
+    session.session_id, message.sequence, message.created_at, message.role, own.places, message.name
 FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
 CROSS JOIN LATERAL (
     SELECT * FROM sessions_app_message
@@ -40,14 +41,14 @@ _CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) E
 _READ_SQL = {
     "fact": """
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
-    NULL::bigint, atom.formed_at, '', NULL::integer[]
+    NULL::bigint, atom.formed_at, '', NULL::integer[], ''
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
 """,
     "moment": """
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
-    session.session_id, moment.first_sequence, moment.ends_at, '', NULL
+    session.session_id, moment.first_sequence, moment.ends_at, '', NULL, ''
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
 """,
@@ -140,11 +141,12 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 
 def _fields(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
-    kind, _, ref, content, session_id, sequence, time, role, platform_places = row
+    kind, _, ref, content, session_id, sequence, time, role, platform_places, name = row
     if platform_places:  # what memory itself had said is no result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
-    fields = {"kind": kind, "ref": ref, "content": content[:CONTENT_CHARS], "session_id": session_id}
+    content = spoken(name, content)[:CONTENT_CHARS]
+    fields = {"kind": kind, "ref": ref, "content": content, "session_id": session_id}
     return Key(kind, place), fields | {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
 
 

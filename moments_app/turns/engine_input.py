@@ -27,6 +27,7 @@ def engine_turn(message: Message, max_tokens: int, *, index: int = 0) -> Turn:
         content=text,
         created_at=message.created_at,
         tool_name=message.tool_name,
+        name=message.name,
         tool_calls=shown_calls,
         tokens=estimate_tokens(text + shown_calls),
     )

@@ -34,6 +34,7 @@ class MessageInput(StrictSerializer):
     role = serializers.ChoiceField(choices=Message.Role.choices)
     content = TextField(allow_blank=True, default="")
     tool_name = TextField(allow_blank=True, max_length=255, default="")
+    name = TextField(allow_blank=True, max_length=255, default="", help_text="Who speaks, if several people do.")
     payload = JsonField(required=False, allow_null=True, default=None)
     created_at = AwareDateTimeField(required=False, allow_null=True, default=None)
     external_id = TextField(required=False, allow_null=True, max_length=255, default=None)
@@ -87,6 +88,7 @@ class MessageAnswer(serializers.Serializer[Any]):
     role = serializers.ChoiceField(choices=Message.Role.choices)
     content = serializers.CharField()
     tool_name = serializers.CharField()
+    name = serializers.CharField()
     payload = serializers.JSONField(allow_null=True)
     tokens = serializers.IntegerField()
     created_at = serializers.DateTimeField()
@@ -220,6 +222,7 @@ def message_data(message: Message, *, compress: bool = False) -> dict[str, Any]:
         "role": message.role,
         "content": content,
         "tool_name": message.tool_name,
+        "name": message.name,
         "payload": message.payload,
         "tokens": message.tokens,
         "created_at": message.created_at,

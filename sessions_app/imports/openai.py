@@ -123,11 +123,11 @@ def _fields(message: OpenAIMessage, tools: dict[str, str]) -> Fields:
     payload = {"tool_calls": calls, "tool_call_id": message.tool_call_id, "parts": parts}
     role = ROLES.get(message.role, message.role)
     is_result = role == "tool"
-    metadata = {} if is_result else {"name": message.name}
     return {
         "role": role,
         "content": text,
         "tool_name": (message.name or tools.get(message.tool_call_id or "", "")) if is_result else "",
+        "name": "" if is_result else message.name or "",
         "payload": filled(payload) or None,
-        "metadata": filled(metadata | without_data(message.model_extra)),
+        "metadata": filled(without_data(message.model_extra)),
     }

@@ -88,6 +88,13 @@ class Message(Searched):
     kind = models.CharField(max_length=16, choices=Kind, default=Kind.TURN)
     role = models.CharField(max_length=16, choices=Role)
     tool_name = models.CharField(max_length=255, blank=True)
+    name = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Who speaks, where several people or agents do.",
+    )
     content = models.TextField(blank=True)
     payload = models.JSONField(null=True, blank=True, help_text="Structured content: tool calls, tool results.")
     tokens = models.PositiveIntegerField(default=0, help_text="Estimated when appended.")
@@ -105,6 +112,8 @@ class Message(Searched):
         default=timezone.now, db_default=Now(), help_text="When the platform got it: the keep-by date counts from here."
     )
     metadata = models.JSONField(default=dict, blank=True)
+
+    SEARCHED = ("name", "content")
 
     objects = MessageQuerySet.as_manager()
 
@@ -137,6 +146,11 @@ class Message(Searched):
     def __str__(self) -> str:
         return f"{self.kind} {self.sequence}"
 
+    @property
+    def spoken(self) -> str:
+        """The text as memory reads it, with its speaker before it."""
+        return spoken(self.name, self.content)
+
     @classmethod
     def columns(cls, table: str) -> str:
         """Return the columns, as SQL, that raw statements select to build messages; `*` would read `search_vector`."""
@@ -148,3 +162,8 @@ class Message(Searched):
         moment = cls._meta.get_field("moment").related_model
         assert isinstance(moment, type)
         return moment._meta.db_table
+
+
+def spoken(name: str, content: str) -> str:
+    """Return a text with its speaker before it, unless it names them itself."""
+    return f"{name}: {content}" if name and content and not content.startswith(f"{name}:") else content

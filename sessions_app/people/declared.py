@@ -55,13 +55,14 @@ declare(
         File(
             "messages",
             about="every turn of them, archived ones too; `retracted_at`: no longer believed",
-            fields="session_id sequence kind role tool_name content payload tokens external_id moment_key retracted_at "
-            "created_at metadata",
+            fields="session_id sequence kind role tool_name name content payload tokens external_id moment_key "
+            "retracted_at created_at metadata",
             columns=(
                 SessionOfMessage("session_id", "session", Session, "session_id"),
                 NotRestored("moment_key", "moment__key"),
             ),
             types={"sequence": NonNegativeInt, "kind": Literal["turn", "partition"]},
+            missing={"name": ""},
             lines=messages,
             at_end=keep_from_first_turn,
         ),

@@ -27,7 +27,7 @@ from sessions_app.models import Archive, Message, Session
 from sessions_app.models.searched import said_fields
 
 COLUMNS = [field.attname for field in said_fields(Message)]
-OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at"}  # columns of turns archived before this one was added
+OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # columns of turns archived before these were added
 LEVEL = 6  # of compression: higher levels hardly make files smaller
 BLOCK_BYTES = 32_000  # of lines compressed together, roughly: smaller blocks take more room, larger ones more time
 CHUNK_BYTES = 16_000  # bytes read at a time when one part of a file is wanted

@@ -24,7 +24,11 @@ _COLUMNS = ", ".join(archive_files.COLUMNS)
 # columns are newer than the file. Older versions archived rows too; their turns are inserted. Such a turn loses its
 # moment if that was deleted since, and its arrival counts as now if the file doesn't tell. The moments' table is found
 # through the foreign key, because it belongs to another app.
-_FROM_FILE = {"moment_id": "moment.id", "arrived_at": "COALESCE(turn.arrived_at, now())"}
+_FROM_FILE = {
+    "moment_id": "moment.id",
+    "arrived_at": "COALESCE(turn.arrived_at, now())",
+    "name": "COALESCE(turn.name, '')",
+}
 _PUT_BACK_SQL = f"""
 INSERT INTO sessions_app_message AS message ({_COLUMNS})
 SELECT {", ".join(_FROM_FILE.get(column, f"turn.{column}") for column in archive_files.COLUMNS)}

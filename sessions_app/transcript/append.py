@@ -30,6 +30,7 @@ class NewMessage:
     role: str
     content: str = ""
     tool_name: str = ""
+    name: str = ""
     payload: Any = None
     created_at: datetime | None = None
     external_id: str | None = None
@@ -129,7 +130,8 @@ def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Me
 def _says(message: Message, new: NewMessage) -> bool:
     """Return True if a message says what was sent; the row of an archived one no longer has its text."""
     is_archived = message.kind == Message.Kind.ARCHIVED
-    same = message.role == new.role and message.tool_name == new.tool_name
+    # A message from before there were names may be sent again with one.
+    same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)
     return same and (is_archived or (message.content == new.content and message.payload == new.payload))
 
 
@@ -141,6 +143,7 @@ def _turn(session: Session, new: NewMessage, position: int) -> Message:
         role=new.role,
         content=new.content,
         tool_name=new.tool_name,
+        name=new.name,
         payload=new.payload,
         tokens=estimate_tokens(new.content, new.payload),
         external_id=new.external_id,

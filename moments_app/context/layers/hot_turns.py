@@ -53,6 +53,7 @@ def _item(source: ContextInput, turn: Message) -> Item:
         source_sequences=(turn.sequence, turn.sequence),
         time=turn.created_at,
         role=turn.role,
+        speaker=turn.name,
         tool=turn.tool_name,
         calls=tuple(tool_calls(turn.payload)) if turn.role == Message.Role.ASSISTANT else (),
         call_id=str(payload.get("tool_call_id", "")) if turn.role == Message.Role.TOOL else "",

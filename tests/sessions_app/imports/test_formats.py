@@ -227,7 +227,7 @@ def test_openai_all_roles_and_calls_are_taken(tmp_path: Path) -> None:
     imported(as_lines(tmp_path / "f", OPENAI))
     system, asked, call, result, answer = conversation = turns("openai:kiln")
     assert [turn.role for turn in conversation] == ["system", "user", "assistant", "tool", "assistant"]
-    assert (asked.content, asked.metadata) == ("What is in the kiln?", {"name": "Ada"})
+    assert (asked.content, asked.name) == ("What is in the kiln?", "Ada")
     assert tool_calls(call.payload)[0]["id"] == payload(result)["tool_call_id"] == "t1"
     assert result.tool_name == "look"
     assert answer.metadata == {"weight": 0}
