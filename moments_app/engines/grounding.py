@@ -99,7 +99,7 @@ class Grounds:
     """
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
-        self._said = [f"{turn.content} {turn.tool_calls}" for turn in turns]
+        self._said = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
         self._texts = [*self._said, *known]
         self._years = {turn.created_at.year for turn in turns}
         self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]

@@ -83,6 +83,11 @@ def test_persons_are_those_that_were_named(grounds: Grounds) -> None:
     assert grounds.persons(["Marla", "marla's dogs", "Ottokar"]) == ["Marla", "marla's dogs"]
 
 
+def test_who_speaks_is_named() -> None:
+    said = Turn(0, "user", "I fetch the kiln.", datetime(2026, 3, 10, 9, 30, tzinfo=UTC), name="Otto Berg")
+    assert Grounds([said]).persons(["Otto", "Marla"]) == ["Otto"]
+
+
 def test_a_profile_is_carried_on_and_not_replaced() -> None:
     before = "Works as a nurse in Bergen. Plays the cello. Has a garden with old apple trees. Prefers short answers."
     grounds = Grounds(turns(*SAID), known=[before])
