@@ -61,7 +61,7 @@ class ApiKeyAdmin(PageAdmin):
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         if obj is None:
-            whose = ("application", "user") if are_several(request) else ("user",)
+            whose = ("application", "user") if are_several() else ("user",)
             return ("name", "scope", *whose, "expires_at")
         return (
             ("shown_prefix", "acts_for"),

@@ -7,27 +7,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
+from django.core.cache import cache
 from django.db.models import F, Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
 from sessions_app.models import Application
+from sessions_app.models.application import SEVERAL
 
 NAMED = "application_name"  # the annotation that the column shows
+KEPT_SECONDS = 60
 
 
-def are_several(request: HttpRequest) -> bool:
-    """Return True if there is more than one application; asked once a request."""
-    if not hasattr(request, "are_several_applications"):
-        request.are_several_applications = Application.objects.are_several()  # type: ignore[attr-defined]
-    several: bool = request.are_several_applications  # type: ignore[attr-defined]
-    return several
+def are_several() -> bool:
+    """Return True if there is more than one application; every page asks, so a process may be a minute late."""
+    return bool(cache.get_or_set(SEVERAL, Application.objects.are_several, KEPT_SECONDS))
 
 
 def are_shown(request: HttpRequest) -> bool:
     """Return True if the sidebar leads to applications: an installation with one sees nothing of it."""
-    return are_several(request) and request.user.has_perm("sessions_app.view_application")
+    return are_several() and request.user.has_perm("sessions_app.view_application")
 
 
 def of_application(lookups: Sequence[str], application: int) -> Q:

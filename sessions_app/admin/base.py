@@ -103,15 +103,15 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
     def get_queryset(self, request: HttpRequest) -> Any:
         rows = super().get_queryset(request)
-        return self.with_application(rows) if self.applications and are_several(request) else rows
+        return self.with_application(rows) if self.applications and are_several() else rows
 
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = super().get_list_display(request)
-        return (*columns, "application_column") if self.applications and are_several(request) else columns
+        return (*columns, "application_column") if self.applications and are_several() else columns
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         filters = super().get_list_filter(request)
-        return (*filters, ApplicationFilter) if self.applications and are_several(request) else filters
+        return (*filters, ApplicationFilter) if self.applications and are_several() else filters
 
     @admin.display(description="Application", empty_value="the site's")
     def application_column(self, row: Any) -> Any:

@@ -34,7 +34,7 @@ class PromptResourceAdmin(PageAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Ask whose prompt it is, where there are several applications."""
-        return (*self.fields, "application") if are_several(request) else self.fields
+        return (*self.fields, "application") if are_several() else self.fields
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # moments name the version they were made with

@@ -58,7 +58,7 @@ class StreamList(ChangeList):  # type: ignore[misc]
         super().get_results(request)
         shown = MemoryStream.objects.filter(pk__in=[stream.pk for stream in self.result_list])
         shown = shown.select_related("user", "session").with_figures(COUNTED).order_by("-pk")
-        self.result_list = self.model_admin.with_application(shown) if are_several(request) else shown
+        self.result_list = self.model_admin.with_application(shown) if are_several() else shown
 
 
 @admin.register(MemoryStream)
@@ -120,7 +120,7 @@ class MemoryStreamAdmin(PageAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: MemoryStream | None = None) -> Any:
         """Ask for a shard's application, where there are several."""
-        if obj is not None or not are_several(request):
+        if obj is not None or not are_several():
             return super().get_fieldsets(request, obj)
         return (("Whose it is", {"fields": ("application",)}), *self.add_fieldsets)
 

@@ -69,7 +69,7 @@ class Recall(ConsoleView, OperatorPage):
         has_query = self.request.GET.keys() & RecallForm.base_fields.keys()
         form = RecallForm(self.request.GET if has_query else None, initial={"kinds": KINDS, "mode": "hybrid"})
         shown = {"form": form, "kinds": _chosen(form), "match_count": settings.RECALL.match_count}
-        shown |= {"several_applications": are_several(self.request)}
+        shown |= {"several_applications": are_several()}
         return shown | (_found(form) if form.is_valid() else {})
 
 
