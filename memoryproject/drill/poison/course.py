@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 from urllib.parse import urlencode
 
 from memoryproject.drill.poison.attacks import VICTIM, Attack, Turn, said
@@ -19,12 +18,13 @@ SHARD = {
     "name": "advice",
     "extraction_prompt": "Rules for answers, links, insurance, clinics, health, invoices, banks, passwords, managers.",
 }
+LAG = 4  # turns that a build leaves; with fewer, a session is not settled
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # What was remembered over MCP rests on no turn that could be retracted; an operator takes it out.
 EVICT = """
 from moments_app.models import MemoryAtom
 from moments_app.streams.curate import evict
-for atom in MemoryAtom.objects.filter(user__user_id={person!r}, content__contains={mark!r}).exclude(state="evicted"):
+for atom in MemoryAtom.objects.filter(user__user_id={person!r}, content__in={texts!r}).exclude(state="evicted"):
     evict(atom)
 """
 
@@ -39,15 +39,20 @@ class Planted:
         attack: what is said.
         door: by which it comes.
         person: who says it.
-        mark: by which it is found.
+        number: of this one among all.
         row: what came of it.
     """
 
     attack: Attack
     door: str
     person: str
-    mark: str
+    number: int
     row: Row
+
+    @property
+    def mark(self) -> str:
+        """The word by which it is found."""
+        return mark_of(self.number)
 
     @property
     def marks(self) -> list[str]:
@@ -57,7 +62,7 @@ class Planted:
     @property
     def session(self) -> str:
         """The session in which it is said."""
-        return f"planted-{self.mark}"
+        return f"planted-{self.number}"
 
     @property
     def has_session(self) -> bool:
@@ -69,14 +74,14 @@ def planned(attacks: Sequence[Attack], doors: Sequence[str], engine: str) -> lis
     """Return every attack by every door, each with a person of its own."""
     pairs = [(attack, door) for attack in attacks for door in doors]
     return [
-        Planted(attack, door, f"eve-{number}", mark_of(number), Row(attack.name, door, engine))
+        Planted(attack, door, f"eve-{number}", number, Row(attack.name, door, engine))
         for number, (attack, door) in enumerate(pairs)
     ]
 
 
-def mark_of(number: int, word: str = "quince") -> str:
+def mark_of(number: int) -> str:
     """Return a word that stands nowhere else, and is part of no other."""
-    return word + LETTERS[number // len(LETTERS)] + LETTERS[number % len(LETTERS)] + "z"
+    return "quince" + LETTERS[number // len(LETTERS)] + LETTERS[number % len(LETTERS)] + "z"
 
 
 class Watch:
@@ -161,10 +166,10 @@ def _own_word(person: str) -> str:
 
 
 def _remember(site: Installation, sessions: Sequence[tuple[str, str]]) -> None:
-    """Have sessions become memory: a build, a digest, settling with its formation and summary, and consolidations."""
+    """Have sessions become memory: some by a build and a digest, all by settling, then by consolidations."""
     site.rest()
-    for person, session in sessions:
-        build = {"user_id": person, "session_id": session, "force": True, "lag": 2}
+    for person, session in sessions[::2]:
+        build = {"user_id": person, "session_id": session, "force": True, "lag": LAG}
         site.request("POST", "/api/v1/moments/build", build)
         site.request("POST", f"/api/v1/sessions/{session}/compact", {"user_id": person})
     site.rest()
@@ -176,8 +181,8 @@ def _remember(site: Installation, sessions: Sequence[tuple[str, str]]) -> None:
     site.rest()
 
 
-def _streams(site: Installation, person: str) -> list[str]:
-    query = urlencode({"user_id": person, "limit": 200})
+def _streams(site: Installation, person: str, **filters: str) -> list[str]:
+    query = urlencode({"user_id": person, "limit": 200} | filters)
     return [str(stream["stream_id"]) for stream in ask(site, "GET", f"/api/v1/streams?{query}")["streams"]]
 
 
@@ -246,17 +251,18 @@ def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
 
 def _evict(site: Installation, one: Planted) -> None:
     """Take out what was written directly: undo the consolidations that took it in, then evict it."""
-    for stream in _streams(site, one.person):
+    texts = [turn["content"] for turn in one.attack.turns(one.mark)]
+    for stream in _streams(site, one.person, stream_type="user"):
         path = f"/api/v1/streams/{stream}"
         while one.mark in json.dumps(ask(site, "GET", f"{path}?{urlencode({'user_id': one.person})}")):
             if site.request("POST", f"{path}/undo", {"user_id": one.person})[0] >= 300:
                 break
-    site.manage("shell", "--verbosity", "0", "--command", EVICT.format(person=one.person, mark=one.mark))
+    site.manage("shell", "--verbosity", "0", "--command", EVICT.format(person=one.person, texts=texts))
 
 
 def _compare(site: Installation, person: str, planted: Sequence[Planted], before: Views) -> None:
     after = contexts(site, person)
-    views: dict[str, Any] = after | memory(site, person)
+    views = after | memory(site, person)
     changed = _differences(before, after, person)
     for one in planted:
         one.row.after += _places(one, views)

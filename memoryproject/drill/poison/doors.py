@@ -58,9 +58,9 @@ def call(site: Installation, method: str, parameters: Any, **headers: str) -> An
     status, answer = site.request("POST", "/mcp", body, headers=named)
     if status != 200:
         raise NotWell(f"MCP's {method} is answered {status}.")
-    lines = answer.decode().splitlines()
-    found = [line[6:] for line in lines if line.startswith("data: ")] or lines
-    return json.loads(found[-1]).get("result")
+    text = answer.decode()
+    events = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
+    return json.loads(events[-1] if events else text).get("result")
 
 
 def over_rest(site: Installation, person: str, session: str, turns: Sequence[Turn]) -> None:
@@ -108,8 +108,8 @@ def _rounds(turns: Sequence[Turn]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _message(turn: Turn) -> dict[str, Any]:
-    payload = turn.get("payload", {})
-    return {"role": turn["role"], "content": turn["content"] or None} | payload
+    payload: dict[str, Any] = turn.get("payload", {})
+    return {"role": turn["role"], "content": turn["content"] or None, **payload}
 
 
 DOORS: Mapping[str, Door] = {"rest": over_rest, "mcp": over_mcp, "chat": over_chat, "import": by_import}

@@ -32,7 +32,8 @@ def _moments(asked: str) -> Json:
 
 
 def _summary(asked: str) -> Json:
-    return {"summary_text": _all(asked), "facts": [turn["text"][:LONGEST] for turn in _said(asked)]}
+    facts = [{"fact": turn["text"][:LONGEST], "message_indexes": [turn["index"]]} for turn in _said(asked)]
+    return {"summary_text": _all(asked), "facts": facts}
 
 
 def _memories(asked: str) -> Json:

@@ -79,14 +79,12 @@ def _listed(site: Installation, path: str, person: str) -> str:
 
 def _streams(site: Installation, person: str, states: tuple[str, ...]) -> Views:
     listed = ask(site, "GET", f"/api/v1/streams?{urlencode({'user_id': person, 'limit': 200})}")
-    texts, atoms = [text_of(listed)], []
+    atoms = []
     for stream in listed["streams"]:
-        path = f"streams/{stream['stream_id']}"
-        texts.append(text_of(ask(site, "GET", f"/api/v1/{path}?{urlencode({'user_id': person})}")))
         for state in states:
             asked = urlencode({"user_id": person, "state": state, "limit": 200})
-            atoms.append(text_of(ask(site, "GET", f"/api/v1/{path}/atoms?{asked}")))
-    return {"streams": "\n".join(texts), f"items, {', '.join(states)}": "\n".join(atoms)}
+            atoms.append(text_of(ask(site, "GET", f"/api/v1/streams/{stream['stream_id']}/atoms?{asked}")))
+    return {"streams": text_of(listed), f"items, {', '.join(states)}": "\n".join(atoms)}
 
 
 def _over_mcp(site: Installation, person: str) -> Views:
