@@ -1,6 +1,5 @@
 """A course of the drill: people with a past, what is planted, who sees it, and what is left when it is taken back."""
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 EVICT = """
 from moments_app.models import MemoryAtom
 from moments_app.streams.curate import evict
-for atom in MemoryAtom.objects.filter(user__user_id={person!r}, content__in={texts!r}).exclude(state="evicted"):
-    evict(atom)
+for atom in MemoryAtom.objects.filter(user__user_id={person!r}).exclude(state="evicted"):
+    if any(mark in atom.content for mark in {marks!r}):
+        evict(atom)
 """
 
 Say = Callable[[str], object]
@@ -181,8 +181,8 @@ def _remember(site: Installation, sessions: Sequence[tuple[str, str]]) -> None:
     site.rest()
 
 
-def _streams(site: Installation, person: str, **filters: str) -> list[str]:
-    query = urlencode({"user_id": person, "limit": 200} | filters)
+def _streams(site: Installation, person: str) -> list[str]:
+    query = urlencode({"user_id": person, "limit": 200})
     return [str(stream["stream_id"]) for stream in ask(site, "GET", f"/api/v1/streams?{query}")["streams"]]
 
 
@@ -191,15 +191,22 @@ def _streams(site: Installation, person: str, **filters: str) -> list[str]:
 
 def _plant(site: Installation, planted: Sequence[Planted]) -> None:
     for one in planted:
-        DOORS[one.door](site, one.person, one.session, _turns(one))
+        _put(site, one, _named(one))
     _remember(site, [(one.person, one.session) for one in planted])
     again = [one for one in planted if one.attack.is_said_again]
     for one in again:
-        DOORS[one.door](site, one.person, one.session, said(*_served(site, one.person)))
+        _put(site, one, said(*_served(site, one.person)))
     _remember(site, [(one.person, one.session) for one in again])
 
 
-def _turns(one: Planted) -> list[Turn]:
+def _put(site: Installation, one: Planted, turns: Sequence[Turn]) -> None:
+    """Have it said by its door; what is remembered directly is what has a mark, for it is taken back by that."""
+    if not one.has_session:
+        turns = [turn for turn in turns if any(mark in turn["content"] for mark in one.marks)]
+    DOORS[one.door](site, one.person, one.session, turns)
+
+
+def _named(one: Planted) -> list[Turn]:
     turns = one.attack.turns(one.mark)
     named = [turn | {"external_id": f"{one.mark}-{number}"} for number, turn in enumerate(turns)]
     return named if one.door in ("rest", "import") else turns
@@ -250,14 +257,15 @@ def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
 
 
 def _evict(site: Installation, one: Planted) -> None:
-    """Take out what was written directly: undo the consolidations that took it in, then evict it."""
-    texts = [turn["content"] for turn in one.attack.turns(one.mark)]
-    for stream in _streams(site, one.person, stream_type="user"):
-        path = f"/api/v1/streams/{stream}"
-        while one.mark in json.dumps(ask(site, "GET", f"{path}?{urlencode({'user_id': one.person})}")):
-            if site.request("POST", f"{path}/undo", {"user_id": one.person})[0] >= 300:
-                break
-    site.manage("shell", "--verbosity", "0", "--command", EVICT.format(person=one.person, texts=texts))
+    """Take out what was written directly, as an operator does: its lines of texts, then the items."""
+    listed = ask(site, "GET", f"/api/v1/streams?{urlencode({'user_id': one.person, 'stream_type': 'user'})}")
+    for stream in listed["streams"]:
+        lines = stream["consolidated_content"].split("\n")
+        kept = [line for line in lines if not any(mark in line for mark in one.marks)]
+        if kept != lines:
+            body = {"user_id": one.person, "consolidated_content": "\n".join(kept)}
+            ask(site, "PATCH", f"/api/v1/streams/{stream['stream_id']}", body)
+    site.manage("shell", "--verbosity", "0", "--command", EVICT.format(person=one.person, marks=one.marks))
 
 
 def _compare(site: Installation, person: str, planted: Sequence[Planted], before: Views) -> None:
