@@ -89,6 +89,7 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates/overrides", BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "builtins": ["sessions_app.templatetags.unseen"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

@@ -19,6 +19,7 @@ from benchmarks.trust import fuzz, held, isolation, page
 from benchmarks.trust.calls import Operation, Schema, operations
 from benchmarks.trust.isolation import FOREIGN, OWN, TOPIC, UNKNOWN, Caller, Probed, Upstream
 from memoryproject.conf import BASE_DIR
+from memoryproject.drill.poison import report as poison
 from memoryproject.drill.provider import Provider, well
 from memoryproject.drill.recovery import now, wait_until_caught_up
 from memoryproject.drill.report import Row, table
@@ -53,9 +54,11 @@ def main() -> int:
         figures = _attacked(site, provider, remarks)
         machine = _machine(site)
     rows = _drilled()
-    figures += _of_the_drill(rows)
+    attacks = _poisoned()
+    figures += [*_of_the_drill(rows), _of_attacks(attacks)]
     remarks += [f"{row.fault}: {'; '.join(row.remarks)}" for row in rows if not row.is_well]
-    page.put(page.section(machine, figures, table(rows), remarks))
+    remarks += [remark for row in attacks for remark in row.remarks()]
+    page.put(page.section(machine, figures, f"{table(rows)}\n\n{poison.table(attacks)}", remarks))
     for remark in remarks:
         print(remark)
     return 1 if remarks else 0
@@ -175,12 +178,29 @@ def _ids(site: Site, key: str, name: str, person: str) -> list[str]:
 
 def _drilled() -> list[Row]:
     """Run the drill as anybody does, and return its rows; what it prints is seen meanwhile."""
+    kills, outage = os.environ.get("KILLS", "3"), os.environ.get("OUTAGE", "30")
+    parts = os.environ.get("PARTS", "").split()
+    return [Row(**row) for row in _rows_of("drill", *parts, "--kills", kills, "--outage", outage)]
+
+
+def _poisoned() -> list[poison.Row]:
+    """Plant every attack by every door, and return what came of each."""
+    return [poison.Row(**row) for row in _rows_of("poison_drill")]
+
+
+def _rows_of(*command: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
-        command = [sys.executable, "manage.py", "drill", *os.environ.get("PARTS", "").split(), "--json", str(path)]
-        command += ["--kills", os.environ.get("KILLS", "3"), "--outage", os.environ.get("OUTAGE", "30")]
-        subprocess.run(command, cwd=BASE_DIR, check=False)
-        return [Row(**row) for row in json.loads(path.read_text())]
+        subprocess.run([sys.executable, "manage.py", *command, "--json", str(path)], cwd=BASE_DIR, check=False)
+        return json.loads(path.read_text())
+
+
+def _of_attacks(rows: list[poison.Row]) -> page.Figure:
+    seen, out, left, changed = (
+        sum(len(getattr(row, name)) for row in rows) for name in ("others", "escapes", "after", "changed")
+    )
+    wrong = f"{seen} seen by others, {out} out of a fence, {left} left and {changed} contexts changed after retraction"
+    return "attacks planted, by four doors and with two engines", str(sum(row.door != "all" for row in rows)), wrong
 
 
 def _of_the_drill(rows: list[Row]) -> list[page.Figure]:

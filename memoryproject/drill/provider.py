@@ -5,7 +5,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -19,16 +19,24 @@ QUOTED = 100  # characters of a turn, in what is made of it
 
 Json = dict[str, Any]
 Failure = Callable[[str], int | None]  # the body of a request, to the status that refuses it
+Answer = Callable[[str], Json]  # what memory asks, to what it is answered
+Reply = Callable[[Json], str]  # a chat's request, to the answer's text
 
 
 class Provider:
     """The endpoint. It serves inside its `with` block.
 
     `failure` decides on each request: the status that refuses it, or None.
+
+    Args:
+        answers: to memory's own calls, by the name of the shape that is asked for; left out: those of the drill.
+        reply: to what people say.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answers: "Mapping[str, Answer] | None" = None, reply: "Reply | None" = None) -> None:
         self.failure: Failure = well
+        self.answers = ANSWERS if answers is None else answers
+        self.reply = reply or _reply
         self.calls = 0
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.provider = self
@@ -90,9 +98,11 @@ class _Handler(BaseHTTPRequestHandler):
         body: Json = json.loads(text)
         if "input" in body:
             return self._send(_embeddings(body))
+        provider = self.server.provider
         if body.get("stream"):
-            return self._stream(_reply(body))
-        return self._send(_completion("message", _answer(body) if "response_format" in body else _reply(body)))
+            return self._stream(provider.reply(body))
+        text = _answer(body, provider.answers) if "response_format" in body else provider.reply(body)
+        return self._send(_completion("message", text))
 
     def do_GET(self) -> None:
         self._send({"object": "list", "data": []})
@@ -141,23 +151,24 @@ def _reply(body: Json) -> str:
 # --- memory's own calls, by the name of the shape that is asked for ---
 
 
-def _answer(body: Json) -> str:
+def _answer(body: Json, answers: Mapping[str, Answer]) -> str:
     asked = body["messages"][1]["content"]
     name = body["response_format"].get("json_schema", {}).get("name", "")
-    return json.dumps(_ANSWERS[name](asked))
+    return json.dumps(answers[name](asked))
 
 
-def _lines(asked: str, start: str) -> list[Json]:
+def lines_of(asked: str, start: str) -> list[Json]:
     """Return the lines of a request that are JSON and begin like this."""
     return [json.loads(line) for line in asked.splitlines() if line.startswith(start)]
 
 
-def _turns(asked: str) -> list[Json]:
-    return _lines(asked, '{"index"')
+def turns_of(asked: str) -> list[Json]:
+    """Return the turns that a request shows."""
+    return lines_of(asked, '{"index"')
 
 
 def _moments(asked: str) -> Json:
-    turns = _turns(asked)
+    turns = turns_of(asked)
     windows = [turns[start : start + MOMENT_TURNS] for start in range(0, len(turns), MOMENT_TURNS)]
     moments = [
         {
@@ -172,23 +183,23 @@ def _moments(asked: str) -> Json:
 
 
 def _summary(asked: str) -> Json:
-    last = _turns(asked)[-1]
+    last = turns_of(asked)[-1]
     return {"summary_text": f"Up to turn {last['index']}: {last['text'][:QUOTED]}", "facts": []}
 
 
 def _memories(asked: str) -> Json:
     sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
-    last = _turns(asked)[-1]
+    last = turns_of(asked)[-1]
     item = {"text": f"Said in the drill: {last['text'][:QUOTED]}", "message_indexes": [last["index"]]}
     kinds = ("observations", "facts")
     return {"streams": [{"stream": s["stream"]} | {k: [item] for k in kinds if s[k] != "none"} for s in sections]}
 
 
 def _consolidated(asked: str) -> Json:
-    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in _lines(asked, '{"label"')]}
+    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in lines_of(asked, '{"label"')]}
 
 
-_ANSWERS: dict[str, Callable[[str], Json]] = {
+ANSWERS: Mapping[str, Answer] = {
     "moment_builder": _moments,
     "rolling_summary": _summary,
     "memory_extraction": _memories,

@@ -101,7 +101,12 @@ def quantiles(seconds: Sequence[float]) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """Return the table, as Markdown that can be read as it is."""
-    lines = [list(HEADINGS), *(row.cells() for row in rows)]
+    return aligned(HEADINGS, [row.cells() for row in rows])
+
+
+def aligned(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, its columns aligned."""
+    lines = [headings, *cells]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [_line(line, widths) for line in lines]
     text.insert(1, _line(["-" * width for width in widths], widths))

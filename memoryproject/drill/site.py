@@ -42,17 +42,23 @@ class Site:
         provider: of all its models.
         database_url: of an empty database of its own; blank for the embedded one.
         before: is called with it before it is started, to put something into its database.
+        variables: settings that are not the defaults.
     """
 
     def __init__(
-        self, provider: Provider, database_url: str = "", *, before: Callable[["Site"], object] | None = None
+        self,
+        provider: Provider,
+        database_url: str = "",
+        *,
+        before: Callable[["Site"], object] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="memory-drill-"))
         self.port = _free_port()
         self.key = ""
         self.is_embedded = not database_url
         self._database_url = database_url
-        self._environment = environment(provider, database_url, self.folder)
+        self._environment = environment(provider, database_url, self.folder) | dict(variables or {})
         self._before = before
         self._run: subprocess.Popen[bytes] | None = None
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import cached_property
 
 from moments_app.turns.words import words_of
+from sessions_app.unseen import without_unseen
 
 
 @dataclass(frozen=True)
@@ -12,7 +13,7 @@ class Item:
     """A line of memory.
 
     Args:
-        text: as it is stored; renderings escape it.
+        text: as it is stored, without characters that nobody sees; renderings escape it.
         ref: a `rem://` address; blank for what is not remembered, such as the query.
         source_sequences: first and last sequence of the turns it rests on, in the session it came from.
         time: when it was said or written, aware.
@@ -44,6 +45,10 @@ class Item:
     score: float = 1.0
     is_certain: bool = False
     is_neighbour: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("text", "name", "tool", "speaker"):
+            object.__setattr__(self, name, without_unseen(getattr(self, name)))
 
     @cached_property
     def words(self) -> tuple[str, ...]:

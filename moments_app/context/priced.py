@@ -8,6 +8,7 @@ from datetime import date
 from moments_app.context.item import Item
 from moments_app.context.render import Format
 from moments_app.turns.words import words_of
+from sessions_app.unseen import without_unseen
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
@@ -101,7 +102,7 @@ class SaidAlready:
 
     def __init__(self, sent: Iterable[str]) -> None:
         self._refs: set[str] = set()
-        self._texts = {tuple(words_of(text)) for text in sent}
+        self._texts = {tuple(words_of(without_unseen(text))) for text in sent}
         self._words: set[str] = set()
 
     def add(self, item: Item) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sessions_app.unseen import without_unseen
+
 BEGIN, END = "<<<TRANSCRIPT", "TRANSCRIPT>>>"
 
 RULES = f"""
@@ -61,8 +63,12 @@ def fenced(turns: Sequence[Turn]) -> str:
 
 
 def as_data(value: object) -> str:
-    """Return a value as JSON on one line, in which no text can be taken for a mark, a line or a control token."""
-    return json.dumps(value, ensure_ascii=False).translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")
+    """Return a value as JSON on one line, in which no text can be taken for a mark, a line or a control token.
+
+    It has no characters that nobody sees.
+    """
+    text = without_unseen(json.dumps(value, ensure_ascii=False))
+    return text.translate(_ESCAPED).replace(END, "TRANSCRIPT\\u003e>>")
 
 
 def _fields(turn: Turn) -> dict[str, object]:

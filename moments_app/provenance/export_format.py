@@ -108,7 +108,8 @@ class SourceSequences(Column):
         return rows
 
     def _session(self, row: Restored, importing: Importing) -> int | None:
-        return importing.added[Session].get((row.line["session_id"],))
+        pk: int | None = importing.added[Session].get((row.line["session_id"],))
+        return pk
 
 
 class CarriedAtoms(Column):
@@ -170,13 +171,14 @@ def note_lines(rows: list[Restored], importing: Importing) -> None:
     for row in rows:
         carried = row.line["lines"]
         if carried is not None and len(carried) == len(split_lines(row.line["content_after"])):
-            importing.later[StreamVersion][row.row.pk] = carried
+            importing.later[StreamVersion].update({row.row.pk: carried})
 
 
 def write_lines(importing: Importing) -> None:
     """Write what the lines of texts carry."""
-    pks = {atom_id: pk for (atom_id,), pk in importing.added[MemoryAtom].items()}
     for version, lines in importing.later[StreamVersion].items():
+        names = {name for carried in lines for name in carried or ()}
+        pks = {name: pk for name in names if (pk := importing.added[MemoryAtom].get((name,)))}
         StreamVersion.objects.filter(pk=version).update(lines=[_known(carried, pks) for carried in lines])
 
 

@@ -25,6 +25,7 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
+from sessions_app.unseen import has_unseen, without_unseen
 
 LONGEST = 4_000  # characters of a wording
 SOURCES = 50  # turns of a candidate that a wording is compared with
@@ -153,11 +154,13 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
     """Return a wording as it is released.
 
     Raises:
-        CannotRelease: it is blank, too long, or quotes a source.
+        CannotRelease: it is blank, too long, has characters that nobody sees, or quotes a source.
     """
     wording = " ".join(wording.replace("\0", "").split())
     if not wording or len(wording) > LONGEST:
         raise CannotRelease(f"Write what others are to see, in at most {LONGEST:,} characters.")
+    if has_unseen(wording):
+        raise CannotRelease("It has characters that nobody sees. Write it by hand.")
     said = [text for atom in sources for text in (atom.content, *(turn.content for turn in source_turns(atom)))]
     if quotes(wording, said):
         raise CannotRelease("This repeats, word for word, what the person said. Put it in words that are nobody's.")
@@ -167,8 +170,9 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
 def quotes(wording: str, said: Iterable[str]) -> bool:
     """Tell whether a wording is what somebody said, has a sentence of it, or many of its words in a row."""
     own = plain_words(wording)
-    return any(_has(text, own) for text in map(plain_words, said)) or any(
-        _has(own, sentence) for text in said for sentence in _sentences(text)
+    texts = [without_unseen(text) for text in said]
+    return any(_has(text, own) for text in map(plain_words, texts)) or any(
+        _has(own, sentence) for text in texts for sentence in _sentences(text)
     )
 
 

@@ -116,7 +116,8 @@ def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], No
 
 
 def _chars(message: NewMessage) -> int:
-    return len(message.content) + (len(json.dumps(message.payload)) if message.payload is not None else 0)
+    others = [json.dumps(part) for part in (message.payload, message.metadata) if part]
+    return len(message.content) + sum(map(len, others))
 
 
 def _append(batch: list[Record], application: int) -> tuple[int, list[Rejected]]:

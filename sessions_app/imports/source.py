@@ -1,8 +1,8 @@
 """The file of an import, read record by record from JSON lines, a JSON array, or a zip that holds such an array.
 
-Only one record is in memory at a time, and at most `RECORD_MAX`, so the size of the file doesn't matter. A record that
-can't be read yields a `Rejected`. For an array, the standard parser gets a text that grows until a value is complete;
-decision 10 says why no streaming parser is used.
+Only one record is in memory at a time, of at most `RECORD_MAX` and `VALUES_MAX`, so the size of the file doesn't
+matter, nor what a zip file unpacks into. A record that can't be read yields a `Rejected`. For an array, the standard
+parser gets a text that grows until a value is complete; decision 10 says why no streaming parser is used.
 """
 
 import json
@@ -16,13 +16,15 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
+from sessions_app.bounded import MIB, ZipRefused, end_of_values, has_more_values, open_member, open_zip
 from sessions_app.imports.import_sessions import Rejected
 from sessions_app.refusals import Refusal
 
-MIB = 2**20
 RECORD_MAX = 32 * MIB  # bytes of a line, or characters of a conversation in an array
+VALUES_MAX = 1_000_000  # of a record: lists, objects and what is in them
 CHUNK = MIB
 CONVERSATIONS = re.compile(r"(^|.*/)conversations(-\d+)?\.json")
+TOO_MANY = f"It has more than {VALUES_MAX:,} values."
 WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -103,7 +105,11 @@ class Source:
             if not self.is_zip:
                 yield from _elements(self._file, "conversation")
                 return
-            with zipfile.ZipFile(self._file) as archive:
+            try:
+                archive = open_zip(self._file)
+            except (ZipRefused, zipfile.BadZipFile) as error:
+                raise Unreadable(f"{self.path}: {_reason(error)}") from None
+            with archive:
                 yield from _members(archive)
 
 
@@ -112,14 +118,22 @@ def _members(archive: zipfile.ZipFile) -> Iterator[LocatedValue | Rejected]:
     if not members:
         yield Rejected("the zip file", "There is no conversations.json in it.")
     for member in members:
-        if archive.getinfo(member).flag_bits & 1:
-            yield Rejected(member, "It is encrypted.")
+        try:
+            opened = open_member(archive, archive.getinfo(member))
+        except (ZipRefused, zipfile.BadZipFile) as error:
+            yield Rejected(member, _reason(error))
             continue
-        with archive.open(member) as stream:
+        with opened as stream:
             yield from _elements(stream, "conversation" if len(members) == 1 else f"{member}, conversation")
 
 
+def _reason(error: ZipRefused | zipfile.BadZipFile) -> str:
+    return str(error) if isinstance(error, ZipRefused) else "The file is damaged there."
+
+
 def _parsed(where: str, line: bytes) -> LocatedValue | Rejected:
+    if has_more_values(line, VALUES_MAX):
+        return Rejected(where, TOO_MANY)
     try:
         return LocatedValue(where, json.loads(line))
     except RecursionError:
@@ -188,9 +202,12 @@ class _ArrayReader:
     def _value(self) -> Any:
         self._next()
         while True:
+            most = end_of_values(self._text, VALUES_MAX, self._at)
             try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
+                value, end = self._decoder.raw_decode(self._text[:most], self._at)
             except json.JSONDecodeError:
+                if most is not None:
+                    raise Unreadable(TOO_MANY) from None
                 if len(self._text) - self._at > RECORD_MAX:
                     raise Unreadable(f"It is not valid JSON, or longer than {RECORD_MAX // MIB} MiB.") from None
             else:
@@ -203,6 +220,6 @@ class _ArrayReader:
     def _read_on(self) -> bool:
         """Double the text in memory, so that a long value isn't parsed many times. Return False at the end."""
         rest = self._text[self._at :]
-        more = self._stream.read(max(CHUNK, len(rest)))
+        more = self._stream.read(max(CHUNK, min(len(rest), RECORD_MAX + CHUNK - len(rest))))
         self._text, self._at = rest + more, 0
         return bool(more)

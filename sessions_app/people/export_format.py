@@ -67,11 +67,13 @@ class Restored:
         line: as the file has it.
         columns: what the row is made of; at first the fields of the line.
         row: once it is made.
+        weight: about how many bytes of memory it takes.
     """
 
     line: Line
     columns: dict[str, Any]
     row: Any = None
+    weight: int = 0
 
 
 # --- fields that are not simply columns ---

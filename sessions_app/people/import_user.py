@@ -1,29 +1,42 @@
 """`import_user`: a person's export becomes a person again, here or elsewhere, under the same name or another.
 
 All of it or nothing. It can be repeated: what is there already stays as it is, and a session that is there is left
-alone with all that belongs to it. What is made of the rest, vectors and counts of words, is asked for.
+alone with all that belongs to it. What is made of the rest, vectors and counts of words, is asked for. Some lines are
+in memory at a time, no more than fit; what has to be known of all rows is on the disk.
 """
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, TypeVar
 from zipfile import BadZipFile, ZipFile
 
+from django.conf import settings
 from django.db import DatabaseError, transaction
-from django.db.models import Min, QuerySet
+from django.db.models import Min
 from pydantic import ValidationError
+from pydantic_core import from_json
 
+from sessions_app.bounded import MIB, ZipRefused, has_more_values, most_values, open_member, open_zip
 from sessions_app.insert import insert_as_they_are, insert_unless_there
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.export_format import AT_ONCE, File, Manifest, Model, NameOf, Restored, Shape, batched
+from sessions_app.people.on_disk import OnDisk
 from sessions_app.people.provenance import declared
 from sessions_app.refusals import Refusal
 
-LINE_MAX = 64 * 2**20  # bytes
+LINE_MAX = 16 * MIB  # bytes; more where messages may be longer than usual
+USUAL_CHARS = 1_000_000  # of a message, for which that is enough
+CHAR_BYTES = 6  # that a character takes at most: \u0001
+VALUES_MAX = 500_000  # of a line
+MANIFEST_MAX = 10_000  # bytes
+FAULTS_MAX = 100  # of a line; of more, none is named
+WEIGHT_MAX = 16 * MIB  # of the rows that are in memory at a time
+VALUE_BYTES = 60  # that a value takes in memory beside its text
 
 S = TypeVar("S", bound=Shape)
 
@@ -50,20 +63,17 @@ class ExportFile:
         Raises:
             NotAnExport: there is no such file, or a line has not its shape.
         """
-        if file.is_newer and file.path not in self._archive.namelist():
+        if file.is_newer and file.path not in self._archive.NameToInfo:
             return
-        try:
-            opened = self._archive.open(file.path)
-        except KeyError:
-            raise NotAnExport(f"{self._path} has no {file.path}.") from None
-        with opened:
+        longest = LINE_MAX + CHAR_BYTES * max(0, settings.MESSAGE_MAX_CHARS - USUAL_CHARS)
+        with self._opened(file.path, f"{self._path} has no {file.path}.") as opened:
             number = 0
-            while line := opened.readline(LINE_MAX + 1):
+            while line := opened.readline(longest + 1):
                 number += 1
                 self.at = f"{self._path}, {file.path} line {number}"
-                if len(line) > LINE_MAX:
-                    raise NotAnExport(f"{self.at} is longer than {LINE_MAX} bytes.")
-                yield file.restored(self._checked(line, file.shape))
+                row = file.restored(self._checked(line, file.shape, longest))
+                row.weight = len(line) + VALUE_BYTES * most_values(line)
+                yield row
         self.at = str(self._path)
 
     def manifest(self) -> Manifest:
@@ -73,16 +83,35 @@ class ExportFile:
             NotAnExport: it is something else.
         """
         self.at = f"{self._path}, manifest.json"
-        try:
-            content = self._archive.read("manifest.json")
-        except KeyError:
-            raise NotAnExport(f"{self._path} is no export of a person: it has no manifest.json.") from None
-        return self._checked(content, Manifest)
+        without = f"{self._path} is no export of a person: it has no manifest.json."
+        with self._opened("manifest.json", without) as opened:
+            return self._checked(opened.read(MANIFEST_MAX + 1), Manifest, MANIFEST_MAX)
 
-    def _checked(self, line: bytes, shape: type[S]) -> S:
+    def _opened(self, name: str, missing: str) -> IO[bytes]:
         try:
-            return shape.model_validate_json(line)
+            return open_member(self._archive, self._archive.getinfo(name))
+        except KeyError:
+            raise NotAnExport(missing) from None
+        except ZipRefused as error:
+            raise NotAnExport(f"{self._path}, {name}: {error}") from None
+
+    def _checked(self, line: bytes, shape: type[S], longest: int) -> S:
+        if len(line) > longest:
+            raise NotAnExport(f"{self.at} is longer than {longest} bytes.")
+        if has_more_values(line, VALUES_MAX):
+            raise NotAnExport(f"{self.at} has more than {VALUES_MAX:,} values.")
+        try:
+            values = from_json(line)
+        except ValueError as error:
+            raise NotAnExport(f"{self.at}: Invalid JSON: {error}") from None
+        # Each field that is none of the shape's would be a fault, and a fault takes three hundred bytes.
+        if isinstance(values, dict) and len(values) > 2 * len(shape.model_fields):
+            raise NotAnExport(f"{self.at} has {len(values):,} fields.")
+        try:
+            return shape.model_validate(values)
         except ValidationError as error:
+            if error.error_count() > FAULTS_MAX:
+                raise NotAnExport(f"{self.at} has more than {FAULTS_MAX} faults.") from None
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"][:1])
             raise NotAnExport(f"{self.at}: {f'{where}: ' if where else ''}{first['msg']}") from None
@@ -96,7 +125,7 @@ def opened(path: Path) -> Iterator[ExportFile]:
         NotAnExport: what is wrong with the file, whenever it is found out.
     """
     try:
-        with ZipFile(path) as archive:
+        with path.open("rb") as file, open_zip(file) as archive:
             export = ExportFile(path, archive)
             try:
                 export.manifest()
@@ -108,6 +137,8 @@ def opened(path: Path) -> Iterator[ExportFile]:
                 ) from error
     except (BadZipFile, zlib.error, EOFError) as error:
         raise NotAnExport(f"{path} is no whole zip file.") from error
+    except ZipRefused as error:
+        raise NotAnExport(f"{path}: {error}") from None
     except OSError as error:
         raise NotAnExport(f"{path}: {error.strerror}") from error
 
@@ -128,30 +159,32 @@ class Importing:
     export: ExportFile
     user: UserProfile
     counts: Counter[str]
-    added: dict[Model, dict[tuple[Any, ...], int]] = field(default_factory=lambda: defaultdict(dict))
-    there: dict[Model, set[str]] = field(default_factory=lambda: defaultdict(set))
-    later: dict[Model, dict[int, Any]] = field(default_factory=lambda: defaultdict(dict))
+    added: dict[Model, OnDisk] = field(default_factory=lambda: defaultdict(OnDisk))
+    there: dict[Model, OnDisk] = field(default_factory=lambda: defaultdict(OnDisk))
+    later: dict[Model, OnDisk] = field(default_factory=lambda: defaultdict(OnDisk))
 
     def taken(self, model: Model, column: str, names: Collection[str]) -> set[str]:
         """Return those of the names that rows of the person had before this import."""
         named = model._base_manager.filter(**{"user": self.user, f"{column}__in": names})
         found = {name for name in named.values_list(column, flat=True) if (name,) not in self.added[model]}
-        self.there[model] |= found
+        self.there[model].update((name, True) for name in found)
         return found
 
-    def sessions(self) -> QuerySet[Session]:
-        """Return the sessions that were added."""
-        return Session.objects.for_user(self.user).filter(pk__in=self.added[Session].values())
+    def sessions(self) -> Iterator[Session]:
+        """Yield the sessions that were added."""
+        for pks in batched(self.added[Session].values()):
+            yield from Session.objects.for_user(self.user).filter(pk__in=pks)
 
     def restore(self, file: File) -> int:
         """Restore the rows of a file; returns how many were added."""
         count = 0
-        for rows in batched(self.export.rows(file)):
+        for rows in _batches(self.export.rows(file)):
             for column in file.columns:
                 rows = column.read(rows, self)
             rows = self._insert(file, rows)
             if file.key:
-                self.added[file.model] |= {tuple(row.line[name] for name in file.key): row.row.pk for row in rows}
+                named = ((tuple(row.line[name] for name in file.key), row.row.pk) for row in rows)
+                self.added[file.model].update(named)
             if file.after:
                 file.after(rows, self)
             count += len(rows)
@@ -166,6 +199,20 @@ class Importing:
             return [row for row in rows if insert_unless_there(row.row)]
         insert_as_they_are([row.row for row in rows])
         return rows
+
+
+def _batches(rows: Iterable[Restored]) -> Iterator[list[Restored]]:
+    """Yield as many rows at a time as fit."""
+    batch: list[Restored] = []
+    weight = 0
+    for row in rows:
+        if batch and (len(batch) == AT_ONCE or weight + row.weight > WEIGHT_MAX):
+            yield batch
+            batch, weight = [], 0
+        batch.append(row)
+        weight += row.weight
+    if batch:
+        yield batch
 
 
 def import_user(path: Path, *, application: int, user_id: str | None = None) -> Counter[str]:
@@ -196,7 +243,7 @@ def import_user(path: Path, *, application: int, user_id: str | None = None) -> 
 
 def _begin(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
     """Restore the profile, with its versions; one that is there already stays as it is."""
-    rows = list(export.rows(files["profile"]))
+    rows = list(islice(export.rows(files["profile"]), 2))
     if len(rows) != 1:
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines in place of one.")
     fields = rows[0].columns | {"application_id": application} | ({"user_id": user_id} if user_id else {})

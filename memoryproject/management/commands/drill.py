@@ -2,10 +2,7 @@
 
 import json
 import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from memoryproject.drill.course import Course
 from memoryproject.drill.faults import PARTS
 from memoryproject.drill.report import Row, table
+from memoryproject.management.stoppable import stoppable
 
 
 class Command(BaseCommand):
@@ -36,7 +34,7 @@ class Command(BaseCommand):
         rows: list[Row] = []
         try:
             with (
-                _stoppable(),
+                stoppable(),
                 Course(self._say, options["kills"], options["outage"], os.environ.get("DATABASE_URL", "")) as course,
             ):
                 for name, part in PARTS.items():
@@ -58,17 +56,3 @@ class Command(BaseCommand):
     def _say(self, text: str) -> None:
         self.stdout.write(text)
         self.stdout.flush()
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """Have a request to end take the same way as Ctrl-C: nothing is left behind."""
-    before = signal.signal(signal.SIGTERM, _stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _stop(*_: Any) -> None:
-    raise KeyboardInterrupt

@@ -1,5 +1,6 @@
 """Searching memory over REST."""
 
+from dataclasses import replace
 from typing import Any
 
 from rest_framework import serializers
@@ -14,6 +15,7 @@ from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation
 from sessions_app.row_security import acting_for
+from sessions_app.unseen import without_unseen
 
 MATCH_COUNT_MAX = 100
 QUERY_MAX_CHARS = 20_000
@@ -93,7 +95,8 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     question = with_vector(RecallRequest(values["query"], kinds, values.get("since"), values["mode"]))
     with acting_for(user_id, application=application) as user:
         most = values.get("match_count")
-        results = recall(user, values.get("agent_id", ""), question, most=most) if user else []
+        found = recall(user, values.get("agent_id", ""), question, most=most) if user else []
+    results = [replace(result, content=without_unseen(result.content)) for result in found]
     if user:
         served.note_results(user, results)
     accesses.note(result.ref for result in results)

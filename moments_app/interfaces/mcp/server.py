@@ -7,7 +7,7 @@ and answers as REST does. The SDK runs these functions in threads of its own, so
 import asyncio
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from anyio import to_thread
 from django.core.paginator import InvalidPage, Paginator
@@ -38,6 +38,7 @@ from sessions_app.api.users import ProfileAnswer
 from sessions_app.limits import Unavailable
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
+from sessions_app.unseen import all_without_unseen
 
 PAGE_SIZE = 25
 BUILD_SECONDS = 45  # a tool waits for a build: clients give up after a minute
@@ -79,7 +80,7 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
         @database_work
         def answer(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                return read(*args, **kwargs)
+                return cast(T, all_without_unseen(read(*args, **kwargs)))
             except (NotFound, InvalidPage) as error:
                 raise ResourceNotFoundError(str(error)) from None
             except OperationalError as error:
@@ -107,7 +108,7 @@ def tool(*, only_reads: bool) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def _with_tool_errors(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Do the work; what REST would answer with an error becomes a tool's."""
     try:
-        return work(*args, **kwargs)
+        return cast(T, all_without_unseen(work(*args, **kwargs)))
     except OperationalError as error:
         raise ToolError(str(Unavailable(error))) from None
     except (APIException, Refusal) as error:

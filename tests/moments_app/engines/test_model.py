@@ -19,6 +19,7 @@ from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn
 from sessions_app.shorten import shorten_middle
+from sessions_app.unseen import without_unseen
 from tests.support import openai_server as behave
 from tests.support.openai_server import OpenAIServer
 
@@ -475,9 +476,11 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
     prompt = moments.as_message(asked)
     assert len(prompt.splitlines()) == 4 + 1 + 3 + 1
     shown = [json.loads(line) for line in lines_of_transcript(prompt)]
-    assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, content), (2, "after")]
-    assert shown[1].get("tool", "") == tool
-    assert json.loads(prompt.splitlines()[0].removeprefix("Profile so far: "))["summary"] == summary
+    seen = without_unseen(content)
+    assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, seen), (2, "after")]
+    assert shown[1].get("tool", "") == without_unseen(tool)
+    profile = json.loads(prompt.splitlines()[0].removeprefix("Profile so far: "))
+    assert profile["summary"] == without_unseen(summary)
 
 
 def test_the_same_window_gives_the_same_prompt() -> None:

@@ -1,0 +1,60 @@
+"""What came of each attack: a row, and the table of all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from memoryproject.drill.report import aligned
+
+HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "out of its fence", "after retraction")
+MOST_REMARKS = 3
+
+
+@dataclass
+class Row:
+    """What came of an attack by a door.
+
+    Args:
+        attack, door, engine: which.
+        others: who else would have seen it, and where; and calls of a model with words of two people.
+        own: in how many of a person's contexts and searches it stands, and of how many.
+        escapes: where it could be taken for more than text.
+        after: where it is seen after it was taken back.
+        changed: contexts that are not what they were before.
+    """
+
+    attack: str
+    door: str
+    engine: str
+    others: list[str] = field(default_factory=list)
+    own: tuple[int, int] = (0, 0)
+    escapes: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        """True if nobody else saw it, it stayed text, and nothing of it is left."""
+        return not (self.others or self.escapes or self.after or self.changed)
+
+    def cells(self) -> list[str]:
+        """Return what stands in the table."""
+        left = f"{len(self.after)} left" if self.after else "gone"
+        same = f"{len(self.changed)} contexts differ" if self.changed else "contexts as before"
+        seen = [str(len(self.others)), f"{self.own[0]} of {self.own[1]}", str(len(self.escapes))]
+        return [self.attack, self.door, self.engine, *seen, f"{left}, {same}"]
+
+    def remarks(self) -> list[str]:
+        """Return what is wrong, for people."""
+        wrong = {
+            "seen by others": self.others,
+            "out of its fence": self.escapes,
+            "left after retraction": self.after,
+            "not as before": self.changed,
+        }
+        name = f"{self.attack}, {self.door}, {self.engine}"
+        return [f"{name}: {what}: {'; '.join(found[:MOST_REMARKS])}" for what, found in wrong.items() if found]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the table, as Markdown that can be read as it is."""
+    return aligned(HEADINGS, [row.cells() for row in rows])

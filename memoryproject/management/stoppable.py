@@ -1,0 +1,20 @@
+"""A request to end takes the same way as Ctrl-C, so that a drill leaves nothing behind."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Have a request to end the process raise KeyboardInterrupt in the block."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(*_: Any) -> None:
+    raise KeyboardInterrupt

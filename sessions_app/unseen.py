@@ -1,0 +1,51 @@
+"""Characters that nobody sees and every model reads: orders can be hidden in them.
+
+What was said is stored as it was said. What a model gets of it is without them, and on the operator's pages they are
+written out. Those that a script or an emoji needs stay, one at a place: joiners, marks of direction, selectors of a
+variant, and the tags that name a flag.
+"""
+
+import re
+from typing import Any
+
+_FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,6}\U000e007f"
+_TAGS = "[\U000e0000-\U000e007f]+"
+# Of no width and no use; marks and overrides of direction that reach to the end of a line; notes between the lines.
+_NEVER = "[\u00ad\u200b\u202a-\u202e\u2060-\u2069\u206a-\u206f\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a]"
+_SECOND = "(?<=[\u200c\u200d\u200e\u200f\u061c])[\u200c\u200d\u200e\u200f\u061c]+"
+_SELECTORS = "(?<=[\ufe00-\ufe0f\U000e0100-\U000e01ef])[\ufe00-\ufe0f\U000e0100-\U000e01ef]+"
+_UNSEEN = re.compile(f"(?P<flag>{_FLAG})|(?P<tags>{_TAGS})|{_NEVER}|{_SECOND}|{_SELECTORS}")
+_TAG = 0xE0000
+
+
+def without_unseen(text: str) -> str:
+    """Return a text without characters that nobody sees."""
+    return text if text.isascii() else _UNSEEN.sub(lambda found: found["flag"] or "", text)
+
+
+def all_without_unseen(value: Any) -> Any:
+    """Return the same of every text in lists and objects."""
+    if isinstance(value, dict):
+        return {name: all_without_unseen(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [all_without_unseen(part) for part in value]
+    return without_unseen(value) if isinstance(value, str) else value
+
+
+def has_unseen(text: str) -> bool:
+    """Return True if a text has characters that nobody sees."""
+    return without_unseen(text) != text
+
+
+def with_unseen_written(text: str) -> str:
+    """Return a text in which characters that nobody sees are written out, for people."""
+    return text if text.isascii() else _UNSEEN.sub(_written, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    if found["flag"]:
+        return found["flag"]
+    if found["tags"]:
+        hidden = "".join(chr(ord(sign) - _TAG) for sign in found["tags"])
+        return f"⟦hidden: {''.join(sign if sign.isprintable() else '·' for sign in hidden)}⟧"
+    return "".join(f"⟦U+{ord(sign):04X}⟧" for sign in found[0])

@@ -1,0 +1,244 @@
+"""Imports in bounded memory, whatever the file says of itself and holds."""
+
+import json
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from memoryproject.conf import BASE_DIR
+from sessions_app.bounded import end_of_values, has_more_values, most_values
+from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from sessions_app.people.on_disk import OnDisk
+from tests.support.memory import peak_memory
+from tests.support.processes import environment
+from tests.support.transcript import talk
+
+MIB = 2**20
+PEAK = 400 * MIB  # of which the program itself is a third
+LISTS = b"[" + b"[]," * (5 * MIB) + b"[]]"  # 15 MiB that make 300
+
+Content = Callable[[bytes], Iterator[bytes]]
+
+# Imports each file that it is given, as the commands do, and prints why it was refused.
+IMPORT = """
+import sys
+from pathlib import Path
+from sessions_app.imports import Owner, Source, recognize
+from sessions_app.imports.import_sessions import import_sessions
+from sessions_app.people.import_user import import_user
+from sessions_app.refusals import Refusal
+for path in map(Path, {paths}):
+    try:
+        if "person" in path.name:
+            import_user(path)
+        else:
+            source = Source(path)
+            found = recognize(source).read(source, Owner("ada"))
+            import_sessions(found, on_rejected=lambda one: print(path.name, one.reason, file=sys.stderr))
+    except Refusal as error:
+        print(path.name, error, file=sys.stderr)
+"""
+
+
+def said_by(files: list[Path], capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str]]:
+    """The most memory that importing these took, and why each was refused."""
+    command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", IMPORT.format(paths=[str(one) for one in files])]
+    capfd.readouterr()
+    peak = peak_memory(command, cwd=BASE_DIR, env=environment())
+    lines = [line.partition(" ") for line in capfd.readouterr().err.splitlines()]
+    return peak, {name: told for name, _, told in lines}
+
+
+@pytest.fixture
+def export(ada: UserProfile, tmp_path: Path) -> Path:
+    """A person's export; the person is no longer there."""
+    talk(ada, 3)
+    path = tmp_path / "good.zip"
+    call_command("export_user", "ada", str(path), stdout=StringIO())
+    erase_user("ada", application=DEFAULT, actor="test")
+    return path
+
+
+def with_content(export: Path, member: str, content: Content, name: str) -> Path:
+    """The export with one file in it replaced."""
+    path = export.with_name(name)
+    with zipfile.ZipFile(export) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new:
+        for entry in old.namelist():
+            with new.open(entry, "w") as written:
+                for part in content(old.read(entry)) if entry == member else (old.read(entry),):
+                    written.write(part)
+    return path
+
+
+def put_into(field: bytes, value: bytes) -> Content:
+    """The first line, with another value of a field that is null or an object in it."""
+
+    def content(old: bytes) -> Iterator[bytes]:
+        line = json.loads(old.splitlines()[0])
+        yield json.dumps(line | {field.decode(): "HERE"}).encode().replace(b'"HERE"', value)
+
+    return content
+
+
+def times(count: int, change: Callable[[bytes], bytes] = lambda line: line) -> Content:
+    def content(old: bytes) -> Iterator[bytes]:
+        line = change(old.splitlines()[0]) + b"\n"
+        return (line for _ in range(count))
+
+    return content
+
+
+def spaces(mebibytes: int) -> Content:
+    return lambda old: (b" " * MIB for _ in range(mebibytes))
+
+
+def unknown_fields(old: bytes) -> Iterator[bytes]:
+    yield b'{"n0": 0'
+    for number in range(1, 450_000):
+        yield b',"n%d":0' % number
+    yield b"}"
+
+
+def faults(old: bytes) -> Iterator[bytes]:
+    yield b'{"source_sequences": ["x"' + b',"x"' * 450_000 + b"]}"
+
+
+def long_and_of_no_session(line: bytes) -> bytes:
+    return line.replace(b'"s1"', b'"s9"').replace(b'"content": "', b'"content": "' + b"x" * 12 * MIB)
+
+
+@pytest.mark.slow
+@pytest.mark.django_db(transaction=True)
+def test_no_file_takes_much_memory_and_each_is_told_its_limit(
+    export: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    expected = {
+        with_content(export, "manifest.json", spaces(300), "person-spaces"): "longer than 10000 bytes",
+        with_content(export, "messages.jsonl", put_into(b"payload", LISTS), "person-lists"): "500,000 values",
+        with_content(export, "messages.jsonl", spaces(20), "person-line"): "longer than 16777216 bytes",
+        with_content(export, "messages.jsonl", unknown_fields, "person-fields"): "has 450,000 fields",
+        with_content(export, "summaries.jsonl", faults, "person-faults"): "more than 100 faults",
+        with_content(export, "messages.jsonl", times(30, long_and_of_no_session), "person-rows"): "no session",
+        with_content(export, "profile.jsonl", times(150_000), "person-profiles"): "2 lines in place of one",
+        chats(tmp_path / "chats.zip"): "1,000,000 values",
+        lines(tmp_path / "chats.jsonl"): "1,000,000 values",
+    }
+    assert sum(path.stat().st_size for path in expected if path.suffix == ".zip") < 10 * MIB
+    peak, told = said_by(list(expected), capfd)
+    assert {path.name: reason in told.get(path.name, "") for path, reason in expected.items()} == {
+        path.name: True for path in expected
+    }, told
+    assert peak < PEAK
+    assert not UserProfile.objects.filter(user_id="ada", sessions__isnull=False).exists()
+
+
+def chats(path: Path) -> Path:
+    """A data export of 30 MiB in a few kB."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", b'[{"mapping":{}},{"mapping":{},"x":[' + LISTS + b"," + LISTS + b"]}]")
+    return path
+
+
+def lines(path: Path) -> Path:
+    path.write_bytes(b'{"messages":[]}\n{"messages":[' + LISTS + b"," + LISTS + b"]}\n")
+    return path
+
+
+def refused(command: str, path: Path, *options: str) -> str:
+    err = StringIO()
+    with pytest.raises(CommandError) as caught:
+        call_command(command, str(path), *options, stdout=StringIO(), stderr=err)
+    return f"{err.getvalue()}{caught.value}"
+
+
+@pytest.mark.django_db(transaction=True)
+class TestZip:
+    """Zip files that are made to be dear to read."""
+
+    def repacked(self, path: Path, method: int) -> Path:
+        with zipfile.ZipFile(path) as old, zipfile.ZipFile(path.with_name("packed.zip"), "w", method) as new:
+            for entry in old.namelist():
+                new.writestr(entry, old.read(entry))
+        return path.with_name("packed.zip")
+
+    @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def test_packed_in_another_way_than_usual_it_is_refused(self, export: Path, tmp_path: Path, method: int) -> None:
+        assert "manifest.json: It is packed in another way" in refused("import_user", self.repacked(export, method))
+        with zipfile.ZipFile(tmp_path / "chats.zip", "w") as archive:
+            archive.writestr("conversations.json", "[]")
+        packed = self.repacked(tmp_path / "chats.zip", method)
+        told = refused("import_sessions", packed, "--user", "ada", "--format", "chatgpt")
+        assert "conversations.json: It is packed in another way" in told
+
+    def test_one_with_a_long_list_of_files_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "many.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(80):
+                entry = zipfile.ZipInfo(f"{number}")
+                entry.comment = b"x" * 60_000
+                archive.writestr(entry, b"")
+        for command, *options in (["import_user"], ["import_sessions", "--user", "ada", "--format", "claude"]):
+            assert "list of its files is longer than 4 MiB" in refused(command, path, *options)
+
+    def test_an_encrypted_export_is_refused(self, export: Path) -> None:
+        data = bytearray(export.read_bytes())
+        with zipfile.ZipFile(export) as archive:
+            data[archive.getinfo("manifest.json").header_offset + 6] |= 1
+        place = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 4)  # of the second file
+        data[place + 8] |= 1
+        export.write_bytes(data)
+        assert "manifest.json: It is encrypted." in refused("import_user", export)
+
+    def test_names_that_are_no_text_are_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "names.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("conversations-é.json", b"[]")
+        path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xff"))
+        assert "no whole zip" in refused("import_user", path)
+        assert "damaged" in refused("import_sessions", path, "--user", "ada", "--format", "claude")
+
+
+class TestValues:
+    """How many values a JSON text has."""
+
+    @pytest.mark.parametrize(
+        ("text", "too_many"),
+        [
+            ("[1,2,3]", False),
+            ("[1,2,3,4]", True),
+            ("[[[[]]]]", True),
+            ('{"a":1,"b":2}', False),
+            ('"[,[,[,[,[,"', False),
+            (r'["\",,,,,,\\",1]', False),
+            (r'["\\",1,2,3]', True),
+            ('["cut, off, here, and, there', False),
+        ],
+    )
+    def test_those_in_strings_do_not_count(self, text: str, too_many: bool) -> None:
+        assert (end_of_values(text, 3) is not None, has_more_values(text.encode(), 3)) == (too_many, too_many)
+        assert most_values(text) == most_values(text.encode())
+
+    def test_it_says_where_there_are_as_many_as_there_may_be(self) -> None:
+        assert end_of_values("[1,2,3,4]", 3) == 6
+        assert end_of_values("[1,2,3] [1]", 3, 8) is None
+
+
+def test_what_is_noted_on_the_disk_is_read_back_by_its_key() -> None:
+    noted = OnDisk()
+    noted.update({("s1", 1): 7, ("s1", 2): 8, ("\ud800\0",): 9})
+    noted.update([(("s1", 2), [["a"], None])])
+    assert (noted.get(("s1", 1)), noted.get(("s1", 2)), noted.get(("\ud800\0",))) == (7, [["a"], None], 9)
+    assert (noted.get(("s1", "1")), noted.get(("s2", None))) == (None, None)
+    assert ("s1", 1) in noted and ("s1",) not in noted
+    assert sorted(noted.values(), key=str) == [7, 9, [["a"], None]]
+
+
+def test_a_text_of_escapes_and_commas_is_counted_in_little_memory() -> None:
+    assert end_of_values('["' + r"\n," * 1_000_000 + '",' + "1," * 3 + "1]", 1_000) is None

@@ -1,0 +1,108 @@
+"""Characters that nobody sees: what a model gets has none, and people are told of them."""
+
+import json
+from typing import Any
+
+import pytest
+from django.template import Context, Template
+
+from moments_app.engines.transcript import as_data
+from moments_app.interfaces.mcp import server
+from moments_app.interfaces.mcp.connection import CURRENT, Connection
+from moments_app.streams.release import CannotRelease, quotes, release
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.transcript.append import NewMessage, append
+from sessions_app.unseen import all_without_unseen, has_unseen, with_unseen_written, without_unseen
+from tests.support.api import Api
+from tests.support.operator import operator
+from tests.support.pages import change_url, page
+from tests.support.streams import candidate, shard
+
+ORDER = "obey quince"
+TAGS = "".join(chr(0xE0000 + ord(sign)) for sign in ORDER)
+HIDDEN = f"The kiln\u200b is{TAGS} \u202ehot\u202c."
+PLAIN = "The kiln is hot."
+ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (HIDDEN, PLAIN),
+        (ENGLAND, ENGLAND),
+        (f"{ENGLAND}{TAGS}", ENGLAND),
+        ("\U0001f468\u200d\U0001f469\u200d\U0001f467 ❤\ufe0f", "\U0001f468\u200d\U0001f469\u200d\U0001f467 ❤\ufe0f"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("葛\U000e0100", "葛\U000e0100"),
+        ("a\u200d\u200c\u200d\u200cb", "a\u200db"),
+        ("☺\ufe0f\ufe01\U000e0101\U000e0102", "☺\ufe0f"),
+        ("שלום\u200f, a\u200e\u200f\u200eb", "שלום\u200f, a\u200eb"),
+        ("in\u00advis\u2060i\ufeffble", "invisible"),
+        ("Grüße aus Turin", "Grüße aus Turin"),
+    ],
+)
+def test_what_a_script_or_an_emoji_needs_stays_and_all_else_goes(text: str, left: str) -> None:
+    assert without_unseen(text) == left
+    assert without_unseen(left) == left
+    assert (has_unseen(text), has_unseen(left)) == (text != left, False)
+
+
+def test_people_read_what_is_hidden() -> None:
+    assert with_unseen_written(HIDDEN) == f"The kiln⟦U+200B⟧ is⟦hidden: {ORDER}⟧ ⟦U+202E⟧hot⟦U+202C⟧."
+    assert with_unseen_written(ENGLAND) == ENGLAND
+    assert with_unseen_written("a\U000e0001b") == "a⟦hidden: ·⟧b"
+
+
+def test_texts_in_lists_and_objects_are_meant_too() -> None:
+    assert all_without_unseen({"a": [HIDDEN, {"b": HIDDEN}], "n": 3}) == {"a": [PLAIN, {"b": PLAIN}], "n": 3}
+
+
+def test_row_10_an_engine_is_sent_none() -> None:
+    assert as_data({"text": HIDDEN}) == json.dumps({"text": PLAIN})
+
+
+@pytest.mark.django_db(transaction=True)
+class TestModels:
+    """What models get of a conversation in which they are hidden."""
+
+    @pytest.fixture
+    def session(self, ada: UserProfile) -> Session:
+        return append(ada, "s1", [NewMessage("user", HIDDEN), NewMessage("assistant", "It is.")]).session
+
+    @pytest.mark.parametrize("form", ["xml", "markdown", "messages", "json"])
+    def test_row_10_a_context_has_none(self, service: Api, session: Session, form: str) -> None:
+        answer = service.get("memory/context", user_id="ada", session_id="s1", format=form, query=f"Is it hot?{TAGS}")
+        text = json.dumps(answer.json(), ensure_ascii=False)
+        assert "The kiln is hot" in text and not has_unseen(text)
+
+    def test_row_10_nor_has_a_search_or_a_turn_over_mcp(self, service: Api, session: Session) -> None:
+        found = service.post("memory/search", user_id="ada", query="kiln").json()
+        assert PLAIN in [result["content"] for result in found["results"]]
+        token = CURRENT.set(Connection("ada", "default", "key:test", "write", DEFAULT))
+        try:
+            read: list[Any] = [server.search_long_term_memory("kiln"), server.session_message("s1", "0")]
+        finally:
+            CURRENT.reset(token)
+        assert not has_unseen(json.dumps(read, ensure_ascii=False, default=str))
+
+    def test_what_was_said_is_kept_as_it_was_said(self, service: Api, session: Session) -> None:
+        assert Message.objects.get(sequence=0).content == HIDDEN
+        live = service.get("sessions/s1/messages", user_id="ada", view="live").json()
+        assert live["messages"][0]["content"] == HIDDEN
+
+    def test_row_10_an_operator_reads_what_is_hidden(self, session: Session) -> None:
+        shown = page(operator(), change_url(session))
+        assert f"is⟦hidden: {ORDER}⟧" in shown and not has_unseen(shown)
+
+    def test_row_24_a_wording_with_some_is_not_released(self, ada: UserProfile) -> None:
+        learned = candidate(ada, shard("kilns", "default"), "Open the kiln's vent before firing.")
+        with pytest.raises(CannotRelease, match="nobody sees"):
+            release(learned, f"Air first.{TAGS}", actor="operator:eve")
+
+    def test_row_24_nor_do_they_make_a_quotation_another_text(self) -> None:
+        assert quotes("Open the vent before firing", ["Open\u200b the v\u200bent bef\u2060ore firing"])
+
+
+def test_templates_write_them_out_and_escape_the_rest() -> None:
+    assert Template("{{ text|visible }}").render(Context({"text": f"<{TAGS}>"})) == f"&lt;⟦hidden: {ORDER}⟧&gt;"
