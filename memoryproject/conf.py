@@ -9,6 +9,7 @@ import secrets
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -306,6 +307,21 @@ class LimitSettings(Group):
     )
 
 
+class DailyLimitSettings(Group):
+    """Settings of how much each key and each person may use a day, in UTC, where the admin says nothing else."""
+
+    key_requests: int = Field(0, ge=0, description="Requests of each key; after that, 429. 0: no limit.")
+    key_stored_bytes: int = Field(0, ge=0, description="Bytes of messages and facts that each key stores. 0: no limit.")
+    key_model_calls: int = Field(0, ge=0, description="Model calls for each key; after that, jobs wait. 0: no limit.")
+    key_usd: Decimal = Field(
+        Decimal(0), ge=0, description="USD for each key, for models with known prices; after that, jobs wait."
+    )
+    person_requests: int = Field(0, ge=0, description="Requests about each person. 0: no limit.")
+    person_stored_bytes: int = Field(0, ge=0, description="Bytes of messages and facts of each person. 0: no limit.")
+    person_model_calls: int = Field(0, ge=0, description="Model calls for each person. 0: no limit.")
+    person_usd: Decimal = Field(Decimal(0), ge=0, description="USD for each person. 0: no limit.")
+
+
 class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
@@ -386,6 +402,7 @@ class Settings(Group):
     chat: ChatSettings = ChatSettings()
     retention: RetentionSettings = RetentionSettings()
     limits: LimitSettings = LimitSettings()
+    daily_limits: DailyLimitSettings = DailyLimitSettings()
     jobs: JobSettings = JobSettings()
     notify: NotifySettings = NotifySettings()
 

@@ -37,6 +37,8 @@ Labeled = dict[tuple[str, ...], float]
 class MetricsView(APIView):
     """The figures, for whoever has a key."""
 
+    is_counted = False  # it is nothing that an application uses
+
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
         """Return all figures."""

@@ -2,6 +2,7 @@
 
 from sessions_app.models.api_key import ApiKey
 from sessions_app.models.archive import Archive
+from sessions_app.models.daily_limit import DailyLimit, DailyUsage
 from sessions_app.models.event import Event
 from sessions_app.models.message import Message
 from sessions_app.models.profile_version import ProfileVersion
@@ -9,4 +10,15 @@ from sessions_app.models.searched import Searched
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
-__all__ = ["ApiKey", "Archive", "Event", "Message", "ProfileVersion", "Searched", "Session", "UserProfile"]
+__all__ = [
+    "ApiKey",
+    "Archive",
+    "DailyLimit",
+    "DailyUsage",
+    "Event",
+    "Message",
+    "ProfileVersion",
+    "Searched",
+    "Session",
+    "UserProfile",
+]

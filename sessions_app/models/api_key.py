@@ -21,7 +21,9 @@ LAST_USE_RESOLUTION = timedelta(minutes=1)
 
 
 # Raw SQL for the same reason as the statement that enters a person's rows: see `row_security`.
-_VERIFY_SQL = "SELECT * FROM sessions_app_apikey WHERE prefix = %s"
+_VERIFY_SQL = """
+SELECT k.*, EXISTS (SELECT FROM sessions_app_dailylimit) AS has_limits FROM sessions_app_apikey k WHERE prefix = %s
+"""
 
 
 def _digest(secret: str) -> str:
@@ -78,6 +80,8 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
+
+    has_limits = False  # whether anybody has limits of their own, as a key that was verified knows
 
     # Django REST framework reads this from whatever authentication returns as the user of a request.
     is_authenticated = True
