@@ -308,18 +308,24 @@ class LimitSettings(Group):
 
 
 class DailyLimitSettings(Group):
-    """Settings of how much each key and each person may use a day, in UTC, where the admin says nothing else."""
+    """Settings of how much each key, person and application may use a day, in UTC; the admin may say otherwise."""
 
-    key_requests: int = Field(0, ge=0, description="Requests of each key; after that, 429. 0: no limit.")
-    key_stored_bytes: int = Field(0, ge=0, description="Bytes of messages and facts that each key stores. 0: no limit.")
-    key_model_calls: int = Field(0, ge=0, description="Model calls for each key; after that, jobs wait. 0: no limit.")
-    key_usd: Decimal = Field(
-        Decimal(0), ge=0, description="USD for each key, for models with known prices; after that, jobs wait."
+    key_requests: int = Field(0, ge=0, description="Requests a day of each key; after that, 429. 0: no limit.")
+    key_stored_bytes: int = Field(
+        0, ge=0, description="Bytes a day that each key stores; after that, 429. 0: no limit."
     )
-    person_requests: int = Field(0, ge=0, description="Requests about each person. 0: no limit.")
-    person_stored_bytes: int = Field(0, ge=0, description="Bytes of messages and facts of each person. 0: no limit.")
-    person_model_calls: int = Field(0, ge=0, description="Model calls for each person. 0: no limit.")
-    person_usd: Decimal = Field(Decimal(0), ge=0, description="USD for each person. 0: no limit.")
+    key_model_calls: int = Field(
+        0, ge=0, description="Model calls a day for each key; after that, its work waits for the next day. 0: no limit."
+    )
+    key_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
+    person_requests: int = Field(0, ge=0, description="Requests a day about each person. 0: no limit.")
+    person_stored_bytes: int = Field(0, ge=0, description="Bytes a day that are stored of each person. 0: no limit.")
+    person_model_calls: int = Field(0, ge=0, description="Model calls a day for each person. 0: no limit.")
+    person_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
+    application_requests: int = Field(0, ge=0, description="Requests a day of each application. 0: no limit.")
+    application_stored_bytes: int = Field(0, ge=0, description="Bytes a day that each application stores. 0: no limit.")
+    application_model_calls: int = Field(0, ge=0, description="Model calls a day for each application. 0: no limit.")
+    application_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
 
 
 class JobSettings(Group):

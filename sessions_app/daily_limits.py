@@ -1,4 +1,4 @@
-"""Calls of applications, and whom they count for: a key and a person.
+"""Calls of applications, and whom they count for: a key, its application and a person.
 
 A request is counted in the web process. Once a second a thread adds what was counted to `DailyUsage` and learns what
 other processes have counted. So no request takes a statement for it, but for the first of somebody within `FRESH`
@@ -52,9 +52,9 @@ class _Meter:
 
     def take(self, subject: Subject) -> Standing:
         """Count a request unless it is one too many; return how its subject stands before it."""
-        known = self.standing(subject)
+        self.look_up([subject])
         with self._lock:
-            standing = self._now(subject, known)
+            standing = self._now(subject)
             if not standing.is_used_up("requests"):
                 self._add(subject, ONE_REQUEST)
         behind.note(None)
@@ -62,27 +62,37 @@ class _Meter:
 
     def standing(self, subject: Subject) -> Standing:
         """Return how somebody stands, with what is not written yet; ask the database where that isn't known."""
+        self.look_up([subject])
         with self._lock:
-            learned, known = self._known.get(subject, (0.0, None))
-            if known and known.day == today() and time.monotonic() - learned < FRESH:
-                return self._now(subject, known)
-        while True:
-            writes = self._writes
-            [known] = DailyUsage.objects.standings([subject])
+            return self._now(subject)
+
+    def look_up(self, subjects: Iterable[Subject]) -> None:
+        """Know how these stand, by one statement about those of whom nothing is known."""
+        with self._lock:
+            writes, unknown = self._writes, [subject for subject in subjects if not self._is_known(subject)]
+        while unknown:
+            standings = DailyUsage.objects.standings(unknown)
             with self._lock:
                 if writes == self._writes:  # else what was written meanwhile may be missing
-                    self._known[subject] = time.monotonic(), known
-                    return self._now(subject, known)
+                    return self._learn(standings)
+                writes = self._writes
 
-    def _now(self, subject: Subject, known: Standing) -> Standing:
-        """Return a standing with what is not written yet."""
-        _, known = self._known.get(subject, (0.0, known))
-        return replace(known, used=known.used + self._pending.get((known.day, subject), Amounts()))
+    def _is_known(self, subject: Subject) -> bool:
+        learned, known = self._known.get(subject, (0.0, None))
+        return known is not None and known.day == today() and time.monotonic() - learned < FRESH
 
     def learn(self, standings: Iterable[Standing]) -> None:
         """Take in how those stand who may have limits, as it is written."""
         with self._lock:
-            self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
+            self._learn(standings)
+
+    def _learn(self, standings: Iterable[Standing]) -> None:
+        self._known.update({standing.subject: (time.monotonic(), standing) for standing in standings})
+
+    def _now(self, subject: Subject) -> Standing:
+        """Return how somebody stands who was looked up, with what is not written yet."""
+        _, known = self._known.get(subject, (0.0, Standing(subject, today())))
+        return replace(known, used=known.used + self._pending.get((known.day, subject), Amounts()))
 
     def write(self) -> None:
         """Write what was counted, by a statement a day; forget those of whom nothing was heard lately."""
@@ -102,7 +112,7 @@ class _Meter:
                 left = self._pending.pop(place) + -counted[standing.subject]
                 if left != Amounts():
                     self._pending[place] = left
-                self._known[standing.subject] = time.monotonic(), standing
+            self._learn(standings)
 
     def forget(self) -> None:
         """Know nothing, as a process that has just begun."""
@@ -129,7 +139,8 @@ class Call:
         self.subjects = list(subjects)
         self.standings: dict[Subject, Standing] = {}
         self.refuses_bytes = True
-        self._may_be_limited = False
+        self._may_be_limited = self._is_of_person = False
+        self._application: int | None = None
 
     @property
     def key_pk(self) -> int | None:
@@ -137,13 +148,15 @@ class Call:
         return next((subject.pk for subject in self.subjects if subject.kind == Kind.KEY), None)
 
     def begin(self, key: ApiKey) -> None:
-        """Count a request for its key.
+        """Count a request for its key and application.
 
         Raises:
             LimitReached: it is one too many.
         """
         self._may_be_limited = key.has_limits or any(settings.DAILY_LIMITS.model_dump().values())
-        self._count(Subject(Kind.KEY, key.pk))
+        self._application = key.application_id
+        self._is_of_person = key.user_id is not None
+        self._count(Subject(Kind.KEY, key.pk), Subject(Kind.APPLICATION, key.application_id))
 
     def is_about(self, user_id: str) -> None:
         """Count the request for the person whom it is about, unless it is counted for them already.
@@ -151,19 +164,20 @@ class Call:
         Raises:
             LimitReached: it is one too many.
         """
-        person = Subject(Kind.PERSON, None, user_id)
+        person = Subject(Kind.PERSON, None, user_id, self._application)
         if self.subjects and person not in self.subjects:
             self._count(person)
 
-    def _count(self, subject: Subject) -> None:
-        self.subjects.append(subject)
+    def _count(self, *subjects: Subject) -> None:
+        self.subjects += subjects
         if not self._may_be_limited:
-            return meter.add([subject], ONE_REQUEST)
-        standing = meter.take(subject)
-        if standing.is_used_up("requests"):
-            self.standings[subject] = standing
-            raise LimitReached(standing, "requests")
-        self.standings[subject] = replace(standing, used=standing.used + ONE_REQUEST)
+            return meter.add(subjects, ONE_REQUEST)
+        meter.look_up(subjects)
+        for subject in subjects:
+            standing = self.standings[subject] = meter.take(subject)
+            if standing.is_used_up("requests"):
+                raise LimitReached(standing, "requests")
+            self.standings[subject] = replace(standing, used=standing.used + ONE_REQUEST)
 
     def store(self, stored_bytes: int) -> None:
         """Count what is stored: in the transaction that stores it where there is a limit on it, else behind it.
@@ -210,10 +224,12 @@ class Call:
     def headers(self) -> dict[str, str]:
         """Return the fields that tell of limits on requests and bytes; none where there are none.
 
-        They are those of draft-ietf-httpapi-ratelimit-headers-10.
+        They are those of draft-ietf-httpapi-ratelimit-headers-10. A person's key isn't told what others use.
         """
         policies, left = [], []
         for standing in self.standings.values():
+            if self._is_of_person and standing.subject.kind == Kind.APPLICATION:
+                continue
             for name, unit in QUOTA_UNITS.items():
                 if name in standing.limits:
                     policy = f'"{standing.policy(name)}"'

@@ -14,6 +14,7 @@ from django.db import connection, models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from django.utils.functional import cached_property
 
 from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_unless_there
@@ -67,7 +68,9 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.alias(about=SUBJECT).filter(about=subject)
 
     def of_one(self, subject: Subject) -> Self:
-        """Keep the jobs whose calls of models count for a key or a person."""
+        """Keep the jobs whose calls of models count for a key, a person or an application."""
+        if subject.kind == Kind.APPLICATION:
+            return self.filter(Q(user__application=subject.pk) | Q(stream__application=subject.pk))
         return self.filter(**{COLUMNS[subject.kind]: subject.pk})
 
     def put_off(self, until: datetime, reason: str) -> None:
@@ -375,8 +378,15 @@ class Job(models.Model):
     @property
     def counts_for(self) -> list[Subject]:
         """Those for whom its calls of models count."""
-        subjects = Subject(Kind.KEY, self.key_id), Subject(Kind.PERSON, self.user_id)
-        return [subject for subject in subjects if subject.pk is not None]
+        pks = {Kind.KEY: self.key_id, Kind.PERSON: self.user_id, Kind.APPLICATION: self.application_pk}
+        return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
+
+    @cached_property
+    def application_pk(self) -> int | None:
+        """The primary key of the application that it works for; None: for none, or its person was erased."""
+        if about := self.session or self.stream:
+            return about.application_pk
+        return UserProfile.objects.filter(pk=self.user_id).values_list("application_id", flat=True).first()
 
     @property
     def is_due(self) -> bool:

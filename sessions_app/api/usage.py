@@ -1,4 +1,4 @@
-"""What a key and a person have used today, over REST."""
+"""What a key, a person and an application have used today, over REST."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import PersonView, operation
 from sessions_app.daily_limits import meter
-from sessions_app.models.daily_limit import UNITS, Kind, Standing, Subject, today, tomorrow
+from sessions_app.models.daily_limit import UNITS, Kind, Subject, today, tomorrow
 
 
 class AmountAnswer(serializers.Serializer[Any]):
@@ -39,6 +39,7 @@ class UsageAnswer(serializers.Serializer[Any]):
     ends_at = serializers.DateTimeField()
     key = StandingAnswer()
     person = StandingAnswer(allow_null=True, help_text="Null: nobody is named, or nothing is known of them.")
+    application = StandingAnswer(allow_null=True, help_text="Null: the key is a person's own.")
 
 
 class UsageView(PersonView):
@@ -48,18 +49,23 @@ class UsageView(PersonView):
 
     @operation(UsageAnswer, query=PersonQuery, operation_id="usage_get", in_transaction=False)
     def get(self) -> Response:
-        """What the key has used today, and the person, if one is named; with the limits."""
+        """What the key and its application have used today, and the person, if one is named; with the limits."""
         key = key_of(self.request)
-        of_key = meter.standing(Subject(Kind.KEY, key.pk))
-        of_person = self._of_person() if key.user or self.named else None
-        answer = {"day": today(), "ends_at": tomorrow(), "key": _data(of_key), "person": of_person}
+        answer = {
+            "day": today(),
+            "ends_at": tomorrow(),
+            "key": _data(Subject(Kind.KEY, key.pk)),
+            "person": self._of_person() if key.user or self.named else None,
+            "application": None if key.user else _data(Subject(Kind.APPLICATION, key.application_id)),
+        }
         return Response(UsageAnswer(answer).data)
 
     def _of_person(self) -> dict[str, Any] | None:
         with self.transaction():
             person = self.person
-            return _data(meter.standing(Subject(Kind.PERSON, None, person.user_id))) if person else None
+            return _data(Subject(Kind.PERSON, None, person.user_id, person.application_id)) if person else None
 
 
-def _data(standing: Standing) -> dict[str, Any]:
+def _data(subject: Subject) -> dict[str, Any]:
+    standing = meter.standing(subject)
     return {name: {"used": standing.used.of(name), "limit": standing.limits.get(name)} for name in UNITS}

@@ -1,6 +1,7 @@
 """The transcript's tables, one module per concept."""
 
 from sessions_app.models.api_key import ApiKey
+from sessions_app.models.application import Application
 from sessions_app.models.archive import Archive
 from sessions_app.models.daily_limit import DailyLimit, DailyUsage
 from sessions_app.models.event import Event
@@ -12,6 +13,7 @@ from sessions_app.models.user_profile import UserProfile
 
 __all__ = [
     "ApiKey",
+    "Application",
     "Archive",
     "DailyLimit",
     "DailyUsage",

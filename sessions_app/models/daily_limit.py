@@ -1,4 +1,4 @@
-"""What a key or a person may use a day, where an operator or the settings say so, and what they have used.
+"""What a key, a person or an application may use a day, where an operator or the settings say so, and what they used.
 
 `count_usage` in the database adds to the usage of a day and returns its totals with the limits. Nobody waits for
 anybody in it: a row that somebody else is counting in is passed over, and another is begun beside it. So there may be
@@ -22,6 +22,7 @@ from django.db.models import Q, Sum
 from django.utils import timezone
 
 from sessions_app.models.api_key import ApiKey
+from sessions_app.models.application import Application
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.refusals import Refusal
 
@@ -33,9 +34,10 @@ class Kind(StrEnum):
 
     KEY = "key"
     PERSON = "person"
+    APPLICATION = "application"
 
 
-COLUMNS = {Kind.KEY: "key", Kind.PERSON: "user"}
+COLUMNS = {Kind.KEY: "key", Kind.PERSON: "user", Kind.APPLICATION: "application"}
 UNITS = {"requests": "requests", "stored_bytes": "bytes", "model_calls": "model calls", "usd": "USD"}
 
 
@@ -67,17 +69,24 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Subject:
-    """A key or a person.
+    """A key, a person or an application.
 
     Args:
         kind: which of these.
         pk: primary key; None for a person who is looked up by name.
         user_id: the application's own id of that person.
+        application: primary key of that application.
     """
 
     kind: Kind
     pk: int | None
     user_id: str | None = None
+    application: int | None = None
+
+    @property
+    def columns(self) -> tuple[str, int | None, str | None, int | None]:
+        """Its fields, as `count_usage` takes them."""
+        return self.kind.value, self.pk, self.user_id, self.application
 
 
 @dataclass(frozen=True)
@@ -168,6 +177,8 @@ class OfSubject(models.Model):
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, db_index=False, verbose_name="person"
     )
 
+    application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
+
     class Meta:
         abstract = True
 
@@ -200,10 +211,11 @@ class DailyLimit(OfSubject):
             _of_one("daily_limit_of_one"),
             models.UniqueConstraint(fields=["key"], name="daily_limit_of_key"),
             models.UniqueConstraint(fields=["user"], name="daily_limit_of_person"),
+            models.UniqueConstraint(fields=["application"], name="daily_limit_of_application"),
         ]
 
     def __str__(self) -> str:
-        return str(self.key or self.user)
+        return str(self.key or self.user or self.application)
 
 
 class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
@@ -222,10 +234,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
             day: in UTC; today if none is named.
         """
         day = day or today()
-        whose = [[one.kind.value, one.pk, one.user_id] for one in used]
-        rows = [
-            [*one, *(amounts.of(name) for name in UNITS)] for one, amounts in zip(whose, used.values(), strict=True)
-        ]
+        rows = [[*one.columns, *(amounts.of(name) for name in UNITS)] for one, amounts in used.items()]
         with connection.cursor() as cursor:
             cursor.execute(_COUNT_SQL, [*map(list, zip(*rows, strict=True)), day])
             counted = cursor.fetchall()
@@ -255,6 +264,9 @@ class DailyUsage(OfSubject):
         indexes = [
             models.Index(fields=["key", "day"], condition=Q(key__isnull=False), name="daily_usage_of_key"),
             models.Index(fields=["user", "day"], condition=Q(user__isnull=False), name="daily_usage_of_person"),
+            models.Index(
+                fields=["application", "day"], condition=Q(application__isnull=False), name="daily_usage_of_application"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -263,10 +275,10 @@ class DailyUsage(OfSubject):
 
 _COUNT_SQL = """
 SELECT counted.* FROM unnest(
-    %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::numeric[]
-) WITH ORDINALITY AS t (kind, pk, user_id, requests, stored_bytes, model_calls, usd, number),
+    %s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::numeric[]
+) WITH ORDINALITY AS t (kind, pk, user_id, application, requests, stored_bytes, model_calls, usd, number),
 LATERAL count_usage(
-    t.kind, t.pk, t.user_id, t.requests, t.stored_bytes, t.model_calls, t.usd, %s
+    t.kind, t.pk, t.user_id, t.application, t.requests, t.stored_bytes, t.model_calls, t.usd, %s
 ) AS counted ORDER BY t.number
 """
 

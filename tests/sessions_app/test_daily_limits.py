@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 
 from sessions_app.daily_limits import behind
 from sessions_app.models import ApiKey, DailyLimit, DailyUsage, Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.daily_limit import Amounts, Kind, Subject, tomorrow
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
@@ -184,6 +185,42 @@ class TestBytes:
         assert used(ada).stored_bytes == stored == 10 * Message.objects.count()
 
 
+class TestApplications:
+    @pytest.fixture
+    def other(self, transactional_db: None) -> Application:
+        return Application.objects.create(name="other")
+
+    @pytest.fixture
+    def abroad(self, other: Application) -> Api:
+        """A client with a service key of the other application."""
+        return Api(ApiKey.objects.issue("abroad", application=other.pk, scope="admin")[1])
+
+    def test_all_keys_and_people_of_one_share_its_limits(self, service: Api, as_ada: Api, abroad: Api) -> None:
+        limit(Application.objects.get(pk=DEFAULT), requests=2, stored_bytes=25)
+        assert say(service, number=2).status_code == 201
+        assert "application-stored-bytes" in error_of(say(as_ada))
+        assert "application-requests" in error_of(service.get("sessions", user_id="bo"))
+        assert say(abroad, number=9).status_code == 201
+
+    def test_those_with_the_same_user_id_have_limits_of_their_own(
+        self, service: Api, abroad: Api, ada: UserProfile, other: Application
+    ) -> None:
+        limit(ada, requests=1, stored_bytes=10)
+        assert say(service).status_code == 201
+        assert [say(abroad, number=3).status_code for _ in range(3)] == [201] * 3
+        assert say(service).status_code == 429
+        theirs = UserProfile.objects.get(application=other)
+        assert (used(ada), used(theirs)) == (Amounts(1, 10), Amounts(3, 90))
+        assert used(other) == used(theirs)
+
+    def test_row_9_a_persons_key_is_not_told_what_others_use(self, service: Api, as_ada: Api) -> None:
+        limit(Application.objects.get(pk=DEFAULT), requests=100)
+        assert as_ada.get("usage").json()["application"] is None
+        assert "RateLimit" not in as_ada.get("sessions")
+        assert service.get("usage").json()["application"]["requests"] == {"used": 1, "limit": 100}
+        assert '"application-requests";q=100' in service.get("sessions", user_id="ada")["RateLimit-Policy"]
+
+
 class TestWhatItCosts:
     def statements(self, api: Api) -> list[str]:
         with CaptureQueriesContext(connection) as captured:
@@ -197,9 +234,8 @@ class TestWhatItCosts:
         without = self.statements(service)
         assert not any("count_usage" in sql for sql in without)
         limit(ada, requests=100)
-        assert (
-            sum("count_usage" in sql for sql in self.statements(service)) == 2
-        )  # the key and the person are looked up
+        looked_up = [sql for sql in self.statements(service) if "count_usage" in sql]
+        assert len(looked_up) == 2  # the key with its application, and the person, once within two seconds
         assert len(self.statements(service)) == len(without)
         limit(ada, requests=100, stored_bytes=1_000)
         self.statements(service)
@@ -253,18 +289,18 @@ class TestWhatIsTold:
 class TestTables:
     def test_a_row_is_of_one_subject(self, key: ApiKey, ada: UserProfile) -> None:
         for model, more in ((DailyLimit, {}), (DailyUsage, {"day": timezone.now().date()})):
-            for whose in ({}, {"key": key, "user": ada}):
+            for whose in ({}, {"key": key, "user": ada}, {"user": ada, "application": key.application}):
                 with pytest.raises(IntegrityError, match="of_one"):
                     model.objects.create(**whose, **more)  # type: ignore[attr-defined]
 
     def test_a_subject_has_limits_once(self, key: ApiKey, ada: UserProfile) -> None:
-        for whose in ({"key": key}, {"user": ada}):
+        for whose in ({"key": key}, {"user": ada}, {"application": key.application}):
             DailyLimit.objects.create(**whose)
             with pytest.raises(IntegrityError):
                 DailyLimit.objects.create(**whose)
 
     def test_row_9_a_request_counts_for_nobody_but_its_person(self, ada: UserProfile, bo: UserProfile) -> None:
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             DailyUsage.objects.count({Subject(Kind.PERSON, bo.pk): Amounts(requests=1)})
         assert (used(ada).requests, used(bo).requests) == (1, 0)
 
@@ -277,10 +313,10 @@ class TestTables:
         say(as_ada)
         behind.flush()
         assert DailyUsage.objects.exclude(key=None).exists()
-        erase_user("ada", actor="operator:eve")
+        erase_user("ada", application=DEFAULT, actor="operator:eve")
         as_ada.get("sessions")
         behind.flush()
-        assert not DailyUsage.objects.exists()
+        assert not DailyUsage.objects.filter(application=None).exists()
         assert not DailyLimit.objects.exists()
 
     def test_nothing_is_written_of_somebody_who_is_being_erased(self, as_ada: Api, ada: UserProfile) -> None:
@@ -299,6 +335,6 @@ class TestTables:
         say(service)
         behind.flush()
         file = io.BytesIO()
-        export_user("ada", file)
+        export_user("ada", file, application=DEFAULT)
         [line] = zipfile.ZipFile(file).read("daily_usage.jsonl").splitlines()
         assert json.loads(line)["stored_bytes"] == 10

@@ -6,14 +6,15 @@ from typing import Any
 from django.db.models import F
 
 from sessions_app.daily_limits import behind, meter
-from sessions_app.models import ApiKey, DailyLimit, DailyUsage, UserProfile
-from sessions_app.models.daily_limit import Amounts, Kind, Subject
+from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
+from sessions_app.models.daily_limit import COLUMNS, Amounts, Kind, Subject
+
+Whose = ApiKey | UserProfile | Application
 
 
-def limit(whose: ApiKey | UserProfile, **amounts: Any) -> DailyLimit:
+def limit(whose: Whose, **amounts: Any) -> DailyLimit:
     """Limit a key or a person; who calls next is known to have the limit."""
-    column = "key" if isinstance(whose, ApiKey) else "user"
-    made, _ = DailyLimit.objects.update_or_create(**{column: whose}, defaults=amounts)
+    made, _ = DailyLimit.objects.update_or_create(**{COLUMNS[_kind(whose)]: whose}, defaults=amounts)
     begin_again()
     return made
 
@@ -24,11 +25,14 @@ def begin_again() -> None:
     meter.forget()
 
 
-def used(whose: ApiKey | UserProfile) -> Amounts:
+def used(whose: Whose) -> Amounts:
     """Return what a key or a person has used today, as it is written."""
-    kind = Kind.KEY if isinstance(whose, ApiKey) else Kind.PERSON
     behind.flush()
-    return DailyUsage.objects.standings([Subject(kind, whose.pk)])[0].used
+    return DailyUsage.objects.standings([Subject(_kind(whose), whose.pk)])[0].used
+
+
+def _kind(whose: Whose) -> Kind:
+    return {ApiKey: Kind.KEY, UserProfile: Kind.PERSON, Application: Kind.APPLICATION}[type(whose)]
 
 
 def next_day() -> None:

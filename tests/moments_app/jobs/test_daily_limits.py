@@ -14,7 +14,8 @@ from moments_app.jobs.runner import run_job
 from moments_app.models import EmbeddingModel, EngineCall, Job
 from moments_app.reports.housekeeping import housekeeping
 from moments_app.reports.waiting import waiting
-from sessions_app.models import ApiKey, DailyUsage, UserProfile
+from sessions_app.models import ApiKey, Application, DailyUsage, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.models.daily_limit import tomorrow
 from tests.support.api import Api
 from tests.support.daily_limits import limit, next_day, used
@@ -113,6 +114,18 @@ def test_what_a_keys_calls_lead_to_counts_for_the_key(service: Api, ada: UserPro
     assert (used(key).model_calls, used(ada).model_calls, used(bo).model_calls) == (1, 1, 0)
     limit(key, model_calls=0)
     assert ran(second).status == "completed"
+
+
+def test_an_applications_jobs_wait_together_and_no_others(ada: UserProfile, bo: UserProfile) -> None:
+    other = Application.objects.create(name="other")
+    abroad = UserProfile.objects.create(application=other, user_id="ada")
+    limit(ada.application, model_calls=1)
+    first, *rest = [asked(user) for user in (ada, bo, UserProfile.objects.ensure("cleo", DEFAULT))]
+    assert ran(first).status == "completed"
+    assert "The limit application-model-calls is reached" in ran(rest[0]).error
+    assert Job.objects.get(pk=rest[1].pk).held_by == "budget"
+    assert ran(asked(abroad)).status == "completed"
+    assert (used(ada.application).model_calls, used(other).model_calls) == (1, 1)
 
 
 def test_what_such_a_job_asks_for_counts_for_the_key_too(service: Api, ada: UserProfile, settings: Settings) -> None:
