@@ -101,7 +101,7 @@ class _Meter:
             self._known = {who: known for who, known in self._known.items() if time.monotonic() - known[0] < FRESH}
         for day in {day for day, _ in pending}:
             counted = {subject: amounts for (on, subject), amounts in pending.items() if on == day}
-            standings = DailyUsage.objects.count(counted, day)
+            standings = DailyUsage.objects.add(counted, day)
             transaction.on_commit(partial(self._written, counted, standings))
 
     def _written(self, counted: dict[Subject, Amounts], standings: list[Standing]) -> None:
@@ -188,14 +188,14 @@ class Call:
         more = Amounts(stored_bytes=stored_bytes)
         if not any("stored_bytes" in standing.limits for standing in self.standings.values()):
             return transaction.on_commit(partial(meter.add, self.subjects, more))
-        self._note_bytes(DailyUsage.objects.count(dict.fromkeys(self.subjects, more)))
+        self._note_bytes(DailyUsage.objects.add(dict.fromkeys(self.subjects, more)))
         if self.refuses_bytes:
             self._refuse_bytes(0)
 
     def charge(self, more: Amounts) -> None:
         """Count calls of models, in the transaction that puts them on record."""
         if self.subjects:
-            standings = DailyUsage.objects.count(dict.fromkeys(self.subjects, more))
+            standings = DailyUsage.objects.add(dict.fromkeys(self.subjects, more))
             if self.standings:
                 transaction.on_commit(partial(meter.learn, standings))
 

@@ -226,7 +226,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         summed = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
         return {row["day"]: Amounts(*(row[f"sum_{name}"] for name in UNITS)) for row in summed}
 
-    def count(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[Standing]:
+    def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[Standing]:
         """Add to what subjects have used on a day; return how they stand then, in the same order.
 
         Args:
@@ -245,7 +245,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
 
     def standings(self, subjects: Sequence[Subject]) -> list[Standing]:
         """Return how subjects stand today."""
-        return self.count(dict.fromkeys(subjects, Amounts())) if subjects else []
+        return self.add(dict.fromkeys(subjects, Amounts())) if subjects else []
 
 
 class DailyUsage(OfSubject):

@@ -113,15 +113,15 @@ class TestRequests:
 
     def test_what_is_written_while_it_is_counted_by_others_waits_for_nobody(self, key: ApiKey) -> None:
         subject = Subject(Kind.KEY, key.pk)
-        DailyUsage.objects.count({subject: Amounts(requests=1)})
+        DailyUsage.objects.add({subject: Amounts(requests=1)})
 
         def count(_: int) -> None:
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute("SET LOCAL lock_timeout = '1ms'")
-                DailyUsage.objects.count({subject: Amounts(requests=1)})
+                DailyUsage.objects.add({subject: Amounts(requests=1)})
 
         with transaction.atomic():
-            DailyUsage.objects.count({subject: Amounts(requests=1)})  # and holds its row
+            DailyUsage.objects.add({subject: Amounts(requests=1)})  # and holds its row
             at_once(count, 4)
         assert used(key).requests == 6
 
@@ -301,7 +301,7 @@ class TestTables:
 
     def test_row_9_a_request_counts_for_nobody_but_its_person(self, ada: UserProfile, bo: UserProfile) -> None:
         with acting_for("ada", application=DEFAULT):
-            DailyUsage.objects.count({Subject(Kind.PERSON, bo.pk): Amounts(requests=1)})
+            DailyUsage.objects.add({Subject(Kind.PERSON, bo.pk): Amounts(requests=1)})
         assert (used(ada).requests, used(bo).requests) == (1, 0)
 
     def test_row_11_an_erasure_takes_what_a_person_and_their_keys_have_used(
@@ -326,7 +326,7 @@ class TestTables:
 
             def count(_: int) -> None:
                 subjects = Subject(Kind.PERSON, ada.pk), Subject(Kind.KEY, own.pk)
-                DailyUsage.objects.count(dict.fromkeys(subjects, Amounts(requests=1)))
+                DailyUsage.objects.add(dict.fromkeys(subjects, Amounts(requests=1)))
 
             at_once(count, 1)
         assert not DailyUsage.objects.exists()
