@@ -44,6 +44,7 @@ ENTRIES = {
     "django_q.failure": Entry("task error", "task errors", "error"),
     "django_q.schedule": Entry("schedule", "schedules", "schedule"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
+    "sessions_app.dailylimit": Entry("limit", "limits", "speed"),
     "auth.user": Entry("login", "logins", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
@@ -123,5 +124,5 @@ NAVIGATION = [
         "django_q.failure",
         "django_q.schedule",
     ),
-    _section("Access", "sessions_app.apikey", "auth.user", "auth.group"),
+    _section("Access", "sessions_app.apikey", "sessions_app.dailylimit", "auth.user", "auth.group"),
 ]

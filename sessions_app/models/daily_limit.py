@@ -16,6 +16,7 @@ from operator import or_
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 from django.db import connection, models
 from django.db.models import Q, Sum
@@ -216,6 +217,11 @@ class DailyLimit(OfSubject):
 
     def __str__(self) -> str:
         return str(self.key or self.user or self.application)
+
+    def clean(self) -> None:
+        """Refuse limits of nobody, and of several."""
+        if sum(getattr(self, f"{column}_id") is not None for column in COLUMNS.values()) != 1:
+            raise ValidationError("Name one: a key, a person or an application.")
 
 
 class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
