@@ -3,8 +3,8 @@
 A request is counted in the web process. Once a second a thread adds what was counted to `DailyUsage` and learns what
 other processes have counted. So no request takes a statement for it, but for the first of somebody within `FRESH`
 seconds, and that only where there are limits at all. What a process had not written when it was killed is lost, which
-is in the caller's favor; so is what other processes counted within the last second. What is stored is counted in the
-transaction that stores it where a limit on it holds, and calls of models always.
+is in the caller's favor; so is what others have counted since it learned of them, three seconds ago at most. What is
+stored is counted in the transaction that stores it where a limit on it holds, and calls of models always.
 """
 
 import threading

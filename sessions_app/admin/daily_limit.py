@@ -24,7 +24,7 @@ HELP = {
 class DailyLimitAdmin(PageAdmin):
     """What somebody may use a day, where that isn't what the settings say."""
 
-    list_display = ("whose", "of", *(f"most_{name}" for name in UNITS))
+    list_display = ("name", "of", *(f"most_{name}" for name in UNITS))
     list_select_related = ("key", "user", "application")
     search_fields = search_prefixes = ("user__user_id", "key__name")
     search_help_text = "The beginning of a user_id or of a key's name"
@@ -45,6 +45,10 @@ class DailyLimitAdmin(PageAdmin):
         if db_field.name in HELP:
             kwargs["help_text"] = f"{HELP[db_field.name]} Blank: as the settings say. 0: no limit."
         return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    @admin.display(description="Whose")
+    def name(self, limit: DailyLimit) -> str:
+        return str(limit)
 
     @admin.display(description="Whose")
     def whose(self, limit: DailyLimit) -> str:

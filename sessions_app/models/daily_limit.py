@@ -163,7 +163,11 @@ def seconds_left() -> int:
 
 def size_of(values: Iterable[Any]) -> int:
     """Return the bytes of what is stored, in UTF-8: texts as they are, anything else as JSON."""
-    texts = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values if value)
+    texts = (
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for value in values
+        if value
+    )
     return sum(len(text.encode()) for text in texts)
 
 
