@@ -386,6 +386,8 @@ class Job(models.Model):
         """The primary key of the application that it works for; None: for none, or its person was erased."""
         if about := self.session or self.stream:
             return about.application_pk
+        if self.user_id is None:
+            return None
         return UserProfile.objects.filter(pk=self.user_id).values_list("application_id", flat=True).first()
 
     @property

@@ -233,7 +233,7 @@ class DailyUsageQuerySet(models.QuerySet["DailyUsage"]):
         """Return what a subject has used on those of the last days on which it used anything, newest first."""
         since = today() - timedelta(days=days - 1)
         rows = self.filter(**{COLUMNS[subject.kind]: subject.pk}, day__gte=since).order_by("-day").values("day")
-        summed = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
+        summed: Any = rows.annotate(**{f"sum_{name}": Sum(name) for name in UNITS})
         return {row["day"]: Amounts(*(row[f"sum_{name}"] for name in UNITS)) for row in summed}
 
     def add(self, used: Mapping[Subject, Amounts], day: date | None = None) -> list[Standing]:

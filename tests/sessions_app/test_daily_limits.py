@@ -291,7 +291,7 @@ class TestTables:
         for model, more in ((DailyLimit, {}), (DailyUsage, {"day": timezone.now().date()})):
             for whose in ({}, {"key": key, "user": ada}, {"user": ada, "application": key.application}):
                 with pytest.raises(IntegrityError, match="of_one"):
-                    model.objects.create(**whose, **more)  # type: ignore[attr-defined]
+                    model.objects.create(**whose, **more)
 
     def test_a_subject_has_limits_once(self, key: ApiKey, ada: UserProfile) -> None:
         for whose in ({"key": key}, {"user": ada}, {"application": key.application}):

@@ -14,7 +14,8 @@ Whose = ApiKey | UserProfile | Application
 
 def limit(whose: Whose, **amounts: Any) -> DailyLimit:
     """Limit a key or a person; who calls next is known to have the limit."""
-    made, _ = DailyLimit.objects.update_or_create(**{COLUMNS[_kind(whose)]: whose}, defaults=amounts)
+    named: dict[str, Any] = {COLUMNS[_kind(whose)]: whose}
+    made, _ = DailyLimit.objects.update_or_create(**named, defaults=amounts)
     begin_again()
     return made
 

@@ -39,7 +39,7 @@ def test_a_limit_is_set_for_one_and_changed(root: Client, ada: UserProfile, key:
     assert (made.user, made.requests, made.usd) == (ada, 5, None)
     assert root.post(change_url(made), BLANK | {"requests": "", "usd": "0"}).status_code == 302
     made.refresh_from_db()
-    assert (made.user, made.requests, made.usd) == (ada, None, 0)
+    assert made.user == ada and made.requests is None and made.usd == 0
     assert "no limit" in page(root, list_url(DailyLimit))
 
 
