@@ -63,14 +63,19 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Keep the jobs about this person."""
         return self.filter(user=user)
 
+    def of_application(self, application: int) -> Self:
+        """Keep the jobs about an application's people and shards."""
+        of_shard = Q(user=None, stream__application=application)
+        return self.filter(Q(user__application=application) | of_shard)
+
     def of_subject(self, subject: int | None) -> Self:
         """Keep the jobs about a person or a shard, as `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)
 
     def of_one(self, subject: Subject) -> Self:
         """Keep the jobs whose calls of models count for a key, a person or an application."""
-        if subject.kind == Kind.APPLICATION:
-            return self.filter(Q(user__application=subject.pk) | Q(stream__application=subject.pk))
+        if subject.kind == Kind.APPLICATION and subject.pk is not None:
+            return self.of_application(subject.pk)
         return self.filter(**{COLUMNS[subject.kind]: subject.pk})
 
     def put_off(self, until: datetime, reason: str) -> None:

@@ -6,10 +6,11 @@ from django.contrib import admin
 from django.contrib.humanize.templatetags.humanize import intcomma
 from django.http import HttpRequest
 
+from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.daily_limit import UsageForm
-from sessions_app.models import Application, DailyLimit
+from sessions_app.models import DailyLimit
 from sessions_app.models.daily_limit import UNITS
 
 HELP = {
@@ -25,6 +26,7 @@ class DailyLimitAdmin(PageAdmin):
     """What somebody may use a day, where that isn't what the settings say."""
 
     list_display = ("name", "of", *(f"most_{name}" for name in UNITS))
+    applications = ("application", "key__application", "user__application")
     list_select_related = ("key", "user", "application")
     search_fields = search_prefixes = ("user__user_id", "key__name")
     search_help_text = "The beginning of a user_id or of a key's name"
@@ -34,8 +36,7 @@ class DailyLimitAdmin(PageAdmin):
     when_empty = "Everybody has the limits of the settings (DAILY_LIMITS__…)."
 
     def get_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
-        several = Application.objects.are_several()
-        whose = ("whose",) if obj else ("key", "user", "application") if several else ("key", "user")
+        whose = ("whose",) if obj else ("key", "user", "application") if are_several() else ("key", "user")
         return (*whose, *UNITS)
 
     def get_readonly_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
@@ -52,7 +53,7 @@ class DailyLimitAdmin(PageAdmin):
 
     @admin.display(description="Whose")
     def whose(self, limit: DailyLimit) -> str:
-        return link_to(limit.key or limit.user) if limit.application is None else str(limit.application)
+        return link_to(limit.key or limit.user or limit.application)
 
     @admin.display(description="Of a")
     def of(self, limit: DailyLimit) -> str:

@@ -44,6 +44,8 @@ MAY = {
     },
     "administrators": {
         "sessions_app.add_apikey",
+        "sessions_app.add_application",
+        "sessions_app.change_application",
         "sessions_app.change_apikey",
         "sessions_app.delete_userprofile",
         "sessions_app.delete_session",

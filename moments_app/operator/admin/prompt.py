@@ -14,6 +14,7 @@ from moments_app.operator.views.prompt import (
     TrialSubjects,
     TryPrompt,
 )
+from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 
 
@@ -22,6 +23,7 @@ class PromptResourceAdmin(PageAdmin):
     """Prompt resources, each with the version in force."""
 
     list_display = ("name", "uri", "purpose", "active_version", "active_since")
+    applications = ("application",)
     list_filter = ("purpose",)
     list_select_related = ("active_version__resource",)
     search_fields = ("uri", "name")
@@ -29,6 +31,10 @@ class PromptResourceAdmin(PageAdmin):
     fields = (("name", "uri", "purpose"),)
     change_page = PromptEditor
     views = (AddVersion, ActivateVersion, CompareVersions, TryPrompt, TrialSubjects)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Ask whose prompt it is, where there are several applications."""
+        return (*self.fields, "application") if are_several() else self.fields
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # moments name the version they were made with

@@ -12,10 +12,12 @@ from moments_app.models import MemoryAtom, Moment
 from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
+from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
 from sessions_app.admin.links import page_url, turn_url
 from sessions_app.admin.views.base import OperatorPage, OperatorView
-from sessions_app.models import UserProfile
+from sessions_app.models import Application, UserProfile
+from sessions_app.models.application import DEFAULT
 
 BAR = 1000  # width of the bar, in its own units
 PEOPLE = 20  # offered at once
@@ -34,6 +36,7 @@ PERMISSIONS = ("moments_app.view_memoryatom", "moments_app.view_moment", "sessio
 class RecallForm(forms.Form):
     """A query, and the person whose memory it is asked of."""
 
+    application = forms.ModelChoiceField(Application.objects.all(), required=False, empty_label=None)
     user_id = forms.CharField(label="User", max_length=255)
     query = forms.CharField(label="Query", max_length=QUERY_MAX_CHARS)
     mode = forms.ChoiceField(label="Search by", choices=[(mode, MODE_LABELS[mode]) for mode in MODES], required=False)
@@ -66,6 +69,7 @@ class Recall(ConsoleView, OperatorPage):
         has_query = self.request.GET.keys() & RecallForm.base_fields.keys()
         form = RecallForm(self.request.GET if has_query else None, initial={"kinds": KINDS, "mode": "hybrid"})
         shown = {"form": form, "kinds": _chosen(form), "match_count": settings.RECALL.match_count}
+        shown |= {"several_applications": are_several()}
         return shown | (_found(form) if form.is_valid() else {})
 
 
@@ -92,7 +96,7 @@ def _people(beginning: str) -> list[str]:
 def _found(form: RecallForm) -> dict[str, Any]:
     """Ask recall, and collect what the page shows of it."""
     data = form.cleaned_data
-    user = UserProfile.objects.filter(user_id=data["user_id"]).first()
+    user = UserProfile.objects.named(data["user_id"], data["application"].pk if data["application"] else DEFAULT)
     if user is None:
         return {"nobody": data["user_id"], "people": _people(data["user_id"])}
     seen = inspect(user, data["agent_id"], form.question(), most=data["most"])

@@ -74,7 +74,7 @@ def test_those_that_are_due_are_put_off_together(ada: UserProfile, bo: UserProfi
     assert ran(jobs[1]).held_by == "budget"
     assert [Job.objects.get(pk=job.pk).held_by for job in jobs[2:]] == ["budget", "budget"]
     assert Job.objects.get(pk=others.pk).is_due
-    [group] = [group for group in waiting() if group.waits_for == "budget"]
+    [group] = [group for group in waiting(Job.objects.all()) if group.waits_for == "budget"]
     assert group.number == 3
     assert any("3 jobs wait for another day" in reason for reason in site_state.judge().reasons)
 

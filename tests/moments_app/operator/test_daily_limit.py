@@ -55,7 +55,10 @@ def test_an_application_can_be_named_where_there_are_several(root: Client, ada: 
     assert root.post(reverse(ADD), BLANK | {"application": other.pk, "requests": 5}).status_code == 302
     assert "other" in page(root, list_url(DailyLimit))
     use(application=other)
-    assert "1,234" in page(root, change_url(DailyLimit.objects.get()))
+    made = DailyLimit.objects.get()
+    assert "1,234" in page(root, change_url(made))
+    shown = page(root, change_url(other))
+    assert "1,234" in shown and change_url(made) in shown
 
 
 def test_the_pages_of_keys_and_people_tell_what_they_have_used(root: Client, ada: UserProfile, key: ApiKey) -> None:
