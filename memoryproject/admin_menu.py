@@ -45,6 +45,7 @@ ENTRIES = {
     "django_q.schedule": Entry("schedule", "schedules", "schedule"),
     "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
+    "sessions_app.dailylimit": Entry("limit", "limits", "speed"),
     "auth.user": Entry("login", "logins", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
@@ -125,5 +126,12 @@ NAVIGATION = [
         "django_q.failure",
         "django_q.schedule",
     ),
-    _section("Access", "sessions_app.application", "sessions_app.apikey", "auth.user", "auth.group"),
+    _section(
+        "Access",
+        "sessions_app.application",
+        "sessions_app.apikey",
+        "sessions_app.dailylimit",
+        "auth.user",
+        "auth.group",
+    ),
 ]

@@ -23,10 +23,11 @@ _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 
 # Only now: they need Django to be set up.
 from memoryproject import health
-from moments_app.interfaces.chat.endpoint import application as _chat
+from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
 from moments_app.interfaces.chat.replay import keep_replaying
+from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
@@ -34,7 +35,7 @@ from sessions_app.api.errors import API_PREFIX
 lexemes.load()  # takes half a second, which no request then has to wait
 
 CHAT = "/v1/"
-_mcp = Endpoint()
+_chat, _mcp = counted(chat), counted(Endpoint())
 _readiness = health.Readiness()
 
 

@@ -9,6 +9,7 @@ import secrets
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -306,6 +307,27 @@ class LimitSettings(Group):
     )
 
 
+class DailyLimitSettings(Group):
+    """Settings of how much each key, person and application may use a day, in UTC; the admin may say otherwise."""
+
+    key_requests: int = Field(0, ge=0, description="Requests a day of each key; after that, 429. 0: no limit.")
+    key_stored_bytes: int = Field(
+        0, ge=0, description="Bytes a day that each key stores; after that, 429. 0: no limit."
+    )
+    key_model_calls: int = Field(
+        0, ge=0, description="Model calls a day for each key; after that, its work waits for the next day. 0: no limit."
+    )
+    key_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
+    person_requests: int = Field(0, ge=0, description="Requests a day about each person. 0: no limit.")
+    person_stored_bytes: int = Field(0, ge=0, description="Bytes a day that are stored of each person. 0: no limit.")
+    person_model_calls: int = Field(0, ge=0, description="Model calls a day for each person. 0: no limit.")
+    person_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
+    application_requests: int = Field(0, ge=0, description="Requests a day of each application. 0: no limit.")
+    application_stored_bytes: int = Field(0, ge=0, description="Bytes a day that each application stores. 0: no limit.")
+    application_model_calls: int = Field(0, ge=0, description="Model calls a day for each application. 0: no limit.")
+    application_usd: Decimal = Field(Decimal(0), ge=0, description="The same in USD, for models with known prices.")
+
+
 class JobSettings(Group):
     """Settings of background jobs and their recovery."""
 
@@ -386,6 +408,7 @@ class Settings(Group):
     chat: ChatSettings = ChatSettings()
     retention: RetentionSettings = RetentionSettings()
     limits: LimitSettings = LimitSettings()
+    daily_limits: DailyLimitSettings = DailyLimitSettings()
     jobs: JobSettings = JobSettings()
     notify: NotifySettings = NotifySettings()
 

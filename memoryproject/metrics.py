@@ -44,6 +44,8 @@ Figures = Callable[[], Iterator[Metric]]
 class MetricsView(APIView):
     """The figures, for service keys: the site's for the first application's, and for others those of their own."""
 
+    is_counted = False  # it is nothing that an application uses
+
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
         """Return all figures.

@@ -29,6 +29,7 @@ EMBEDDING = CONF.embedding
 CHAT = CONF.chat
 RETENTION = CONF.retention
 LIMITS = CONF.limits
+DAILY_LIMITS = CONF.daily_limits
 JOBS = CONF.jobs
 NOTIFY = CONF.notify
 DATABASE_POOL_SIZE = CONF.database_pool_size
@@ -72,6 +73,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",
+    "sessions_app.api.middleware.DailyLimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -190,7 +192,10 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["sessions_app.api.permissions.HasScope"],
     "URL_FORMAT_OVERRIDE": None,  # `format` is a parameter of contexts
-    "DEFAULT_THROTTLE_CLASSES": ["sessions_app.api.throttling.KeyRateThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": [
+        "sessions_app.api.throttling.KeyRateThrottle",
+        "sessions_app.api.throttling.DailyLimits",
+    ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
@@ -203,6 +208,7 @@ DRF_STANDARDIZED_ERRORS = {
     "EXCEPTION_HANDLER_CLASS": "sessions_app.api.errors.RefusalHandler",
     "ERROR_SCHEMAS": {
         "413": "sessions_app.api.schema.TooLargeAnswer",
+        "429": "sessions_app.api.schema.TooManyAnswer",
         "503": "sessions_app.api.schema.UnavailableAnswer",
     },
 }

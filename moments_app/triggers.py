@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from django.db.models.signals import post_save
+from django.db.models.signals import post_delete, post_save
 
 from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
@@ -12,7 +12,7 @@ from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.turns.platform_text import note_platform_text
-from sessions_app.models import Message, Session
+from sessions_app.models import DailyLimit, Message, Session
 from sessions_app.signals import digest_wanted, messages_appended, turns_overdue
 
 
@@ -21,6 +21,8 @@ def connect() -> None:
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
+    for change in (post_save, post_delete):
+        change.connect(take_up_work, sender=DailyLimit, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
 
@@ -54,3 +56,8 @@ def embed_again(
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()
     ask_to_embed("edit", **whose_memories(instance))
+
+
+def take_up_work(**_: Any) -> None:
+    """Make due what waits for another day: a limit was changed, and whose holds still is found out again."""
+    Job.objects.take_up()

@@ -20,10 +20,10 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import EmbeddingSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
-from moments_app import write_behind
 from moments_app.engines import embeddings
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
+from sessions_app import daily_limits, write_behind
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
@@ -121,8 +121,10 @@ def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterato
     settings.WHITENOISE_AUTOREFRESH = True
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
+    daily_limits.meter.forget()
     yield
-    for waiting in (accesses.waiting, served_lines.waiting):
+    daily_limits.meter.forget()
+    for waiting in (accesses.waiting, served_lines.waiting, daily_limits.behind):
         with suppress(RuntimeError):  # without a database what waits is let go
             waiting.flush()
 

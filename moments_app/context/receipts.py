@@ -3,8 +3,8 @@
 from django.conf import settings
 
 from moments_app.models import ContextReceipt
-from moments_app.write_behind import WriteBehind
 from sessions_app.models import Session, UserProfile
+from sessions_app.write_behind import WriteBehind
 
 
 def keep(receipt: ContextReceipt) -> None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from moments_app.engines.embeddings import Embedder
 
 
+EXTRACTIVE = "extractive"
+
+
 @dataclass(frozen=True)
 class Caller:
     """An engine or embedder that can be opened, and the name under which its calls are recorded.
@@ -26,6 +29,11 @@ class Caller:
     name: str
     open: Callable[[Callable[[CallRecord], None]], Any]
     work: str = "text"
+
+    @property
+    def is_model(self) -> bool:
+        """False for the extractive engine, which costs nothing."""
+        return self.name != EXTRACTIVE
 
 
 def language_model(model: str, *, timeout: float | None = None) -> Caller:
@@ -41,7 +49,7 @@ def embedding_model(model: str, dimensions: int, *, timeout: float) -> Caller:
 
 def engine_name(model: str) -> str:
     """Return the name under which calls and moments of the engine in use are recorded, e.g. `openai:gpt-4.1-mini`."""
-    return f"openai:{model}" if settings.ENGINE.uses_model else "extractive"
+    return f"openai:{model}" if settings.ENGINE.uses_model else EXTRACTIVE
 
 
 def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: float | None = None) -> Engine:

@@ -1,4 +1,4 @@
-"""The lock of the doors that Django's middleware doesn't guard: MCP and the chat endpoint."""
+"""The lock of the doors that Django's middleware doesn't guard: MCP and the chat endpoint; and who is counted there."""
 
 from io import BytesIO
 from urllib.parse import urlsplit
@@ -7,8 +7,9 @@ from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 from django.http.request import validate_host
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sessions_app.daily_limits import Call, calling
 from sessions_app.refusals import Refusal
 
 
@@ -48,3 +49,20 @@ def refuse_strangers(scope: Scope) -> ASGIRequest:
     if settings.SECURE_SSL_REDIRECT and not http.is_secure():
         raise NeedsHttps("This needs HTTPS.")
     return http
+
+
+def counted(application: ASGIApp) -> ASGIApp:
+    """Return the application with what its calls use counted, and what is left told; see `DailyLimitsMiddleware`."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        with calling(Call()) as call:
+
+            async def tell(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    told = [(name.lower().encode(), value.encode()) for name, value in call.headers().items()]
+                    message["headers"] = [*message.get("headers", ()), *told]
+                await send(message)
+
+            await application(scope, receive, tell)
+
+    return serve

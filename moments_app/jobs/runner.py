@@ -34,6 +34,8 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Circuit, EngineCall, Job
 from moments_app.models.circuit import OUTAGE
+from moments_app.models.engine_call import Pause
+from sessions_app.daily_limits import Call, calling
 from sessions_app.models import UserProfile
 
 logger = structlog.get_logger(__name__)
@@ -63,7 +65,8 @@ def run_taken(job: Job) -> Job:
         Stopped: the worker has to end.
     """
     try:
-        _run_with(process_named(job.process), job)
+        with calling(Call(job.counts_for)):
+            _run_with(process_named(job.process), job)
     except UnknownProcess as error:  # a worker of a newer release may know it
         job.retry_later(str(error))
     job = Job.objects.filter(pk=job.pk).first() or job
@@ -99,13 +102,20 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     circuit = Circuit.objects.open_of(caller)
     if circuit and not circuit.lets_in(job):
         return circuit.hold(job, process.alike(job))
-    if pause := EngineCall.objects.used_up():
-        return job.postpone(pause.until, pause.reason, Job.Held.BUDGET)
+    if caller.is_model and (pause := EngineCall.objects.used_up(job)):
+        return _put_off(job, process, pause)
     try:
         _claim_think_commit(job, process)
     finally:
         if circuit:
             circuit.give_back_probe(job)
+
+
+def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
+    """Put a job off to another day, and with it those alike that are due and wait for the same."""
+    job.postpone(pause.until, pause.reason, Job.Held.BUDGET)
+    alike = process.alike(job)
+    (alike.of_one(pause.subject) if pause.subject else alike).put_off(pause.until, pause.reason)
 
 
 def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:

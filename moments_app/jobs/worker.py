@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import structlog
@@ -78,6 +78,8 @@ class Worker:
         """Take and run jobs until SIGTERM. A job that is running then has `GRACE` seconds to end."""
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGALRM, self._alarm)
+        with suppress(DatabaseError):
+            Job.objects.take_up()  # settings may have changed that held it
         while not self._ending.is_set():
             try:
                 if not self._step():

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Self
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Count, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
@@ -15,6 +15,9 @@ from django.utils import timezone
 from moments_app.engines.interface import CallRecord
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
+from sessions_app.daily_limits import Call, call_under_way
+from sessions_app.models import DailyUsage
+from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
 
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # so begins the purpose of calls by which operators try a prompt: they are paid, and delay no work
@@ -22,10 +25,17 @@ TRIAL = "try "  # so begins the purpose of calls by which operators try a prompt
 
 @dataclass(frozen=True)
 class Pause:
-    """The time until which engines are left alone, and the reason."""
+    """The time until which engines are left alone, and the reason.
+
+    Args:
+        until: a day's end.
+        reason: in a sentence.
+        subject: whose jobs wait; None: all.
+    """
 
     until: datetime
     reason: str
+    subject: Subject | None = None
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
@@ -56,8 +66,17 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         sums = days.annotate(kept=Sum("kept_count"), dropped=Sum("dropped_count"))
         return sums.order_by("day", "prompt_version__number")
 
-    def used_up(self) -> Pause | None:
-        """Return the pause until tomorrow when a cap is reached; caps hold for all engines together, and a UTC day."""
+    def used_up(self, job: Job | None = None) -> Pause | None:
+        """Return the pause until tomorrow when a cap or a limit is reached.
+
+        Caps hold for all engines together, limits for a key or a person, each for a UTC day.
+
+        Args:
+            job: that would call a model; None: the call of an application that is under way, if there is one.
+        """
+        return self._cap_reached() or (_limit_reached(job) if job else _limit_of_call())
+
+    def _cap_reached(self) -> Pause | None:
         calls, usd = settings.ENGINE.max_calls_per_day, settings.ENGINE.max_usd_per_day
         if not calls and not usd:
             return None
@@ -72,14 +91,16 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             return Pause(tomorrow, reason)
         return None
 
+    @transaction.atomic
     def keep(self, call: CallRecord, *, job: Job | None = None, prompt_version: PromptVersion | None = None) -> None:
-        """Put a call on record.
+        """Put a call on record, and count it for whom it was made.
 
         Args:
             call: how it went.
             job: it was made for, which may have been deleted meanwhile, with its session.
             prompt_version: that was used.
         """
+        cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
         self.create(
             job=Job.objects.filter(pk=job.pk).first() if job else None,
             prompt_version=prompt_version,
@@ -87,7 +108,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             engine=call.engine,
             input_tokens=call.input_tokens,
             output_tokens=call.output_tokens,
-            cost_usd=cost_of(call.engine, call.input_tokens, call.output_tokens),
+            cost_usd=cost,
             latency_ms=call.latency_ms,
             ok=not call.error_kind,
             error_kind=call.error_kind,
@@ -96,6 +117,21 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             dropped_count=sum(call.dropped.values()),
             dropped_reasons=dict(call.dropped),
         )
+        whose = Call(job.counts_for) if job else call_under_way()
+        whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
+
+
+def _limit_reached(job: Job) -> Pause | None:
+    """Return the pause of a job whose key or person may have no more calls today; whose else they are waits with it."""
+    for standing in DailyUsage.objects.standings(job.counts_for):
+        if told := standing.models_used_up:
+            return Pause(tomorrow(), f"Waiting for tomorrow: {told}", standing.subject)
+    return None
+
+
+def _limit_of_call() -> Pause | None:
+    told = call_under_way().models_used_up
+    return Pause(tomorrow(), told) if told else None
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:

@@ -14,9 +14,12 @@ from django.db import connection, models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from django.utils.functional import cached_property
 
+from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_unless_there
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.models.daily_limit import COLUMNS, Kind, Subject
 from sessions_app.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -68,6 +71,22 @@ class JobQuerySet(models.QuerySet["Job"]):
     def of_subject(self, subject: int | None) -> Self:
         """Keep the jobs about a person or a shard, as `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)
+
+    def of_one(self, subject: Subject) -> Self:
+        """Keep the jobs whose calls of models count for a key, a person or an application."""
+        if subject.kind == Kind.APPLICATION and subject.pk is not None:
+            return self.of_application(subject.pk)
+        return self.filter(**{COLUMNS[subject.kind]: subject.pk})
+
+    def put_off(self, until: datetime, reason: str) -> None:
+        """Put due jobs off to another day."""
+        since = Coalesce("held_since", timezone.now())
+        self.due().update(run_after=until, held_by=Job.Held.BUDGET, held_since=since, error=reason)
+
+    def take_up(self) -> None:
+        """Make due what waits for another day, and for jobs that do: a limit may have been raised."""
+        waits = (Job.Held.BUDGET, Job.Held.STEP)
+        self.later().filter(held_by__in=waits).update(run_after=timezone.now())
 
     def newest_first(self) -> Self:
         """Order by the time they were asked for."""
@@ -143,6 +162,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             params=params or {},
             requested_by=requested_by,
         )
+        job.key_id = call_under_way().key_pk if job.user_id else None
         if insert_unless_there(job):
             return job
         found = self.open().filter(process=process, session=session, stream=stream, user_id=job.user_id).first()
@@ -310,6 +330,15 @@ class Job(models.Model):
     result = models.JSONField(default=dict, blank=True, help_text="What it made, or why it was skipped.")
     error = models.TextField(blank=True)
     requested_by = models.CharField(max_length=255)
+    key = models.ForeignKey(
+        ApiKey,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        db_index=False,
+        related_name="+",
+        help_text="Whose calls led to it.",
+    )
 
     objects = JobQuerySet.as_manager()
 
@@ -350,6 +379,21 @@ class Job(models.Model):
     def subject(self) -> int:
         """Whom it is about: a person's primary key, or a shard's as a negative number."""
         return self.user_id or -(self.stream_id or 0)
+
+    @property
+    def counts_for(self) -> list[Subject]:
+        """Those for whom its calls of models count."""
+        pks = {Kind.KEY: self.key_id, Kind.PERSON: self.user_id, Kind.APPLICATION: self.application_pk}
+        return [Subject(kind, pk) for kind, pk in pks.items() if pk is not None]
+
+    @cached_property
+    def application_pk(self) -> int | None:
+        """The primary key of the application that it works for; None: for none, or its person was erased."""
+        if about := self.session or self.stream:
+            return about.application_pk
+        if self.user_id is None:
+            return None
+        return UserProfile.objects.filter(pk=self.user_id).values_list("application_id", flat=True).first()
 
     @property
     def is_due(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.db import connection
 from django.utils import timezone
 
-from moments_app.write_behind import WriteBehind
+from sessions_app.write_behind import WriteBehind
 
 _ATOMS = "rem://atoms/"
 # Locked in order, so that two processes never wait for each other.

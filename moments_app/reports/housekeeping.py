@@ -1,7 +1,8 @@
 """`housekeeping`: records of work that nothing leads to are deleted once they are old.
 
-Jobs that came to nothing or only kept indexes up to date, calls of engines, and the queue's own records of errors. Jobs
-that made something stay: a moment names the job it came from. Lines that were served long ago are not expected back.
+Jobs that came to nothing or only kept indexes up to date, calls of engines, what was used on a day, and the queue's own
+records of errors. Jobs that made something stay: a moment names the job it came from. Lines that were served long ago
+are not expected back.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from django_q.models import Task
 
 from moments_app.jobs.process import processes
 from moments_app.models import ContextReceipt, EngineCall, Job, ServedLine
+from sessions_app.models import DailyUsage
 
 BATCH = 1_000
 
@@ -28,6 +30,7 @@ class Tidied:
     engine_calls: int = 0
     task_errors: int = 0
     served_lines: int = 0
+    daily_usage: int = 0
 
     def __str__(self) -> str:
         return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in asdict(self).items())
@@ -52,6 +55,7 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     yield EngineCall.objects.filter(created_at__lt=before)
     yield Task.objects.filter(stopped__lt=before)
     yield ServedLine.objects.expired()
+    yield DailyUsage.objects.filter(day__lt=before)
 
 
 def _delete(rows: QuerySet[Any]) -> int:

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from moments_app.models.own_text import REFRESHED
 from moments_app.turns.served_text import served_hashes
-from moments_app.write_behind import WriteBehind
 from sessions_app.models import UserProfile
+from sessions_app.write_behind import WriteBehind
 
 # What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.
 _WRITE_SQL = """

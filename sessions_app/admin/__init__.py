@@ -3,7 +3,16 @@
 from sessions_app.admin.api_key import ApiKeyAdmin
 from sessions_app.admin.application import ApplicationAdmin
 from sessions_app.admin.archive import ArchiveAdmin
+from sessions_app.admin.daily_limit import DailyLimitAdmin
 from sessions_app.admin.event import EventAdmin
 from sessions_app.admin.logins import GroupAdmin, LoginAdmin
 
-__all__ = ["ApiKeyAdmin", "ApplicationAdmin", "ArchiveAdmin", "EventAdmin", "GroupAdmin", "LoginAdmin"]
+__all__ = [
+    "ApiKeyAdmin",
+    "ApplicationAdmin",
+    "ArchiveAdmin",
+    "DailyLimitAdmin",
+    "EventAdmin",
+    "GroupAdmin",
+    "LoginAdmin",
+]

@@ -7,6 +7,7 @@ from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
 from sessions_app.admin.base import PageAdmin, one_line
+from sessions_app.admin.views.daily_limit import UsageForm
 from sessions_app.models import ApiKey, Application, UserProfile
 
 
@@ -23,6 +24,7 @@ class ApplicationAdmin(PageAdmin):
     search_fields = search_prefixes = ("name",)
     ordering = ("name",)
     fields = ("name",)
+    form_page = UsageForm
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Application]:
         queryset: QuerySet[Application] = super().get_queryset(request)

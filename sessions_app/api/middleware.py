@@ -7,6 +7,7 @@ from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
+from sessions_app.daily_limits import Call, calling
 from sessions_app.limits import Kind, Unavailable, limited
 
 
@@ -40,3 +41,19 @@ class LimitsMiddleware:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer 503 for what the database did not do; leave other errors to Django."""
         return unavailable(request, Unavailable(exception)) if isinstance(exception, OperationalError) else None
+
+
+class DailyLimitsMiddleware:
+    """Has what a call of the API uses count for its key and its person, and tells them what is left."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not request.path.startswith(API_PREFIX):
+            return self.get_response(request)
+        with calling(Call()) as call:
+            answer = self.get_response(request)
+            for name, value in call.headers().items():
+                answer[name] = value
+            return answer

@@ -9,6 +9,7 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 
 from sessions_app.api.fields import PublicIdField, StrictSerializer
+from sessions_app.daily_limits import call_under_way
 from sessions_app.models import ApiKey
 
 
@@ -25,7 +26,7 @@ def key_of(request: Request) -> ApiKey:
 
 
 def user_id_of(request: Request, named: str | None, *, create: bool = False) -> str | None:
-    """Return the `user_id` that a request acts for; None when its key may not see the person named.
+    """Return the `user_id` that a request acts for, and count it; None when its key may not see the person named.
 
     Args:
         request: authenticated; its key decides whom it may act for.
@@ -35,6 +36,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False) -> 
     Raises:
         ValidationError: a service key has to name somebody.
         NotFound: a user's key asked to create something for another.
+        LimitReached: the request is one too many for this person.
     """
     key = key_of(request)
     if key.user is None and named is None:
@@ -42,7 +44,10 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False) -> 
     foreign = key.user is not None and named not in (None, key.user.user_id)
     if foreign and create:
         raise NotFound
-    return None if foreign else key.user.user_id if key.user else named
+    user_id = None if foreign else key.user.user_id if key.user else named
+    if user_id is not None:
+        call_under_way().is_about(user_id)
+    return user_id
 
 
 @contextmanager

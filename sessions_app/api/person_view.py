@@ -23,6 +23,7 @@ from rest_framework.views import APIView
 from sessions_app.api.fields import StrictSerializer
 from sessions_app.api.pages import PageAnswer
 from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
+from sessions_app.daily_limits import count_values
 from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.row_security import acting_for
@@ -39,13 +40,14 @@ class PersonView(APIView):
     Attributes:
         query: the query string as its serializer has validated it, without `user_id`.
         body: the body, likewise.
+        named: the `user_id` in the request; None where there is none.
         person: None for nobody, or for somebody whom the key may not see, which look alike.
     """
 
     query: dict[str, Any]
     body: dict[str, Any]
     person: UserProfile | None
-    _named: str | None  # the `user_id` in the request
+    named: str | None
 
     def check(self, query: type[StrictSerializer] | None, body: type[StrictSerializer] | None) -> None:
         """Validate what was sent.
@@ -56,8 +58,8 @@ class PersonView(APIView):
         self.query = query.validated(self.request.query_params.dict()) if query else {}
         self.body = body.validated(self.request.data) if body else {}
         named = (self.body if body else self.query).pop("user_id", None)
-        self._named = self.kwargs.get("user_id", named)
-        if named not in (None, self._named):
+        self.named = self.kwargs.get("user_id", named)
+        if named not in (None, self.named):
             raise ValidationError({"user_id": "The address names another person."})
 
     @property
@@ -72,7 +74,7 @@ class PersonView(APIView):
 
     def user_id(self, *, create: bool = False) -> str | None:
         """Return the `user_id` of the person; see `user_id_of`."""
-        return user_id_of(self.request, self._named, create=create)
+        return user_id_of(self.request, self.named, create=create)
 
     @contextmanager
     def transaction(self, *, create: bool = False) -> Iterator[None]:
@@ -179,3 +181,4 @@ def update(row: Model, values: dict[str, Any]) -> None:
         setattr(row, name, value)
     present = {field.name for field in row._meta.concrete_fields}
     row.save(update_fields=[*values, *({"updated_at"} & present)])
+    count_values(*values.values())

@@ -41,3 +41,16 @@ class UnavailableAnswer(serializers.Serializer[Any]):
 
     type = serializers.ChoiceField(choices=ServerErrorEnum.choices)
     errors = UnavailableError(many=True)  # type: ignore[assignment]  # the name is given
+
+
+class TooManyError(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(choices=["throttled", "daily_limit"])
+    detail = serializers.CharField()
+    attr = serializers.CharField(allow_null=True)
+
+
+class TooManyAnswer(serializers.Serializer[Any]):
+    """429, with `Retry-After`: too many calls within a second, or what a limit allows is used up for today."""
+
+    type = serializers.ChoiceField(choices=ClientErrorEnum.choices)
+    errors = TooManyError(many=True)  # type: ignore[assignment]  # the name is given

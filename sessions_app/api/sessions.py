@@ -10,6 +10,7 @@ from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.permissions import require_scope
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
+from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
 from sessions_app.people.delete_session import delete_session
@@ -96,6 +97,8 @@ class SessionsView(PersonView):
     def post(self) -> Response:
         """Makes a session; answers 200 with the present one when it is there."""
         is_new = insert_unless_there(Session(user=self.person, **self.body))
+        if is_new:
+            count_values(*self.body.values())
         return created(SessionAnswer(session_or_404(self.person, self.body["session_id"])), is_new=is_new)
 
 

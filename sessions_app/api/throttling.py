@@ -1,10 +1,13 @@
-"""The rate at which a key may call."""
+"""The rate at which a key may call, and how often a day."""
 
 from typing import Any
 
 from django.conf import settings
 from rest_framework.request import Request
-from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
+
+from sessions_app.api.person import key_of
+from sessions_app.daily_limits import call_under_way
 
 
 class KeyRateThrottle(SimpleRateThrottle):
@@ -16,3 +19,17 @@ class KeyRateThrottle(SimpleRateThrottle):
     def get_cache_key(self, request: Request, view: Any) -> str | None:
         """Return a name for the key's calls; None, which is never throttled, for the few pages that need no key."""
         return f"throttle:{request.auth.pk}" if request.auth else None
+
+
+class DailyLimits(BaseThrottle):
+    """Counts a call for its key, and says no where that may not call any more today."""
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        """Count the call.
+
+        Raises:
+            LimitReached: it is one too many.
+        """
+        if request.auth and getattr(view, "is_counted", True):
+            call_under_way().begin(key_of(request))
+        return True

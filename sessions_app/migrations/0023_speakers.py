@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_app", "0018_names_no_longer_unique"),
+        ("sessions_app", "0021_daily_limits"),
     ]
 
     operations = [

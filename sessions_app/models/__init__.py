@@ -3,6 +3,7 @@
 from sessions_app.models.api_key import ApiKey
 from sessions_app.models.application import Application
 from sessions_app.models.archive import Archive
+from sessions_app.models.daily_limit import DailyLimit, DailyUsage
 from sessions_app.models.event import Event
 from sessions_app.models.message import Message
 from sessions_app.models.profile_version import ProfileVersion
@@ -14,6 +15,8 @@ __all__ = [
     "ApiKey",
     "Application",
     "Archive",
+    "DailyLimit",
+    "DailyUsage",
     "Event",
     "Message",
     "ProfileVersion",

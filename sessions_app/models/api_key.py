@@ -24,7 +24,9 @@ LAST_USE_RESOLUTION = timedelta(minutes=1)
 
 
 # Raw SQL for the same reason as the statement that enters a person's rows: see `row_security`.
-_VERIFY_SQL = "SELECT * FROM sessions_app_apikey WHERE prefix = %s"
+_VERIFY_SQL = """
+SELECT k.*, EXISTS (SELECT FROM sessions_app_dailylimit) AS has_limits FROM sessions_app_apikey k WHERE prefix = %s
+"""
 
 
 def _digest(secret: str) -> str:
@@ -108,6 +110,8 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
+
+    has_limits = False  # whether anybody has limits of their own, as a key that was verified knows
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the key; a person's key is of their application, whatever was said."""

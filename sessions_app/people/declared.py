@@ -1,14 +1,33 @@
 """What the transcript keeps of a person, declared."""
 
+from collections import Counter
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import NonNegativeInt, StringConstraints
 
-from sessions_app.models import ApiKey, Archive, Event, Message, ProfileVersion, Session, UserProfile
+from sessions_app.models import (
+    ApiKey,
+    Archive,
+    DailyLimit,
+    DailyUsage,
+    Event,
+    Message,
+    ProfileVersion,
+    Session,
+    UserProfile,
+)
 from sessions_app.people.export import KindOfActor, messages
 from sessions_app.people.export_format import File, Name, NotRestored
 from sessions_app.people.import_user import SessionOfMessage, keep_from_first_turn
 from sessions_app.people.provenance import Provenance, declare
+
+
+def _erase_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> Counter[str]:
+    """Remove the rows of a person's own keys, which name the key alone; return how many."""
+    rows = model._base_manager.filter(key__user=user)
+    return Counter({str(model._meta.verbose_name_plural): rows.delete()[0]})
+
 
 declare(
     Provenance(
@@ -85,5 +104,22 @@ declare(
         ApiKey,
         not_exported="it opens this installation, and nothing of it can be shown again",
         left_alone="it is not made of turns",
+    ),
+    Provenance(
+        DailyUsage,
+        File(
+            "daily_usage",
+            about="how much was used on a day, in UTC: requests, bytes that were stored, calls of models, their cost",
+            fields="day requests stored_bytes model_calls usd",
+            is_restored=False,
+        ),
+        left_alone="it has numbers, and no text",
+        erase=partial(_erase_of_own_keys, DailyUsage),
+    ),
+    Provenance(
+        DailyLimit,
+        not_exported="an operator set it",
+        left_alone="it is not made of turns",
+        erase=partial(_erase_of_own_keys, DailyLimit),
     ),
 )

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from sessions_app.daily_limits import count_stored
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
@@ -83,6 +84,7 @@ def append(
 
     Raises:
         IdTaken: names the message by its position in the batch.
+        LimitReached: the batch is more than may be stored today; the caller rolls back.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
     known = _known(session, batch)
@@ -105,6 +107,7 @@ def append(
     jobs: list[DueJob] = []
     for _receiver, due in messages_appended.send(sender=Session, session=session, messages=added):
         jobs += cast(Sequence[DueJob], due)
+    count_stored(message.size for message in added)  # at last: others may wait for what it locks
     return Appended(session, placed, jobs)
 
 

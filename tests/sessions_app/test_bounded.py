@@ -37,11 +37,11 @@ from sessions_app.refusals import Refusal
 for path in map(Path, {paths}):
     try:
         if "person" in path.name:
-            import_user(path)
+            import_user(path, application=1)
         else:
             source = Source(path)
             found = recognize(source).read(source, Owner("ada"))
-            import_sessions(found, on_rejected=lambda one: print(path.name, one.reason, file=sys.stderr))
+            import_sessions(found, application=1, on_rejected=lambda one: print(path.name, one.reason, file=sys.stderr))
     except Refusal as error:
         print(path.name, error, file=sys.stderr)
 """

@@ -25,7 +25,8 @@ from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
 from moments_app.streams.release import extend, release
-from sessions_app.models import ApiKey, Archive, Event, Session, UserProfile
+from sessions_app.models import ApiKey, Archive, DailyLimit, DailyUsage, Event, Session, UserProfile
+from sessions_app.models.daily_limit import today
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.streams import fold, note, shard
@@ -146,7 +147,10 @@ def _operate(session: Session) -> None:
     """What is there beside memory: a login with a history, a key, an archive, a model of vectors, an event."""
     eve = User.objects.create_user("eve", "eve@example.com", first_name="Eve", last_name="Moreau", is_staff=True)
     LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
-    ApiKey.objects.issue("my-app", user=session.user)
+    key, _ = ApiKey.objects.issue("my-app", user=session.user)
+    for whose in ({"key": key}, {"user": session.user}):
+        DailyLimit.objects.create(requests=1_000, model_calls=3, usd=0, **whose)
+        DailyUsage.objects.create(day=today(), requests=1_200, stored_bytes=88_000, model_calls=3, usd="0.5", **whose)
     EmbeddingModel.objects.create(name="text-embedding", dimensions=64)
     Change(State.DEGRADED, "", timezone.now(), ["1 job waits for a provider that fails."]).record()
     Event.objects.create(type=RESTARTED, actor="run", payload={"told": "The worker ended with status -9."})

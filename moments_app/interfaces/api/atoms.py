@@ -14,6 +14,7 @@ from sessions_app.api.fields import AwareDateTimeField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import created, operation
+from sessions_app.daily_limits import count_values
 from sessions_app.models import UserProfile
 
 
@@ -112,5 +113,6 @@ def add_directly(
     whose = belonging_to(stream, person.pk) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, **whose, **values)
     if add_atoms(stream, [atom], requested_by=requested_by):
+        count_values(atom.content)
         return atom, True
     return stream.atoms.active().seen_by(person).filter(content_hash=digest).order_by("is_candidate")[0], False

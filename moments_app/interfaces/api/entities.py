@@ -16,6 +16,7 @@ from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
 from sessions_app.api.sessions import session_or_404
+from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 
 
@@ -121,6 +122,7 @@ class EntitiesView(EntityPersonView):
         session_id = self.body.pop("session_id", None)
         session = session_or_404(self.person, session_id) if session_id else None
         entity = Entity.objects.create(user=self.found_person, source_session=session, **self.body)
+        count_values(*self.body.values())
         return created(EntityAnswer(entity), is_new=True)
 
 

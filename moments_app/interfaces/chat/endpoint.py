@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 
 import structlog
 from django.conf import settings
-from django.db import OperationalError
+from django.db import DatabaseError, OperationalError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,6 +26,8 @@ from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from moments_app.interfaces.chat.write_ahead import WriteAhead
 from moments_app.interfaces.door import refuse_strangers
+from sessions_app.daily_limits import call_under_way
+from sessions_app.models import ApiKey
 from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
@@ -37,6 +40,7 @@ async def completions(request: Request) -> Relay:
     session = chat_session_of(key, request.headers)
     data = await request.body()  # whose size was checked when it was taken in
     sent = await in_thread(partial(read_request, data))
+    await _count(partial(_count_round, key, session, sent))
     keep_replaying()
     started = time.monotonic()
     memory = await _with_memory(session, sent)
@@ -52,13 +56,35 @@ async def completions(request: Request) -> Relay:
 async def models(request: Request) -> Response:
     """Answer with the upstream's models, as it lists them."""
     refuse_strangers(request.scope)
-    await authenticated(request.headers)
+    key = await authenticated(request.headers)
+    await _count(partial(call_under_way().begin, key))
     async with upstream.opened("GET", "/models") as response:
         try:
             content = b"".join([part async for part in response.aiter_raw()])
         except upstream.BROKEN as error:
             raise upstream.broken(error) from None
         return Response(content, response.status_code, upstream.passed_on(response))
+
+
+async def _count(work: Callable[[], None]) -> None:
+    """Count a call; while the database is away, nobody is refused for what isn't known.
+
+    Raises:
+        LimitReached: it is one too many, or its newest message is too long.
+    """
+    try:
+        await asyncio.wait_for(in_thread(work), settings.CHAT.memory_timeout_seconds)
+    except (DatabaseError, TimeoutError) as error:
+        logger.warning("a call goes on without limits", error=type(error).__name__)
+
+
+def _count_round(key: ApiKey, session: ChatSession, sent: ChatRequest) -> None:
+    """Count a round. From here on it is stored whatever its length is: its answer isn't known yet."""
+    call = call_under_way()
+    call.begin(key)
+    call.is_about(session.user_id)
+    call.refuse_bytes(len(sent.turns[-1].content.encode()))
+    call.refuses_bytes = False
 
 
 async def _with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory | None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from django.conf import settings
@@ -17,7 +18,7 @@ _threads = ThreadPoolExecutor(settings.DATABASE_POOL_SIZE, thread_name_prefix="c
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Do the work in a thread, which holds no connection before or after."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, _done_and_closed, work)
+    return await asyncio.get_running_loop().run_in_executor(_threads, copy_context().run, _done_and_closed, work)
 
 
 def _done_and_closed(work: Callable[[], T]) -> T:

@@ -88,7 +88,7 @@ def _admitted(scope: Scope) -> Connection | JSONResponse:
         view.check_permissions(request)
         view.check_throttles(request)
         return _connection(request)
-    except (APIException, OperationalError) as error:
+    except (APIException, OperationalError, Refusal) as error:
         answer = view.handle_exception(error)
         headers = {name: answer[name] for name in ("WWW-Authenticate", "Retry-After") if name in answer}
         return JSONResponse(answer.data, answer.status_code, headers)

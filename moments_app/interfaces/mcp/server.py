@@ -85,6 +85,8 @@ def resource(uri: str, description: str) -> Callable[[Callable[P, T]], Callable[
                 raise ResourceNotFoundError(str(error)) from None
             except OperationalError as error:
                 raise ResourceError(str(Unavailable(error))) from None
+            except Refusal as error:
+                raise ResourceError(str(error)) from None
 
         return server.resource(uri, description=description, mime_type="application/json")(answer)
 

@@ -13,6 +13,7 @@ from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemorySt
 from moments_app.operator.profile_history import history
 from sessions_app.admin.links import change_url, list_url, page_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView
+from sessions_app.admin.views.daily_limit import usage_context
 from sessions_app.models import ProfileVersion, Session, UserProfile
 from sessions_app.people.erase import OnHold, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
@@ -41,13 +42,15 @@ class KeptRows:
 
 
 class ProfileForm(FormPage[UserProfile]):
-    """Ways to what is kept of a person, and to what can be done with all of it."""
+    """Ways to what is kept of a person, and to what can be done with all of it; and what they have used."""
 
     before = "operator/profiles/memory.html"
+    after = "operator/limits/usage.html"
 
     def context(self) -> dict[str, Any]:
-        return {
+        return usage_context(self.request, self.row) | {
             "profile": self.row,
+            "put_off": _put_off(self.row),
             "kept": _kept(self.request, self.row),
             "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
         }
@@ -131,6 +134,14 @@ class EraseProfile(RowPage[UserProfile]):
         if erased.has_files_left:
             messages.warning(request, "The storage of archives failed; the queue tries again to remove the files.")
         return HttpResponseRedirect(list_url(UserProfile))
+
+
+def _put_off(profile: UserProfile) -> dict[str, Any] | None:
+    """Return how many of a person's jobs wait for another day, and why."""
+    jobs = Job.objects.later().filter(user=profile, held_by=Job.Held.BUDGET)
+    number = jobs.count()
+    url = list_url(Job, user__id__exact=profile.pk, state="waiting")
+    return {"number": number, "reason": jobs.values_list("error", flat=True)[0], "url": url} if number else None
 
 
 def _kept(request: HttpRequest, profile: UserProfile) -> list[KeptRows]:

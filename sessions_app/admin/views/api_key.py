@@ -6,17 +6,20 @@ from django.contrib import messages
 
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage
+from sessions_app.admin.views.daily_limit import usage_context
 from sessions_app.models import ApiKey
 
 
 class ApiKeyForm(FormPage[ApiKey]):
-    """The page of a key: its state, and revoking it."""
+    """The page of a key: its state, revoking it, and what it has used."""
 
     before = "operator/keys/key.html"
+    after = "operator/limits/usage.html"
 
     def context(self) -> dict[str, Any]:
         key = self.row
-        return {"key": key, "may_revoke": key.revoked_at is None and self.admin.has_change_permission(self.request)}
+        may_revoke = key.revoked_at is None and self.admin.has_change_permission(self.request)
+        return usage_context(self.request, key) | {"key": key, "may_revoke": may_revoke}
 
 
 class MadeApiKey(RowPage[ApiKey]):

@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from moments_app import write_behind
 from moments_app.context import receipts
 from moments_app.context.assemble import preview, serve
 from moments_app.context.layers import DEFAULT
@@ -22,6 +21,7 @@ from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream,
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
+from sessions_app import write_behind
 from sessions_app.models import ApiKey, UserProfile, application
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append

@@ -157,7 +157,7 @@ def imported(path: Path, *options: str) -> str:
 
 
 # Those that tell of the installation they were made in.
-LOCAL = {"events.jsonl", "jobs.jsonl", "context_receipts.jsonl", "shard_atoms.jsonl"}
+LOCAL = {"events.jsonl", "jobs.jsonl", "context_receipts.jsonl", "shard_atoms.jsonl", "daily_usage.jsonl"}
 
 
 def restorable(files: dict[str, str]) -> dict[str, str]:
@@ -307,6 +307,7 @@ class TestAsking:
         left_out = {
             "ApiKey",
             "Archive",
+            "DailyLimit",
             "ReleaseSource",
             "RetractedItem",
             "ServedLine",
@@ -329,6 +330,7 @@ class TestAsking:
             "EntityLink",
             "OwnText",
             "ContextReceipt",
+            "DailyUsage",
             "Job",
             "Retraction",
         }

@@ -10,7 +10,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app import write_behind
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Moment, OwnText, ServedLine, Summary, TurnEmbedding
 from moments_app.recall.request import RecallRequest
@@ -19,6 +18,7 @@ from moments_app.reports.housekeeping import Tidied, housekeeping
 from moments_app.sessions.digest import DigestSession
 from moments_app.turns import served_lines
 from moments_app.turns.platform_text import drop_platform_text
+from sessions_app import write_behind
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave

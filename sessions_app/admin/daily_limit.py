@@ -1,0 +1,81 @@
+"""Limits a day of keys, people and applications."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.humanize.templatetags.humanize import intcomma
+from django.http import HttpRequest
+
+from sessions_app.admin.applications import are_several
+from sessions_app.admin.base import PageAdmin
+from sessions_app.admin.links import link_to
+from sessions_app.admin.views.daily_limit import UsageForm
+from sessions_app.models import DailyLimit
+from sessions_app.models.daily_limit import UNITS
+
+HELP = {
+    "requests": "Above it calls are answered 429.",
+    "stored_bytes": "Above it nothing more is stored, and calls are answered 429.",
+    "model_calls": "Above it work waits for the next day.",
+    "usd": "For models with known prices. Above it work waits for the next day.",
+}
+
+
+@admin.register(DailyLimit)
+class DailyLimitAdmin(PageAdmin):
+    """What somebody may use a day, where that isn't what the settings say."""
+
+    list_display = ("name", "of", *(f"most_{name}" for name in UNITS))
+    applications = ("application", "key__application", "user__application")
+    list_select_related = ("key", "user", "application")
+    search_fields = search_prefixes = ("user__user_id", "key__name")
+    search_help_text = "The beginning of a user_id or of a key's name"
+    ordering = ("-id",)
+    raw_id_fields = ("key", "user")
+    form_page = UsageForm
+    when_empty = "Everybody has the limits of the settings (DAILY_LIMITS__…)."
+
+    def get_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
+        whose = ("whose",) if obj else ("key", "user", "application") if are_several() else ("key", "user")
+        return (*whose, *UNITS)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
+        return ("whose",) if obj else ()
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name in HELP:
+            kwargs["help_text"] = f"{HELP[db_field.name]} Blank: as the settings say. 0: no limit."
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    @admin.display(description="Whose")
+    def name(self, limit: DailyLimit) -> str:
+        return str(limit)
+
+    @admin.display(description="Whose")
+    def whose(self, limit: DailyLimit) -> str:
+        return link_to(limit.key or limit.user or limit.application)
+
+    @admin.display(description="Of a")
+    def of(self, limit: DailyLimit) -> str:
+        return limit.subject.kind.value
+
+    @admin.display(description="Requests")
+    def most_requests(self, limit: DailyLimit) -> str:
+        return _shown(limit.requests)
+
+    @admin.display(description="Stored bytes")
+    def most_stored_bytes(self, limit: DailyLimit) -> str:
+        return _shown(limit.stored_bytes)
+
+    @admin.display(description="Model calls")
+    def most_model_calls(self, limit: DailyLimit) -> str:
+        return _shown(limit.model_calls)
+
+    @admin.display(description="USD")
+    def most_usd(self, limit: DailyLimit) -> str:
+        return _shown(limit.usd)
+
+
+def _shown(most: Any) -> str:
+    """Write an amount for a column: what the settings say is a dash."""
+    return "–" if most is None else intcomma(most) if most else "no limit"

@@ -1,0 +1,96 @@
+"""The pages of limits, and what somebody has used, on their own pages."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from moments_app.models import Job
+from sessions_app.models import ApiKey, Application, DailyLimit, DailyUsage, UserProfile
+from sessions_app.models.daily_limit import today, tomorrow
+from tests.support.daily_limits import limit
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, change_url, list_url, page, queries_of
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADD = "admin:sessions_app_dailylimit_add"
+BLANK = {"key": "", "user": "", "requests": "", "stored_bytes": "", "model_calls": "", "usd": ""}
+
+
+@pytest.fixture
+def key(ada: UserProfile) -> ApiKey:
+    return ApiKey.objects.issue("kiln", user=ada)[0]
+
+
+def use(**amounts: Any) -> None:
+    DailyUsage.objects.create(**{"day": today(), "requests": 1_234, "usd": "0.25"} | amounts)
+
+
+def test_a_limit_is_set_for_one_and_changed(root: Client, ada: UserProfile, key: ApiKey) -> None:
+    add = reverse(ADD)
+    assert "Name one" in root.post(add, BLANK | {"requests": 5}).content.decode()
+    assert "Name one" in root.post(add, BLANK | {"user": ada.pk, "key": key.pk}).content.decode()
+    assert root.post(add, BLANK | {"user": ada.pk, "requests": 5}).status_code == 302
+    assert "already exists" in root.post(add, BLANK | {"user": ada.pk}).content.decode()
+    made = DailyLimit.objects.get()
+    assert (made.user, made.requests, made.usd) == (ada, 5, None)
+    assert root.post(change_url(made), BLANK | {"requests": "", "usd": "0"}).status_code == 302
+    made.refresh_from_db()
+    assert made.user == ada and made.requests is None and made.usd == 0
+    assert "no limit" in page(root, list_url(DailyLimit))
+
+
+def test_negative_amounts_are_refused(root: Client, ada: UserProfile) -> None:
+    for name in ("requests", "stored_bytes", "model_calls", "usd"):
+        assert root.post(reverse(ADD), BLANK | {"user": ada.pk, name: "-1"}).status_code == 200
+    assert not DailyLimit.objects.exists()
+
+
+def test_an_application_can_be_named_where_there_are_several(root: Client, ada: UserProfile) -> None:
+    assert 'name="application"' not in page(root, reverse(ADD))
+    other = Application.objects.create(name="other")
+    assert root.post(reverse(ADD), BLANK | {"application": other.pk, "requests": 5}).status_code == 302
+    assert "other" in page(root, list_url(DailyLimit))
+    use(application=other)
+    made = DailyLimit.objects.get()
+    assert "1,234" in page(root, change_url(made))
+    shown = page(root, change_url(other))
+    assert "1,234" in shown and change_url(made) in shown
+
+
+def test_the_pages_of_keys_and_people_tell_what_they_have_used(root: Client, ada: UserProfile, key: ApiKey) -> None:
+    for whose in ({"key": key}, {"user": ada}):
+        [row] = whose.values()
+        column = next(iter(whose))
+        assert f"{reverse(ADD)}?{column}={row.pk}" in page(root, change_url(row))
+        made = limit(row, requests=1_000)
+        use(**whose)
+        shown = page(root, change_url(row))
+        assert change_url(made) in shown
+        for told in ("1,234", "used up", "0.25", "1,000"):
+            assert told in shown
+        assert "1,234" in page(root, change_url(made))
+        assert queries_of(root, change_url(row)) <= MAX_QUERIES
+
+
+def test_a_persons_page_tells_what_waits_and_why(root: Client, ada: UserProfile) -> None:
+    job = Job.objects.request("build_moments", talk(ada, 60), requested_by="test", force=True)
+    told = "Waiting for tomorrow: The limit person-usd is reached: 1 USD a day for this person."
+    Job.objects.filter(pk=job.pk).put_off(tomorrow(), told)
+    shown = page(root, change_url(ada))
+    assert "1 job</a>" in shown and told in shown
+    assert told in page(root, change_url(job))
+
+
+def test_viewers_change_no_limit_and_others_see_no_usage(ada: UserProfile) -> None:
+    made = limit(ada, requests=5)
+    use(user=ada)
+    viewer = operator("view_userprofile", "view_dailyusage", "view_dailylimit")
+    assert "1,234" in page(viewer, change_url(ada))
+    assert change_url(made) not in page(viewer, change_url(ada))
+    assert viewer.post(change_url(made), BLANK).status_code == 403
+    assert viewer.get(reverse(ADD)).status_code == 403
+    assert "1,234" not in page(operator("view_userprofile"), change_url(ada))
