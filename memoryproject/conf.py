@@ -373,6 +373,11 @@ class Settings(Group):
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")
     web_threads: int = Field(4, ge=1, le=64, description="Request threads per web process, and as many for MCP.")
     api_rate: int = Field(100, ge=1, description="Requests per second, per key and web process.")
+    anonymous_rate: int = Field(
+        20,
+        ge=1,
+        description="Calls per second without a valid key or login, per address and web process; more get 429.",
+    )
     api_max_body_bytes: int = Field(16_777_216, ge=1_000, description="Larger request bodies get the answer 413.")
     message_max_chars: int = Field(200_000, ge=1, description="Most characters in one message.")
     moment_builder: MomentBuilderSettings = MomentBuilderSettings()

@@ -25,6 +25,7 @@ from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.recall.embed import Filled, filled
 from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
+from sessions_app.api.permissions import HasScope, IsOfService
 from sessions_app.transcript import spool
 
 RECENT = timedelta(minutes=5)  # in which calls of providers are counted
@@ -35,7 +36,9 @@ Labeled = dict[tuple[str, ...], float]
 
 
 class MetricsView(APIView):
-    """The figures, for whoever has a key."""
+    """The figures of the site, for services: a person's key tells nothing of others."""
+
+    permission_classes = [HasScope, IsOfService]
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:

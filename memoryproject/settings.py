@@ -33,6 +33,7 @@ JOBS = CONF.jobs
 NOTIFY = CONF.notify
 DATABASE_POOL_SIZE = CONF.database_pool_size
 API_RATE = CONF.api_rate
+ANONYMOUS_RATE = CONF.anonymous_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes
 MESSAGE_MAX_CHARS = CONF.message_max_chars
 
@@ -76,6 +77,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "memoryproject.logins.ProvenLoginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",

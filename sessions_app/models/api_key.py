@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from sessions_app.models.user_profile import UserProfile
+from sessions_app.proven import PROVEN
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
 
@@ -45,7 +46,19 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         prefix, secret = parts[1:] if len(parts) == 3 and parts[0] == "mem" else ("", "")
         key = next(iter(self.raw(_VERIFY_SQL, [prefix])), None)
         matches = hmac.compare_digest(_digest(secret), key.secret_hash if key else _digest(""))
-        return key if key and matches and key.is_valid() else None
+        if key and matches and key.is_valid():
+            PROVEN.add(text)
+            return key
+        PROVEN.drop(text)
+        return None
+
+    def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":
+        """Return the prefixes of keys that were not revoked, those used last first."""
+        return (
+            self.filter(revoked_at=None)
+            .order_by(F("last_used_at").desc(nulls_last=True))
+            .values_list("prefix", flat=True)[:most]
+        )
 
 
 class ApiKey(models.Model):
