@@ -1,5 +1,6 @@
 """The list of streams, and the form of one: what it takes in, its limits, its text."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -91,6 +92,7 @@ class MemoryStreamAdmin(PageAdmin):
                     ("extracts_observations", "observation_min", "observation_max", "observation_max_words"),
                     ("extracts_facts", "fact_min", "fact_max", "fact_max_words"),
                     "fact_buffer_max",
+                    "shares_by_rule",
                 ),
             },
         ),
@@ -130,6 +132,12 @@ class MemoryStreamAdmin(PageAdmin):
         """Begin a shard with what the API begins one with."""
         initial: dict[str, Any] = super().get_changeform_initial_data(request)
         return asdict(SHARD_DEFAULTS) | initial
+
+    def get_readonly_fields(self, request: HttpRequest, obj: MemoryStream | None = None) -> Sequence[str]:
+        """Leave the rule to those who release: it does that in their place, and of shards alone."""
+        fields: Sequence[str] = super().get_readonly_fields(request, obj)
+        is_fixed = (obj and not obj.is_shard) or not request.user.has_perm("moments_app.add_release")
+        return (*fields, "shares_by_rule") if is_fixed else fields
 
     def save_model(self, request: HttpRequest, obj: MemoryStream, form: Any, change: bool) -> None:
         """Save what was edited and nothing else, fresh in every context: the text may have been consolidated since."""
