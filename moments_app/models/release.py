@@ -33,9 +33,9 @@ class ReleaseQuerySet(models.QuerySet["Release"]):
 
     def short(self) -> Self:
         """Return those that rest on fewer people than they were released for."""
-        there = ReleaseSource.objects.filter(release=OuterRef("pk"), atom__isnull=False)
-        there = there.exclude(atom__state=MemoryAtom.State.EVICTED).order_by().values("release")
-        people = there.annotate(people=Count("user", distinct=True)).values("people")
+        there = ReleaseSource.objects.filter(release=OuterRef("pk"), atom__isnull=False).order_by()
+        remaining = there.exclude(atom__state=MemoryAtom.State.EVICTED).values("release")
+        people = remaining.annotate(people=Count("user", distinct=True)).values("people")
         return self.filter(quorum__gt=Coalesce(Subquery(people), 0))
 
     def only_from(self, user: UserProfile) -> Self:

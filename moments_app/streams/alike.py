@@ -131,7 +131,7 @@ def ready(stream: MemoryStream) -> list[int]:
     waiting = undecided().filter(stream=stream, alike__isnull=False).exclude(alike__in=decided)
     groups = waiting.order_by().values("alike").annotate(people=Count("user", distinct=True))
     enough = groups.filter(people__gte=settings.SHARING.people).order_by("alike")
-    return list(enough.values_list("alike", flat=True))
+    return [group["alike"] for group in enough if group["alike"] is not None]
 
 
 def members(group: int) -> MemoryAtomQuerySet:

@@ -151,7 +151,8 @@ def test_a_bucket_fills_again_and_no_more_are_kept_than_there_is_room_for(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ANONYMOUS_RATE = 2
-    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
     monkeypatch.setattr(strangers, "time", clock)
     monkeypatch.setattr(strangers, "ADDRESSES", 3)
     buckets = Buckets()

@@ -81,9 +81,7 @@ class Candidates(OperatorPage):
         before = self.number("before")
         found = MemoryAtom.objects.one_a_group().select_related("stream", "user", "source_session").order_by("-pk")
         items, more = first_of(found if before is None else found.filter(pk__lt=before), PAGE)
-        for item in items:
-            item.agent = agent_of(item)
-        return {"items": items, "more_before": more}
+        return {"items": [(item, agent_of(item)) for item in items], "more_before": more}
 
 
 class CandidateView(OperatorView):
@@ -130,7 +128,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
     def _said_alike(self) -> Sequence[MemoryAtom]:
         """Return what others said in other words, that nobody has decided on."""
         others = said_the_same(self.candidate, with_alike=True).exclude(content_hash=self.candidate.content_hash)
-        return others[:PAGE]
+        return list(others[:PAGE])
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = DecisionForm(request.POST)
