@@ -76,8 +76,9 @@ class Issued:
             self._read_at = now
             self._reading = asyncio.get_running_loop().run_in_executor(self._executor, _issued)
         assert self._reading is not None
-        done, _ = await asyncio.wait({self._reading}, timeout=PATIENCE)
-        return bool(done) and prefix in self._reading.result()
+        if not self._reading.done():
+            await asyncio.wait({self._reading}, timeout=PATIENCE)
+        return self._reading.done() and prefix in self._reading.result()
 
 
 def _issued() -> frozenset[str]:

@@ -97,19 +97,26 @@ def names_in(text: str) -> frozenset[str]:
 # --- what was said ---
 
 
-_OF_SOURCES: dict[str, Callable[[str], object]] = {
-    "it has a link, an address or a command": _LEADS_AWAY.search,
-    "somebody speaks of themselves or of another": _STATEMENT.search,
-    "it is nobody's business": _SENSITIVE.search,
-    "it has a number": _NUMBER.search,
-    "it has a name": names_in,
+_OF_SOURCES: dict[str, Callable[[str, bool], object]] = {
+    "it has a link, an address or a command": lambda said, _: _LEADS_AWAY.search(said),
+    "it is about whoever said it, or another": lambda said, is_lesson: (_STATEMENT if is_lesson else _PERSON).search(
+        said
+    ),
+    "it is nobody's business": lambda said, _: _SENSITIVE.search(said),
+    "it has a number": lambda said, _: _NUMBER.search(said),
+    "it has a name": lambda said, _: names_in(said),
 }
 SOURCE_PROBLEMS = tuple(_OF_SOURCES)
 
 
-def problem_of_source(said: str) -> str:
-    """Return why something that one person said counts for nothing here, of `SOURCE_PROBLEMS`; blank when it counts."""
-    return next((told for told, check in _OF_SOURCES.items() if check(said)), "")
+def problem_of_source(said: str, *, is_lesson: bool) -> str:
+    """Return why something that one person said counts for nothing here, of `SOURCE_PROBLEMS`; blank when it counts.
+
+    Args:
+        said: by one person.
+        is_lesson: as of `problem_of_wording`; a lesson may name the user whom the assistant answers.
+    """
+    return next((told for told, check in _OF_SOURCES.items() if check(said, is_lesson)), "")
 
 
 # --- what others would see ---

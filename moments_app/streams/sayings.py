@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from moments_app.models import Entity, MemoryAtom, Moment
+from moments_app.models.stream import LESSONS
 from moments_app.streams import alike
 from moments_app.streams.impersonal import Known, names_in, problem_of_source, stems_of
 from moments_app.streams.release import PEOPLE, source_turns
@@ -39,7 +40,7 @@ def screened(group: int) -> Screened:
     counting: list[MemoryAtom] = []
     problems: dict[str, list[int]] = {}
     for atom in alike.members(group)[:PEOPLE]:
-        if problem := problem_of_source(without_speaker(atom.content)):
+        if problem := problem_of_source(without_speaker(atom.content), is_lesson=atom.stream.name == LESSONS):
             problems.setdefault(problem, []).append(atom.pk)
         else:
             counting.append(atom)

@@ -23,6 +23,8 @@ from moments_app.operator.views.stream import (
     UndoConsolidation,
 )
 from sessions_app.admin.base import PageAdmin
+from sessions_app.admin.views.base import actor_of
+from sessions_app.models import Event
 
 COUNTED = 500  # items of a kind in a stream
 
@@ -143,6 +145,9 @@ class MemoryStreamAdmin(PageAdmin):
         """Save what was edited and nothing else, fresh in every context: the text may have been consolidated since."""
         obj.last_updated_at = timezone.now()
         obj.save(update_fields=[*form.changed_data, "last_updated_at"] if change else None)
+        if "shares_by_rule" in form.changed_data:
+            payload = {"stream_id": str(obj.stream_id), "is_on": obj.shares_by_rule}
+            Event.objects.create(type="sharing_by_rule_switched", actor=actor_of(request), payload=payload)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # switched off, not deleted: what it holds has sources
