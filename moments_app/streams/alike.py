@@ -11,24 +11,29 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
-import numpy as np
 from django.conf import settings
+from django.db import connection
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from moments_app.models import EmbeddingModel, FactEmbedding, MemoryAtom, MemoryStream
+from moments_app.models import EmbeddingModel, FactEmbedding, MemoryAtom, MemoryStream, Release
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.streams.impersonal import SOURCE_PROBLEMS
 from moments_app.streams.release import agent_of
 from sessions_app.lexemes import stems_in
 
 NEW = 200  # candidates that are put into groups at a time
-COMPARED = 2_000  # candidates in groups, the newest, that they are compared with
+COMPARED = 2_000  # candidates in groups that they are compared with: the newest, and the newest that were decided on
 WAIT = timedelta(hours=1)  # for the vector of a candidate
 
-Vector = np.ndarray[Any, np.dtype[np.float32]]
-
 _NO = re.compile(r"\b(?:no|not|never|nothing|none|without|stop|avoid|\w+n['’]t)\b", re.I)
+# Each new vector with each other one, by their keys: at most 840,000 distances, of some microseconds each.
+_NEAR_SQL = """
+SELECT one.source_id, other.source_id
+FROM moments_app_factembedding one JOIN moments_app_factembedding other ON other.model_id = one.model_id
+WHERE one.model_id = %(model)s AND one.source_id = ANY(%(new)s) AND other.source_id = ANY(%(compared)s)
+AND (one.vector <=> other.vector) <= %(most)s
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,6 @@ class Candidate:
         agent_id: to whose users it could be released.
         stems: of its words.
         denies: it says what is not, or not to be.
-        vector: of length 1; None: it has none.
         alike: the group that it is in.
     """
 
@@ -48,27 +52,44 @@ class Candidate:
     agent_id: str
     stems: frozenset[str]
     denies: bool
-    vector: Vector | None
     alike: int | None
 
 
-def are_alike(one: Candidate, other: Candidate) -> bool:
-    """Tell whether two candidates say the same."""
+@dataclass(frozen=True)
+class Nearness:
+    """What the vectors of some candidates say.
+
+    Args:
+        known: primary keys of those that have one.
+        pairs: of which the vectors are near each other; the first of each is new.
+    """
+
+    known: frozenset[int] = frozenset()
+    pairs: frozenset[tuple[int, int]] = frozenset()
+
+
+def are_alike(one: Candidate, other: Candidate, near: Nearness) -> bool:
+    """Tell whether a new candidate and another one say the same."""
     if one.agent_id != other.agent_id or one.denies != other.denies:
         return False
-    if one.vector is not None and other.vector is not None:
-        return float(one.vector @ other.vector) >= settings.SHARING.similarity
-    return len(one.stems & other.stems) >= settings.SHARING.shared_words * max(len(one.stems | other.stems), 1)
+    if one.pk in near.known and other.pk in near.known:
+        return (one.pk, other.pk) in near.pairs
+    return share_words(one.stems, other.stems)
 
 
-def groups_of(new: Sequence[Candidate], known: Iterable[Candidate]) -> dict[int, int]:
+def share_words(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Tell whether two texts have most of their words in common."""
+    return len(one & other) >= settings.SHARING.shared_words * max(len(one | other), 1)
+
+
+def groups_of(new: Sequence[Candidate], known: Iterable[Candidate], near: Nearness) -> dict[int, int]:
     """Return the group of each new candidate: the first in which all are alike to it, or one of its own."""
     groups: dict[int, list[Candidate]] = {}
     for one in known:
         groups.setdefault(cast(int, one.alike), []).append(one)
     found = {}
     for one in new:
-        fitting = (group for group, members in groups.items() if all(are_alike(one, other) for other in members))
+        fitting = (group for group, members in groups.items() if all(are_alike(one, other, near) for other in members))
         found[one.pk] = group = next(fitting, one.pk)
         groups.setdefault(group, []).append(one)
     return found
@@ -92,32 +113,35 @@ def shards_to_group() -> list[MemoryStream]:
     return [shard for shard in MemoryStream.objects.filter(pk__in=waiting) if to_group(shard).exists()]
 
 
+def in_groups(stream: MemoryStream) -> MemoryAtomQuerySet:
+    """Return a shard's candidates that new ones are compared with."""
+    grouped = MemoryAtom.objects.candidates().filter(stream=stream, alike__isnull=False).order_by("-pk")
+    decided = grouped.filter(Q(reviewed_at__isnull=False) | ~Q(left_to_operator=""))
+    newest = (these.values("pk")[:COMPARED] for these in (grouped, decided))
+    return MemoryAtom.objects.filter(pk__in=[row["pk"] for rows in newest for row in rows])
+
+
 def compared(atoms: MemoryAtomQuerySet) -> list[Candidate]:
     """Return candidates as they are compared, oldest first."""
-    found = list(atoms.select_related("stream", "source_session").order_by("pk"))
-    vectors = _vectors([atom.pk for atom in found])
     return [
-        Candidate(
-            atom.pk,
-            agent_of(atom),
-            stems_in(atom.content),
-            bool(_NO.search(atom.content)),
-            vectors.get(atom.pk),
-            atom.alike,
-        )
-        for atom in found
+        Candidate(atom.pk, agent_of(atom), stems_in(atom.content), bool(_NO.search(atom.content)), atom.alike)
+        for atom in atoms.select_related("stream", "source_session").order_by("pk")
     ]
 
 
-def _vectors(pks: Sequence[int]) -> dict[int, Vector]:
+def nearness(new: Sequence[Candidate], known: Sequence[Candidate]) -> Nearness:
+    """Return what the vectors of candidates say, where there are any."""
     model = EmbeddingModel.objects.active().first()
-    rows = FactEmbedding.objects.filter(source__in=pks, model=model, vector__isnull=False) if model else ()
-    return {row.source_id: _unit(row.vector) for row in rows}
-
-
-def _unit(vector: Sequence[float]) -> Vector:
-    wide: Vector = np.asarray(vector, np.float32)
-    return wide / max(float(np.linalg.norm(wide)), 1e-9)
+    if model is None:
+        return Nearness()
+    pks = [one.pk for one in (*new, *known)]
+    has_vector = FactEmbedding.objects.filter(source__in=pks, model=model, vector__isnull=False)
+    values: dict[str, Any] = {"model": model.pk, "new": [one.pk for one in new], "compared": pks}
+    values["most"] = 1 - settings.SHARING.similarity
+    with connection.cursor() as cursor:
+        cursor.execute(_NEAR_SQL, values)
+        pairs = frozenset((one, other) for one, other in cursor.fetchall())
+    return Nearness(frozenset(has_vector.values_list("source_id", flat=True)), pairs)
 
 
 # --- groups ---
@@ -142,3 +166,11 @@ def members(group: int) -> MemoryAtomQuerySet:
 def undecided() -> MemoryAtomQuerySet:
     """Return the candidates that neither an operator nor the rule has decided on."""
     return MemoryAtom.objects.to_review().filter(left_to_operator="")
+
+
+def is_revoked(wording: str, said: MemoryAtom) -> bool:
+    """Tell whether an operator has taken back from an agent's users what says much the same as a wording."""
+    shards = {"stream__name": said.stream.name, "stream__agent_id": agent_of(said)}
+    revoked = Release.objects.filter(revoked_by__startswith="operator:", **shards).order_by("-pk")
+    wordings = revoked.values_list("wording", flat=True)[:COMPARED]
+    return any(share_words(stems_in(wording), stems_in(one)) for one in wordings)

@@ -21,7 +21,7 @@ from moments_app.jobs.process import (
 )
 from moments_app.models import Job, MemoryAtom
 from moments_app.streams import alike
-from moments_app.streams.alike import Candidate
+from moments_app.streams.alike import Candidate, Nearness
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,12 @@ class GroupingInput(ProcessInput):
     Args:
         new: candidates in no group.
         known: that they are compared with.
+        near: what their vectors say.
     """
 
     new: Sequence[Candidate]
     known: Sequence[Candidate]
+    near: Nearness
 
 
 class GroupCandidates(Process[GroupingInput, dict[int, int]]):
@@ -48,17 +50,16 @@ class GroupCandidates(Process[GroupingInput, dict[int, int]]):
     def claim(self, job: Job) -> GroupingInput | Skipped:
         """Read what is new, and the newest of what is in groups."""
         stream = stream_of(job)
-        new = alike.to_group(stream)[: alike.NEW]
-        if not new:
+        pks = [atom.pk for atom in alike.to_group(stream)[: alike.NEW]]
+        if not pks:
             return Skipped("every candidate is in a group")
-        grouped = MemoryAtom.objects.candidates().filter(stream=stream, alike__isnull=False).order_by("-pk")
-        known = MemoryAtom.objects.filter(pk__in=grouped.values("pk")[: alike.COMPARED])
-        first = MemoryAtom.objects.filter(pk__in=[atom.pk for atom in new])
-        return GroupingInput(None, alike.compared(first), alike.compared(known))
+        new = alike.compared(MemoryAtom.objects.filter(pk__in=pks))
+        known = alike.compared(alike.in_groups(stream))
+        return GroupingInput(None, new, known, alike.nearness(new, known))
 
     def think(self, input: GroupingInput, engine: None, progress: Progress) -> dict[int, int]:
         """Compare them; nobody is asked."""
-        return alike.groups_of(input.new, input.known)
+        return alike.groups_of(input.new, input.known, input.near)
 
     def commit(self, job: Job, input: GroupingInput, answer: dict[int, int]) -> None:
         """Write the groups, and go on where there is more, or with the rule.

@@ -178,8 +178,12 @@ def _released(input: SharingInput, wording: str) -> str:
     """Release a wording; return why it can't be, or blank."""
     texts = {one.pk: one.text for one in input.said}
     atoms = alike.members(input.group).filter(pk__in=texts)
+    if not atoms:
+        return "nobody says it any more"
     if any(without_speaker(atom.content) != texts[atom.pk] for atom in atoms):
         return "what was said was edited meanwhile"
+    if alike.is_revoked(wording, atoms[0]):
+        return "an operator revoked a release that says much the same"
     try:
         with transaction.atomic():
             release_by_rule(atoms, wording, actor=RULE, people=input.people)

@@ -111,6 +111,11 @@ class TestReleased:
         said(lessons, *SHORT, by="later")  # what an operator took back, no rule gives again
         run()
         assert not Release.objects.standing().exists() and len(writer.asked) == 2
+        MemoryAtom.objects.candidates().delete()
+        said(lessons, *SHORT, by="again")  # though nothing is left of what was decided on
+        run()
+        assert not Release.objects.standing().exists()
+        assert left() == {"an operator revoked a release that says much the same"}
 
     def test_one_shard_of_every_agent_switches_on_those_of_its_name_and_each_agent_has_its_own(
         self, model_server: OpenAIServer
