@@ -22,12 +22,12 @@ from moments_app.streams.impersonal import SOURCE_PROBLEMS
 from moments_app.streams.release import agent_of
 from sessions_app.lexemes import stems_in
 
-NEW = 200  # candidates that are put into groups at a time
-COMPARED = 2_000  # candidates in groups that they are compared with: the newest, and the newest that were decided on
+NEW = 100  # candidates that are put into groups at a time
+COMPARED = 1_000  # candidates in groups that they are compared with: the newest, and the newest that were decided on
 WAIT = timedelta(hours=1)  # for the vector of a candidate
 
 _NO = re.compile(r"\b(?:no|not|never|nothing|none|without|stop|avoid|\w+n['’]t)\b", re.I)
-# Each new vector with each other one, by their keys: at most 840,000 distances, of some microseconds each.
+# Each new vector with each other one, by their keys: at most 210,000 distances, of some microseconds each.
 _NEAR_SQL = """
 SELECT one.source_id, other.source_id
 FROM moments_app_factembedding one JOIN moments_app_factembedding other ON other.model_id = one.model_id

@@ -97,11 +97,14 @@ def names_in(text: str) -> frozenset[str]:
 # --- what was said ---
 
 
+def _speaks_of_people(said: str, is_lesson: bool) -> bool:
+    return bool((_STATEMENT if is_lesson else _PERSON).search(said))
+
+
 _OF_SOURCES: dict[str, Callable[[str, bool], object]] = {
+    "it is not in English": lambda said, _: any(letter.isalpha() and not letter.isascii() for letter in said),
     "it has a link, an address or a command": lambda said, _: _LEADS_AWAY.search(said),
-    "it is about whoever said it, or another": lambda said, is_lesson: (_STATEMENT if is_lesson else _PERSON).search(
-        said
-    ),
+    "it is about whoever said it, or another": _speaks_of_people,
     "it is nobody's business": lambda said, _: _SENSITIVE.search(said),
     "it has a number": lambda said, _: _NUMBER.search(said),
     "it has a name": lambda said, _: names_in(said),

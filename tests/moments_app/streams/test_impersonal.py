@@ -31,6 +31,7 @@ def problem(wording: str, *said: str, is_lesson: bool = True, known: Known = NOB
         ("Answers about debts are short.", "business"),
         ("Answer in two sentences.", "number"),
         ("Answer by 9.", "number"),
+        ("我有糖尿病。", "English"),
         ("Keep answers short for Quentin.", "name"),
         ("Say hello! And greet Quentin first.", "name"),
     ],
