@@ -1,9 +1,11 @@
 """Logins of operators: which are right, the address that a wrong password came from, and what the log has of it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
@@ -27,10 +29,14 @@ class ProvenLoginMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)
-        login = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
-        if login and request.path.startswith(ADMIN):
-            (PROVEN.add if request.user.is_authenticated else PROVEN.drop)(login)
+        if request.path.startswith(ADMIN) and response.status_code < 500:
+            with suppress(DatabaseError):  # then it stays as it was
+                self._note(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
         return response
+
+    def _note(self, request: HttpRequest, login: str) -> None:
+        if login:
+            (PROVEN.add if request.user.is_authenticated else PROVEN.drop)(login)
 
 
 def log_lock(*, ip_address: str, **_: Any) -> None:
