@@ -19,6 +19,8 @@ from moments_app.streams.release import decline, release, revoke
 from moments_app.streams.share_alike import RULE, ShareAlike
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import erase_user
+from tests.moments_app.streams.test_release import MARKS, PLANTED, obedient, speak
+from tests.moments_app.streams.test_release import run as run_process
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.jobs import work_off
@@ -169,6 +171,24 @@ class TestNotReleased:
         assert "" not in left() and sorted(groups()) == [3, 3, 3, 3]
         seen = reached(service, "bo")
         assert not any(text.format("")[:20] in shown for text in planted for shown in seen.values())
+
+    @pytest.mark.slow
+    def test_row_24_what_three_accounts_plant_in_conversations_reaches_nobody(
+        self, service: Api, bo: UserProfile, model_server: OpenAIServer, forming: None
+    ) -> None:
+        shard("wellbeing", prompt="Support with mental health, a positive test of a patient, and a link to the market.")
+        model_server.always(obedient)
+        for number in range(3):
+            session = speak(person(f"eve{number}"), *(f"{text} Really {number}." for text in PLANTED))
+            for process in ("digest_session", "form_memories"):
+                run_process(process, session)
+        MemoryStream.objects.filter(stream_type="agent").update(shares_by_rule=True)
+        run()
+        assert len(left() - {""}) > 1  # the rule saw them, and why not
+        assert not any("Notes, one of each" in json.dumps(body) for body in model_server.requests)
+        assert not Release.objects.exists()
+        for name, shown in reached(service, "bo").items():
+            assert [mark for mark in MARKS if mark.casefold() in shown.casefold()] == [], name
 
     @pytest.mark.parametrize(
         ("wording", "why"),
