@@ -23,6 +23,7 @@ _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 
 # Only now: they need Django to be set up.
 from memoryproject import health
+from memoryproject.strangers import Strangers
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
@@ -36,6 +37,7 @@ lexemes.load()  # takes half a second, which no request then has to wait
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())
+_strangers = Strangers()
 _readiness = health.Readiness()
 
 
@@ -55,7 +57,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
             status, told = await _readiness.look()
             await answer_json(send, status, told)
         else:
-            await _serve(scope, receive, send, path)
+            async with _strangers.one(scope):
+                await _serve(scope, receive, send, path)
     except Refused as refused:
         await _refuse(scope, receive, send, refused)
     except NoAnswer:
@@ -80,9 +83,10 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refused: Refused) 
     """Answer in the shape that clients of the address read: OpenAI's, a page, or the API's."""
     path = scope.get("path", "")
     if path.startswith(CHAT):
-        error = ChatError(refused.status, refused.code, str(refused), refused.headers)
+        code = "rate_limited" if refused.status == 429 else refused.code
+        error = ChatError(refused.status, code, str(refused), refused.headers)
         await refused_chat(error)(scope, receive, send)
-    elif refused.status == 503 and not path.startswith((API_PREFIX, PATH)):
+    elif refused.status in (429, 503) and not path.startswith((API_PREFIX, PATH)):
         page = render_to_string("503.html", {"text": str(refused)})
         await HTMLResponse(page, refused.status, refused.headers)(scope, receive, send)
     else:

@@ -48,16 +48,22 @@ _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 
 
 class Refused(Exception):
-    """The request is not served; status, code and message as the API tells errors."""
+    """The request is not served.
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    Args:
+        status, code, message: as the API tells errors.
+        retry_after: seconds after which it may be, where it may be later.
+    """
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after: int = 1) -> None:
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status, self.code, self._retry_after = status, code, retry_after
 
     @property
     def headers(self) -> dict[str, str]:
         """Of the answer; what was not read of a body goes with its connection."""
-        return {"Retry-After": "1"} if self.status == 503 else {"Connection": "close"}
+        retry = {"Retry-After": str(self._retry_after)} if self.status in (429, 503) else {}
+        return retry if self.status == 503 else {"Connection": "close"} | retry
 
 
 class Gone(Exception):

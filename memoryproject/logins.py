@@ -1,19 +1,42 @@
-"""Logins of operators: the address that a wrong password came from, and what the log has of it."""
+"""Logins of operators: which are right, the address that a wrong password came from, and what the log has of it."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
+from memoryproject import addresses
 from sessions_app.models import Event
+from sessions_app.proven import PROVEN
+
+ADMIN = "/admin/"
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the address of whoever asks; behind a proxy the one that the proxy saw, which nobody can make up."""
-    forwarded: str = request.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()
-    address: str = request.META.get("REMOTE_ADDR", "")
-    return forwarded if forwarded and settings.BEHIND_PROXY else address
+    """Return the address of whoever asks."""
+    return addresses.client_address(request.META.get("REMOTE_ADDR", ""), request.headers.get("X-Forwarded-For", ""))
+
+
+class ProvenLoginMiddleware:
+    """Notes which logins are right, so that their pages don't count as calls of strangers."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if request.path.startswith(ADMIN) and response.status_code < 500:
+            with suppress(DatabaseError):  # then it stays as it was
+                self._note(request, request.COOKIES.get(settings.SESSION_COOKIE_NAME, ""))
+        return response
+
+    def _note(self, request: HttpRequest, login: str) -> None:
+        if login:
+            (PROVEN.add if request.user.is_authenticated else PROVEN.drop)(login)
 
 
 def log_lock(*, ip_address: str, **_: Any) -> None:

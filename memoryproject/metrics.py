@@ -17,7 +17,6 @@ from drf_spectacular.utils import extend_schema
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -29,6 +28,7 @@ from moments_app.models.job import JobQuerySet
 from moments_app.recall.embed import Filled, filled
 from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
+from sessions_app.api.permissions import HasScope, IsOfService
 from sessions_app.api.person import key_of
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript import spool
@@ -44,18 +44,13 @@ Figures = Callable[[], Iterator[Metric]]
 class MetricsView(APIView):
     """The figures, for service keys: the site's for the first application's, and for others those of their own."""
 
+    permission_classes = [HasScope, IsOfService]
     is_counted = False  # it is nothing that an application uses
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
-        """Return all figures.
-
-        Raises:
-            PermissionDenied: a person's key has no business with them.
-        """
+        """Return all figures."""
         key = key_of(request)
-        if key.user_id is not None:
-            raise PermissionDenied("A person's key sees no figures.")
         registry = CollectorRegistry()
         if key.application_id == DEFAULT:
             registry.register(_FromDatabase(FIGURES))

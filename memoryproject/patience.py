@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
 from memoryproject.embedded import server
+from sessions_app.limits import set_local
 
 PATIENCE = 5.0  # seconds that the database has for an answer
 AGAIN = 1.0  # seconds between interruptions: rolling back may hang too
@@ -30,7 +31,7 @@ def limited(seconds: float = PATIENCE) -> Iterator[None]:
     """Give each statement of a transaction a short time, or what a caller gave up would go on in the server."""
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{seconds * 1000:.0f}ms"])
+            cursor.execute(set_local({"statement_timeout": seconds}))
         yield
 
 

@@ -22,6 +22,7 @@ MOMENT_BUILDER = CONF.moment_builder
 ROLLING_SUMMARY = CONF.rolling_summary
 MEMORY_FORMATION = CONF.memory_formation
 SESSION_COMPACTION = CONF.session_compaction
+SHARING = CONF.sharing
 MEMORY_CONTEXT = CONF.memory_context
 RECALL = CONF.recall
 ENGINE = CONF.engine
@@ -34,6 +35,7 @@ JOBS = CONF.jobs
 NOTIFY = CONF.notify
 DATABASE_POOL_SIZE = CONF.database_pool_size
 API_RATE = CONF.api_rate
+ANONYMOUS_RATE = CONF.anonymous_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes
 MESSAGE_MAX_CHARS = CONF.message_max_chars
 
@@ -78,6 +80,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "memoryproject.logins.ProvenLoginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",

@@ -6,7 +6,7 @@ An app of your own adds a process in the same way: by a module `processes`.
 from moments_app.moments import build, rebuild, rebuild_profile
 from moments_app.recall import count_words, embed
 from moments_app.sessions import digest, settle
-from moments_app.streams import consolidate, form
+from moments_app.streams import consolidate, form, group_candidates, share_alike
 from moments_app.summaries import roll
 
 __all__ = [
@@ -16,8 +16,10 @@ __all__ = [
     "digest",
     "embed",
     "form",
+    "group_candidates",
     "rebuild",
     "rebuild_profile",
     "roll",
     "settle",
+    "share_alike",
 ]

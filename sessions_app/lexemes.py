@@ -151,9 +151,9 @@ def vector(text: str) -> str:
     return " ".join(f"'{stem}':{','.join(map(str, dict.fromkeys(found)))}" for stem, found in places.items())
 
 
-def stems(text: str) -> set[str]:
+def stems_in(text: str) -> frozenset[str]:
     """Return the stems that index a text."""
-    return {stem for found in _indexed(text[:MAX_CHARS]) for stem in found if stem}
+    return frozenset(stem for stems in _indexed(text[:MAX_CHARS]) for stem in stems if stem)
 
 
 def certain_language(text: str) -> str:
@@ -400,3 +400,13 @@ def _identifier() -> langid.LanguageIdentifier:
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(list(_LATIN))
     return identifier
+
+
+def english_stem(word: str) -> str:
+    """Return the stem of an English word in lower case."""
+    return _stemmed(DEFAULT, word)
+
+
+def is_english_stop_word(word: str) -> bool:
+    """Tell whether a word carries nothing of what an English text is about."""
+    return _is_stop_word(word, DEFAULT)

@@ -5,7 +5,7 @@ message. So they hold for a person's transaction, for those of the tables' owner
 no round trip, and end with the transaction: a pooler may give the connection to a worker, who has no limits.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from enum import Enum
@@ -68,6 +68,11 @@ def _limits(kind: Kind) -> str:
         "statement_timeout": limits.statement_seconds if kind is Kind.CALL else limits.long_statement_seconds,
         "idle_in_transaction_session_timeout": limits.idle_seconds,
     }
+    return set_local(seconds)
+
+
+def set_local(seconds: Mapping[str, float]) -> str:
+    """Return the statements that give a transaction its own time-outs, by the names that PostgreSQL has for them."""
     return "".join(f"SET LOCAL {name} = {value * 1000:.0f}; " for name, value in seconds.items())
 
 

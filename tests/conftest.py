@@ -117,7 +117,7 @@ def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
-    settings.API_RATE = 1_000_000
+    settings.API_RATE = settings.ANONYMOUS_RATE = 1_000_000
     settings.WHITENOISE_AUTOREFRESH = True
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()

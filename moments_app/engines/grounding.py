@@ -135,8 +135,8 @@ class Grounds:
     def carried_on(self, text: str, before: str) -> str:
         """Return a text without what can't be kept; blank if it replaces the one before it."""
         text = self.kept(text)
-        old = lexemes.stems(before)
-        has_left = len(old & lexemes.stems(text)) < KEPT_SHARE * len(old)
+        old = lexemes.stems_in(before)
+        has_left = len(old & lexemes.stems_in(text)) < KEPT_SHARE * len(old)
         return text if self.takes(text, REPLACED if len(old) >= FEW_WORDS and has_left else "") else ""
 
     def takes(self, text: str, complaint: str) -> bool:
@@ -152,7 +152,7 @@ class Grounds:
         plain = unicodedata.normalize("NFKC", text)
         if _tells(plain, may_order=may_order):
             return INSTRUCTION
-        stems = {stem for stem in lexemes.stems(plain) if not stem.isdigit()}
+        stems = {stem for stem in lexemes.stems_in(plain) if not stem.isdigit()}
         share = len(stems & self._stems) / len(stems) if stems else 1.0
         if share < 0.5 and self._is_foreign(plain):
             return LANGUAGE
@@ -166,7 +166,7 @@ class Grounds:
 
     @cached_property
     def _stems(self) -> frozenset[str]:
-        return frozenset(stem for text in self._texts for stem in lexemes.stems(text))
+        return frozenset(stem for text in self._texts for stem in lexemes.stems_in(text))
 
     @cached_property
     def _names(self) -> frozenset[str]:

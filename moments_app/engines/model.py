@@ -12,13 +12,14 @@ import openai
 
 from moments_app.engines import transcript
 from moments_app.engines.answers import InvalidAnswer, validated
-from moments_app.engines.calls import consolidation, digest, formation, moments, recall_query, summary
+from moments_app.engines.calls import consolidation, digest, formation, moments, recall_query, sharing, summary
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
 from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.shape import Answer, Shape
+from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, SharingAnswer, SharingRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Grounds, Judge, Judged
@@ -99,6 +100,15 @@ class ModelEngine:
         allowance = max(ANSWER_MIN_ALLOWANCE, len(request.context) + _length(request.turns))
         judge = partial(digest.judged, request)
         return self._answer(digest.SHAPE, request.prompt, digest.as_message(request), allowance, judge)
+
+    def share(self, request: SharingRequest) -> SharingAnswer:
+        """Ask for a wording that is nobody's."""
+        return self._answer(sharing.SHAPE, sharing.WRITE, sharing.as_message(request), ANSWER_MIN_ALLOWANCE, _unjudged)
+
+    def review(self, request: ReviewRequest) -> ReviewAnswer:
+        """Ask whether a wording may be shown, in a call that knows nothing of the one that wrote it."""
+        asked = sharing.review_as_message(request)
+        return self._answer(sharing.REVIEW_SHAPE, sharing.REVIEW, asked, ANSWER_MIN_ALLOWANCE, _unjudged)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Ask what to look up, once: whoever waits for the answer has no time for a repair."""

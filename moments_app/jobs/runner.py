@@ -123,9 +123,10 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
     with transaction.atomic():
         if job.is_claimed():
             process.failed(job, reason)
-        if isinstance(error, CannotRun):
+        circuit = _opened(job, process, error)
+        if isinstance(error, CannotRun) or (circuit and circuit.gives_up(job)):
             job.fail(reason)
-        elif circuit := _opened(job, process, error):
+        elif circuit:
             circuit.hold(job, process.alike(job), wait=job.backoff)
         else:
             after = getattr(error, "retry_after", None) or 0

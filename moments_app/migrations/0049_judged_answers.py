@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
     atomic = False  # the index is built while work goes on
 
     dependencies = [
-        ("moments_app", "0046_job_key"),
+        ("moments_app", "0048_said_alike"),
     ]
 
     operations = [

@@ -28,6 +28,7 @@ from sessions_app.refusals import Refusal
 AT_ONCE = frozenset({"credential", "quota", "address"})  # the endpoint would take no text from us
 IN_A_ROW = frozenset({"rate_limited", "timeout", "unavailable", "server_error"})  # or one text is the cause
 OUTAGE = AT_ONCE | IN_A_ROW
+LONE = timedelta(days=1)  # for which one person's jobs are tried while nobody else asks anything
 
 logger = structlog.get_logger(__name__)
 
@@ -172,6 +173,11 @@ class Circuit(models.Model):
     def holds(self, job: Job) -> bool:
         """Tell whether a job has to wait for the circuit, unless it is the probe."""
         return self.is_open and (self.holds_all or self.subject == job.subject)
+
+    def gives_up(self, job: Job) -> bool:
+        """Tell whether one person's job fails for good: for a day it alone was tried, and failed."""
+        before = timezone.now() - LONE
+        return self.is_open and not self.holds_all and max(self.since, job.queued_at) < before
 
     def lets_in(self, job: Job) -> bool:
         """Tell whether a job may ask: it isn't held, or it is the probe, or the next probe is due and it becomes it."""

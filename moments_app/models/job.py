@@ -163,20 +163,12 @@ class JobQuerySet(models.QuerySet["Job"]):
             requested_by=requested_by,
         )
         job.key_id = call_under_way().key_pk if job.user_id else None
-        if insert_unless_there(job):
-            return job
-        found = self.open().filter(process=process, session=session, stream=stream, user_id=job.user_id).first()
-        if found is None:  # it ended between the two statements
-            return self.request(
-                process,
-                session,
-                requested_by=requested_by,
-                stream=stream,
-                user_id=user_id,
-                force=force,
-                params=params,
-                due_now=due_now,
-            )
+        same = self.open().filter(process=process, session=session, stream=stream, user_id=job.user_id)
+        found = None
+        while found is None:  # again when it ended between the two statements
+            if insert_unless_there(job):
+                return job
+            found = same.first()
         if force:
             found.strengthen(params or {})
         if due_now:

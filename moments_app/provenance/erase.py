@@ -19,6 +19,7 @@ from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.job import RUN_TASK
 from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.texts import go_back_before
 from sessions_app.models import Session, UserProfile
 
@@ -58,6 +59,7 @@ def forget_in_shards(user: UserProfile) -> dict[str, int]:
     shards = MemoryStream.objects.filter(pk__in=concerned).order_by("pk").select_for_update(no_key=True)
     removed = sum(_forget_in_shard(shard, shard.atoms.filter(pk__in=pks)) for shard in shards)
     Release.objects.filter(pk__in=releases).delete()
+    withdraw_short()
     return {"facts and observations of shards": removed, "releases": len(releases)}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.embedding import ask_to_embed, whose_memories
+from moments_app.streams.revoke import withdraw_short
 from sessions_app.insert import insert_unless_there
 
 
@@ -60,6 +61,8 @@ def _evict(stream: MemoryStream, added: MemoryAtom) -> None:
     facts = own.facts().unpinned().newest_first()
     over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
     MemoryAtom.objects.filter(pk__in=over).evict()
+    if over and added.is_candidate:
+        withdraw_short()
 
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:

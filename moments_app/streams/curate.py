@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 
 from moments_app.models import MemoryAtom, MemoryStream, Release
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
+from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.texts import is_carried
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
@@ -40,6 +41,8 @@ def evict(atom: MemoryAtom) -> None:
         raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
     MemoryAtom.objects.filter(pk=found.pk).evict()
     found.stream.touch()
+    if found.is_candidate:
+        withdraw_short()
 
 
 @transaction.atomic

@@ -6,20 +6,20 @@ event tells of it, and revoking it takes it out of contexts and searches at once
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields as fields_of
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, When
+from django.db.models import Case, Q, When
 from django.utils import timezone
 
-from moments_app.models import Job, MemoryAtom, MemoryStream, Release, ReleaseSource
+from moments_app.models import MemoryAtom, MemoryStream, Release, ReleaseSource
 from moments_app.models.atom import MemoryAtomQuerySet, content_hash
 from moments_app.models.stream import LESSONS, Defaults
 from moments_app.streams.add_atoms import add_atoms
-from moments_app.streams.texts import take_back, versions_given
+from moments_app.streams.revoke import log_release, take_release_back
 from moments_app.turns.words import plain_words
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event, Message, Session, UserProfile
@@ -58,15 +58,22 @@ def source_turns(candidate: MemoryAtom) -> Sequence[Message]:
     return with_text(found[0].user, found) if found else []
 
 
-def said_the_same(candidate: MemoryAtom) -> MemoryAtomQuerySet:
-    """Return the candidates of a shard that say the same word for word, this one and other people's."""
-    there = MemoryAtom.objects.active().candidates()
-    same = there.filter(stream=candidate.stream_id, content_hash=candidate.content_hash)
+def said_the_same(candidate: MemoryAtom, *, with_alike: bool = False) -> MemoryAtomQuerySet:
+    """Return the candidates of a shard that say the same word for word, this one and other people's.
+
+    Args:
+        candidate: that comes first.
+        with_alike: and those that say it in other words, where nobody has decided on them.
+    """
+    there = MemoryAtom.objects.active().candidates().filter(stream=candidate.stream_id)
+    same = Q(content_hash=candidate.content_hash)
+    if with_alike and candidate.alike:
+        same |= Q(alike=candidate.alike, reviewed_at=None)
     first = Case(When(pk=candidate.pk, then=0), default=1)
-    return same.select_related("stream", "source_session", "user").order_by(first, "pk")
+    return there.filter(same).select_related("stream", "source_session", "user").order_by(first, "pk")
 
 
-def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") -> Release:
+def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "", with_alike: bool = False) -> Release:
     """Let the users of an agent see what was learned from one of them, or from several who said the same.
 
     Args:
@@ -74,27 +81,58 @@ def release(candidate: MemoryAtom, wording: str, *, actor: str, note: str = "") 
         wording: that others see.
         actor: operator:…
         note: for operators.
+        with_alike: it rests on those who said alike, too.
 
     Raises:
         CannotRelease: the wording quotes its source, or is there already; the candidate is no longer in memory.
     """
-    wording = checked(wording, said_the_same(candidate)[:PEOPLE])
+    same = said_the_same(candidate, with_alike=with_alike)
+    wording = checked(wording, same[:PEOPLE])
     with transaction.atomic():
-        found = _locked(candidate)
+        found = _locked_with(candidate, same)
         _review(found)
         stream = shard_for(candidate.stream, agent_of(candidate))
         sources = [(atom.user_id, atom.pk) for atom in found]
         return _share(stream, wording, candidate.atom_type, sources, actor=actor, note=note)
 
 
-def decline(candidate: MemoryAtom, *, actor: str) -> None:
+def release_by_rule(candidates: MemoryAtomQuerySet, wording: str, *, actor: str, people: int) -> Release:
+    """Let the users of an agent see what several of them said alike, in the caller's transaction.
+
+    Args:
+        candidates: of one shard and agent, in words of their own.
+        wording: that quotes none of them.
+        actor: the rule, with its version.
+        people: who have to have said it.
+
+    Raises:
+        CannotRelease: too few of them are in memory and undecided; or it is known to no agent, or there already.
+    """
+    found = _locked(candidates)
+    if len({atom.user_id for atom in found}) < people:
+        raise CannotRelease("Too few people say it by now.")
+    if not (agent := agent_of(found[0])):
+        raise CannotRelease("It isn't known to which agent it was said.")
+    _review(found)
+    stream = shard_for(found[0].stream, agent)
+    values = {"rule": Release.Rule.ALIKE, "quorum": people}
+    sources = [(atom.user_id, atom.pk) for atom in found]
+    return _share(stream, wording, found[0].atom_type, sources, actor=actor, **values)
+
+
+def decline(candidate: MemoryAtom, *, actor: str, with_alike: bool = False) -> None:
     """Leave a candidate with its person, and the same with others who said it: it no longer waits for a decision.
+
+    Args:
+        candidate: that stays as it is.
+        actor: operator:…
+        with_alike: those who said alike are decided on, too.
 
     Raises:
         CannotRelease: it is no longer in memory.
     """
     with transaction.atomic():
-        found = _locked(candidate)
+        found = _locked_with(candidate, said_the_same(candidate, with_alike=with_alike))
         _review(found)
         for atom in found:
             payload = {"atom_id": str(atom.atom_id), "stream_id": str(atom.stream.stream_id)}
@@ -129,7 +167,7 @@ def reword(former: Release, wording: str, *, actor: str, note: str = "") -> Rele
     with transaction.atomic():
         found = _standing(former)
         kind = found.atom.atom_type if found.atom else MemoryAtom.Type.OBSERVATION
-        _revoke(found, actor)
+        take_release_back(found, actor)
         return _share(found.stream, wording, kind, _sources(found), actor=actor, note=note, replaces=found)
 
 
@@ -143,7 +181,7 @@ def revoke(release: Release, *, actor: str) -> Release:
         CannotRelease: it was revoked already.
     """
     found = _standing(release)
-    _revoke(found, actor)
+    take_release_back(found, actor)
     return found
 
 
@@ -167,19 +205,19 @@ def checked(wording: str, sources: Iterable[MemoryAtom]) -> str:
     return wording
 
 
-def quotes(wording: str, said: Iterable[str]) -> bool:
+def quotes(wording: str, said: Collection[str], *, in_a_row: int = IN_A_ROW) -> bool:
     """Tell whether a wording is what somebody said, has a sentence of it, or many of its words in a row."""
     own = plain_words(wording)
     texts = [without_unseen(text) for text in said]
-    return any(_has(text, own) for text in map(plain_words, texts)) or any(
-        _has(own, sentence) for text in texts for sentence in _sentences(text)
+    return any(_has(text, own, in_a_row) for text in map(plain_words, texts)) or any(
+        _has(own, sentence, in_a_row) for text in texts for sentence in _sentences(text)
     )
 
 
-def _has(text: str, part: str) -> bool:
+def _has(text: str, part: str, in_a_row: int) -> bool:
     """Tell whether the words of a part stand in a text in a row, or so many of them that it is a quotation."""
     padded, words = f" {text} ", part.split(" ")
-    runs = (words[first : first + IN_A_ROW] for first in range(max(len(words) - IN_A_ROW, 0) + 1))
+    runs = (words[first : first + in_a_row] for first in range(max(len(words) - in_a_row, 0) + 1))
     return any(f" {' '.join(run)} " in padded for run in runs)
 
 
@@ -218,7 +256,7 @@ def _share(
         raise CannotRelease(f"{stream.title} says this already.")
     made = Release.objects.create(stream=stream, atom=atom, wording=wording, actor=actor, **values)
     ReleaseSource.objects.bulk_create(ReleaseSource(release=made, user_id=user, atom_id=pk) for user, pk in sources)
-    _log("memory_released", made, actor)
+    log_release("memory_released", made, actor)
     return made
 
 
@@ -226,19 +264,24 @@ def _sources(release: Release) -> list[Source]:
     return list(release.sources.order_by("pk").values_list("user_id", "atom_id"))
 
 
-def _locked(candidate: MemoryAtom) -> list[MemoryAtom]:
-    """Return the candidate and those that say the same, as they are now.
-
-    People are locked against erasure, sessions against retractions.
-    """
-    same = list(said_the_same(candidate)[:PEOPLE])
-    UserProfile.objects.hold({atom.user_id for atom in same if atom.user_id})
-    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in same]).order_by("pk"))
-    named = said_the_same(candidate).filter(pk__in=[atom.pk for atom in same])
-    found = list(named.select_for_update(no_key=True, of=("self",)))
+def _locked_with(candidate: MemoryAtom, same: MemoryAtomQuerySet) -> list[MemoryAtom]:
+    """Return the candidate and those that say the same, as they are now."""
+    found = _locked(same)
     if candidate.pk not in {atom.pk for atom in found}:
         raise CannotRelease("It is not in memory any more, or nobody's alone.")
     return found
+
+
+def _locked(candidates: MemoryAtomQuerySet) -> list[MemoryAtom]:
+    """Return candidates as they are now.
+
+    People are locked against erasure, sessions against retractions.
+    """
+    there = list(candidates[:PEOPLE])
+    UserProfile.objects.hold({atom.user_id for atom in there if atom.user_id})
+    list(Session.objects.locked().filter(pk__in=[atom.source_session_id for atom in there]).order_by("pk"))
+    named = candidates.filter(pk__in=[atom.pk for atom in there])
+    return list(named.select_for_update(no_key=True, of=("self",)))
 
 
 def _review(candidates: Sequence[MemoryAtom]) -> None:
@@ -248,7 +291,7 @@ def _review(candidates: Sequence[MemoryAtom]) -> None:
         .candidates()
         .filter(
             user__in=[atom.user_id for atom in candidates],
-            content_hash=candidates[0].content_hash,
+            content_hash__in=[atom.content_hash for atom in candidates],
             stream__name=candidates[0].stream.name,
         )
     )
@@ -263,31 +306,3 @@ def _standing(release: Release) -> Release:
     if found.revoked_at:
         raise CannotRelease("It was revoked already.")
     return found
-
-
-def _revoke(release: Release, actor: str) -> None:
-    for wider in release.wider.standing().select_related("stream", "atom"):
-        _revoke(wider, actor)
-    release.revoked_at, release.revoked_by = timezone.now(), actor
-    release.save(update_fields=["revoked_at", "revoked_by"])
-    if release.atom:
-        _withdraw(release.stream, release.atom, requested_by=actor)
-    _log("memory_release_revoked", release, actor)
-
-
-def _withdraw(stream: MemoryStream, atom: MemoryAtom, *, requested_by: str) -> None:
-    """Take an item out of memory, and out of the text: that goes back to before a consolidation was given it."""
-    stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
-    versions = versions_given([MemoryAtom.objects.get(pk=atom.pk)])
-    take_back([stream], versions)
-    MemoryAtom.objects.filter(pk=atom.pk).evict()
-    if versions and stream.consolidation_prompt and stream.atoms.waiting().exists():
-        Job.objects.request("consolidate", stream=stream, requested_by=requested_by, force=True)
-    Job.objects.request("count_words", stream=stream, requested_by=requested_by, force=True)
-
-
-def _log(event: str, release: Release, actor: str) -> None:
-    """Tell the log, without a word of what was said."""
-    people = release.sources.values("user").distinct().count()
-    payload = {"release_id": str(release.release_id), "stream_id": str(release.stream.stream_id), "people": people}
-    Event.objects.create(type=event, actor=actor, application_id=release.stream.application_id, payload=payload)

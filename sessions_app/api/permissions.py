@@ -29,6 +29,15 @@ class HasScope(BasePermission):
         return key_of(request).allows(needed)
 
 
+class IsOfService(BasePermission):
+    """The key is a service's: what it asks for is about everybody."""
+
+    message = "This needs a service key."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return request.auth is not None and key_of(request).user_id is None
+
+
 def require_scope(request: Request, scope: str) -> None:
     """Check the scope for what needs more than its method does.
 

@@ -13,12 +13,13 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from sessions_app import known_keys
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
+from sessions_app.proven import PROVEN
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
 
@@ -71,10 +72,20 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         key = next(iter(self.raw(_VERIFY_SQL, [prefix])), None)
         matches = hmac.compare_digest(_digest(secret), key.secret_hash if key else _digest(""))
         if not key or not matches or not key.is_valid():
+            PROVEN.drop(text)
             return None
+        PROVEN.add(text)
         if key.application_id != DEFAULT:
             known_keys.note(key.prefix, key.application_id)
         return key
+
+    def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":
+        """Return the prefixes of keys that were not revoked, those used last first."""
+        return (
+            self.filter(revoked_at=None)
+            .order_by(F("last_used_at").desc(nulls_last=True))
+            .values_list("prefix", flat=True)[:most]
+        )
 
 
 class ApiKey(models.Model):

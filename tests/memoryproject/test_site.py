@@ -26,8 +26,15 @@ def test_the_process_answers_anonymous_probes(client: Any) -> None:
     assert client.get("/readyz").json()["checks"] == {"database": "ok", "migrations": "ok", "queue": "ok"}
 
 
-def test_metrics_need_a_key(client: Any, service: Api) -> None:
+def test_the_description_is_sent_once_to_whoever_keeps_it(client: Any) -> None:
+    first = client.get("/api/v1/schema")
+    again = client.get("/api/v1/schema", headers={"If-None-Match": first["ETag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+
+
+def test_metrics_need_a_services_key(client: Any, service: Api, as_ada: Api) -> None:
     assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers=as_ada.headers).status_code == 403
     answer = client.get("/metrics", headers=service.headers)
     assert 'memory_jobs{status="failed"} 0.0' in answer.content.decode()
 
@@ -91,6 +98,8 @@ def test_schedules_are_registered_once_and_a_changed_time_is_set_right(transacti
         "compact_sessions": 30,
         "form_memories": 10,
         "embed": 10,
+        "group_candidates": 10,
+        "share_alike": 10,
         "prune_receipts": 60,
         "housekeeping": None,
         "retain": None,

@@ -1,5 +1,6 @@
 """Releases: the candidates that wait for a decision, the page on which one is released, and what can be done later."""
 
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -41,6 +42,12 @@ class WordingForm(forms.Form):
     note = forms.CharField(max_length=2_000, required=False)
 
 
+class DecisionForm(WordingForm):
+    """What others are to see of a candidate, and whether that holds for those who said alike."""
+
+    with_alike = forms.BooleanField(required=False)
+
+
 def waiting(request: HttpRequest) -> str:
     """Count the candidates that wait for a decision, for the sidebar of each page; blank for none."""
     number: int = cache.get_or_set(WAITING, _number_waiting, KEPT) or 0
@@ -73,9 +80,9 @@ class Candidates(OperatorPage):
 
     def context(self) -> dict[str, Any]:
         before = self.number("before")
-        found = MemoryAtom.objects.to_review().select_related("stream", "user", "source_session").order_by("-pk")
+        found = MemoryAtom.objects.one_a_group().select_related("stream", "user", "source_session").order_by("-pk")
         items, more = first_of(found if before is None else found.filter(pk__lt=before), PAGE)
-        return {"items": items, "more_before": more}
+        return {"items": [(item, agent_of(item)) for item in items], "more_before": more}
 
 
 class CandidateView(OperatorView):
@@ -112,14 +119,20 @@ class ReleaseCandidate(CandidateView, OperatorPage):
             "wording": self.request.POST.get("wording", atom.content),
             "audience": audience(agent_of(atom), atom.stream.application_pk),
             "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
+            "alike": self._said_alike(),
             "entries": entries(turns),
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
             "may_release": self.request.user.has_perm("moments_app.add_release"),
         }
 
+    def _said_alike(self) -> Sequence[MemoryAtom]:
+        """Return what others said in other words, that nobody has decided on."""
+        others = said_the_same(self.candidate, with_alike=True).exclude(content_hash=self.candidate.content_hash)
+        return list(others[:PAGE])
+
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        form = WordingForm(request.POST)
+        form = DecisionForm(request.POST)
         if not form.is_valid():
             return self.page(problem=f"Write what others are to see, in at most {LONGEST:,} characters.")
         try:
@@ -141,7 +154,7 @@ class KeepPrivate(CandidateView):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         try:
-            decline(self.candidate, actor=self.actor)
+            decline(self.candidate, actor=self.actor, with_alike="with_alike" in request.POST)
         except CannotRelease as error:
             raise Http404 from error
         messages.success(request, "It stays with its person.")

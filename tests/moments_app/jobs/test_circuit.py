@@ -17,6 +17,7 @@ from moments_app.engines.interface import CallRecord
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.runner import run_job, run_taken
 from moments_app.models import Circuit, EmbeddingModel, Job
+from moments_app.models.circuit import LONE
 from moments_app.models.job import JobQuerySet
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
@@ -277,6 +278,17 @@ class TestOnePersonsText:
             assert ran(send_probe()).is_held
         model_server.always(behave.answer_well)
         assert ran(send_probe()).status == "completed"
+
+    def test_row_30_nor_is_one_who_is_alone_tried_without_end(self, model_server: OpenAIServer) -> None:
+        model_server.always(behave.error(500))
+        job = asked("ada")
+        ran(job), ran(job)
+        long_ago = timezone.now() - LONE
+        Circuit.objects.update(since=long_ago)
+        assert ran(send_probe()).is_held  # its own day has not passed
+        Job.objects.update(queued_at=long_ago)
+        assert ran(send_probe()).status == "failed"
+        assert circuit().is_open and not Job.objects.open().exists()
 
 
 class TestQueries:

@@ -156,10 +156,12 @@ class TestNames:
             "digest_session",
             "embed",
             "form_memories",
+            "group_candidates",
             "rebuild_moments",
             "rebuild_profile",
             "roll_summary",
             "settle",
+            "share_alike",
         }
 
     def test_an_unknown_one_is_named(self) -> None:

@@ -3,12 +3,15 @@
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import MemoryAtom, Release
-from moments_app.streams.release import release
+from moments_app.streams.group_candidates import GroupCandidates
+from moments_app.streams.release import release, release_by_rule, said_the_same
 from sessions_app.models import UserProfile
+from tests.support.jobs import work_off
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
 from tests.support.streams import candidate, shard
@@ -54,6 +57,39 @@ def test_an_operator_reads_releases_extends_rewords_and_revokes(
     assert "Revoked: nobody" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert "revoked already" in root.post(url("revoke", latest.pk), follow=True).content.decode()
     assert not MemoryAtom.objects.active().filter(user=None).exists()
+
+
+def test_what_several_said_alike_is_one_item_and_one_decision_unless_the_operator_parts_it(
+    root: Client, learned: MemoryAtom, bo: UserProfile
+) -> None:
+    candidate(bo, learned.stream, "Say units with each number.")
+    GroupCandidates().sweep()
+    work_off()
+    shown = page(root, url("waiting"))
+    assert "said alike by 2 people" in shown and "would reach users of agent default" in shown
+    assert "Say units with" in shown and "Say the unit with" not in shown
+    MemoryAtom.objects.update(left_to_operator="it has a number")
+    assert "the rule left it to you: it has a number" in page(root, url("waiting"))
+    own = url("candidate", learned.pk)
+    shown = page(root, own)
+    assert "Say units with each number." in shown and "it has a number" in shown
+    root.post(own, {"wording": "Numbers need units."})
+    [alone] = Release.objects.all()
+    assert alone.sources.count() == 1 and "Say units with" in page(root, url("waiting"))
+    MemoryAtom.objects.candidates().update(reviewed_at=None)
+    root.post(own, {"wording": "Give units.", "with_alike": "on"})
+    assert Release.objects.latest("pk").sources.count() == 2 and "Nothing waits." in page(root, url("waiting"))
+    MemoryAtom.objects.candidates().update(reviewed_at=None)
+    root.post(url("keep", learned.pk), {"with_alike": "on"})
+    assert "Nothing waits." in page(root, url("waiting"))
+
+
+def test_a_release_by_the_rule_says_so(root: Client, learned: MemoryAtom) -> None:
+    with transaction.atomic():
+        made = release_by_rule(said_the_same(learned), "Numbers need units.", actor="rule:said alike v1", people=1)
+    shown = page(root, change_url(made))
+    assert "Released by a rule, because 1 or more people said alike" in shown and "rule:said alike v1" in shown
+    assert "said alike" in page(root, list_url(Release))
 
 
 def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:

@@ -1,0 +1,58 @@
+"""`revoke`: a release is taken back, by whoever decides that, or because too few remain of those it is from.
+
+Nobody's context or search has it any more, nor has the text of its shard: that goes back to before a consolidation was
+given it.
+"""
+
+from django.db import transaction
+from django.utils import timezone
+
+from moments_app.models import Job, MemoryAtom, MemoryStream, Release
+from moments_app.streams.texts import take_back, versions_given
+from sessions_app.models import Event
+
+TOO_FEW = "rule:too few people remain"
+
+
+def take_release_back(release: Release, actor: str) -> None:
+    """Take a release back that is locked and stands, and what every agent's users see of it.
+
+    Args:
+        release: with its stream and item.
+        actor: who takes it back.
+    """
+    for wider in release.wider.standing().select_related("stream", "atom"):
+        take_release_back(wider, actor)
+    release.revoked_at, release.revoked_by = timezone.now(), actor
+    release.save(update_fields=["revoked_at", "revoked_by"])
+    if release.atom:
+        _withdraw(release.stream, release.atom, requested_by=actor)
+    log_release("memory_release_revoked", release, actor)
+
+
+@transaction.atomic
+def withdraw_short() -> int:
+    """Take back what was released because several people said it, of whom too few remain; return how many."""
+    short = Release.objects.standing().short().select_for_update(of=("self",)).order_by("pk")
+    found = list(short.select_related("stream", "atom"))
+    for release in found:
+        take_release_back(release, TOO_FEW)
+    return len(found)
+
+
+def _withdraw(stream: MemoryStream, atom: MemoryAtom, *, requested_by: str) -> None:
+    """Take an item out of memory, and out of the text."""
+    stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=stream.pk)
+    versions = versions_given([MemoryAtom.objects.get(pk=atom.pk)])
+    take_back([stream], versions)
+    MemoryAtom.objects.filter(pk=atom.pk).evict()
+    if versions and stream.consolidation_prompt and stream.atoms.waiting().exists():
+        Job.objects.request("consolidate", stream=stream, requested_by=requested_by, force=True)
+    Job.objects.request("count_words", stream=stream, requested_by=requested_by, force=True)
+
+
+def log_release(event: str, release: Release, actor: str) -> None:
+    """Tell the log, without a word of what was said."""
+    people = release.sources.values("user").distinct().count()
+    payload = {"release_id": str(release.release_id), "stream_id": str(release.stream.stream_id), "people": people}
+    Event.objects.create(type=event, actor=actor, application_id=release.stream.application_id, payload=payload)

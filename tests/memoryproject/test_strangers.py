@@ -1,0 +1,179 @@
+"""Calls without a right key or login: so many from one address, at every door, and nobody else's calls with them."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from memoryproject import asgi, strangers
+from memoryproject.addresses import subscriber
+from memoryproject.strangers import Buckets, Strangers, address_of, secret_of
+from sessions_app.models import ApiKey
+from sessions_app.proven import PROVEN
+from tests.support.live import live_site
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WRONG = "mem_000000000000_wrong"
+MANY = 3  # calls that strangers may make at once
+DOORS = {
+    "REST": ("GET", "/api/v1/sessions?user_id=ada"),
+    "MCP": ("POST", "/mcp"),
+    "chat": ("POST", "/v1/chat/completions"),
+    "admin": ("GET", "/admin/sessions_app/session/"),
+    "schema": ("GET", "/api/v1/schema"),
+    "docs": ("GET", "/api/v1/docs"),
+    "metrics": ("GET", "/metrics"),
+}
+
+
+@pytest.fixture
+def site(transactional_db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The site as nobody has called it yet, at a moment that lasts: no bucket fills again."""
+    settings.ANONYMOUS_RATE = 1
+    monkeypatch.setattr(strangers, "AT_ONCE", MANY)
+    monkeypatch.setattr(strangers, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(asgi, "_strangers", Strangers())
+    with live_site() as url:
+        yield url
+
+
+def call(site: str, door: str, key: str = "", **headers: str) -> Any:
+    method, path = DOORS[door]
+    named = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx2.request(method, f"{site}{path}", headers=named | headers, json={} if method == "POST" else None)
+
+
+def statuses(site: str, times: int, door: str, key: str = "", **headers: str) -> list[int]:
+    return [call(site, door, key, **headers).status_code for _ in range(times)]
+
+
+@pytest.mark.slow
+def test_row_36_calls_without_a_right_key_are_limited_by_address_at_every_door(
+    site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for door in DOORS:
+        for key in ("", WRONG):
+            monkeypatch.setattr(asgi, "_strangers", Strangers())
+            assert 429 not in statuses(site, MANY, door, key)
+            refused = call(site, door, key)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+            if door in ("REST", "MCP", "schema", "docs"):
+                assert refused.json()["errors"][0]["code"] == "throttled"
+            if door == "chat":
+                assert refused.json()["error"]["code"] == "rate_limited"
+            if door == "admin":
+                assert "<h1>Not just now</h1>" in refused.text
+    assert httpx2.get(f"{site}/healthz").status_code == 200
+    assert httpx2.get(f"{site}/readyz").status_code == 200
+    assert httpx2.get(f"{site}/static/admin/css/base.css").status_code == 200
+
+
+def test_row_36_a_right_key_is_served_whatever_its_neighbors_send(site: str) -> None:
+    known, unused = (ApiKey.objects.issue(name)[1] for name in ("known", "unused"))
+    assert statuses(site, MANY + 1, "REST", known) == [200] * (MANY + 1)
+    assert statuses(site, MANY + 1, "REST", WRONG) == [401] * MANY + [429]
+    assert statuses(site, 1, "REST") == [429]
+    for key in (known, unused):
+        assert statuses(site, MANY + 1, "REST", key) == [200] * (MANY + 1)
+
+
+def test_row_36_a_key_that_was_revoked_is_a_strangers(site: str) -> None:
+    key, text = ApiKey.objects.issue("revoked")
+    assert statuses(site, 1, "REST", text) == [200]
+    key.revoke()
+    assert statuses(site, MANY + 2, "REST", text) == [401] * (MANY + 1) + [429]
+    assert text not in PROVEN
+
+
+def test_row_36_wrong_secrets_for_a_key_have_a_limit_and_do_not_stop_it(site: str) -> None:
+    key, text = ApiKey.objects.issue("attacked")
+    assert statuses(site, 1, "REST", text) == [200]
+    guesses = [call(site, "REST", f"mem_{key.prefix}_{number}").status_code for number in range(2 * MANY + 1)]
+    assert guesses == [401] * 2 * MANY + [429]
+    assert statuses(site, 1, "REST", text) == [200]
+
+
+def test_row_36_an_operator_who_is_in_works_on_while_others_knock(site: str) -> None:
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    cookie = f"sessionid={client.cookies['sessionid'].value}"
+    assert statuses(site, 1, "admin", Cookie=cookie) == [200]
+    assert statuses(site, MANY + 1, "admin", Cookie="sessionid=made-up") == [302] * MANY + [429]
+    assert statuses(site, 1, "admin", Cookie=cookie) == [200]
+    client.logout()
+    assert statuses(site, 1, "admin", Cookie=cookie) == [302]
+    assert statuses(site, 1, "admin", Cookie=cookie) == [429]
+
+
+def test_what_a_first_call_took_is_given_back_to_a_right_key(site: str) -> None:
+    for number in range(MANY + 1):
+        assert statuses(site, 1, "REST", ApiKey.objects.issue(f"{number}")[1]) == [200]
+    assert statuses(site, 1, "REST") == [401]
+
+
+def test_one_subscriber_is_counted_once(settings: Settings) -> None:
+    assert subscriber("192.0.2.7") == "192.0.2.7"
+    assert subscriber("::ffff:192.0.2.7") == "192.0.2.7"
+    assert subscriber("2001:db8:1:2:3::4") == subscriber("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+    assert subscriber("2001:db8:1:3::4") != subscriber("2001:db8:1:2::4")
+    assert subscriber("") == ""
+    forwarded = [(b"x-forwarded-for", b"203.0.113.9, 198.51.100.7")]
+    scope: dict[str, Any] = {"client": ("10.0.0.1", 7), "headers": forwarded}
+    assert address_of(scope) == "10.0.0.1"
+    settings.BEHIND_PROXY = True
+    assert address_of(scope) == "198.51.100.7"
+    assert address_of({"client": None, "headers": []}) == ""
+
+
+@pytest.mark.parametrize(
+    ("headers", "secret"),
+    [
+        ([], ""),
+        ([(b"authorization", b"Bearer  key ")], "key"),
+        ([(b"authorization", b"Basic key"), (b"cookie", b"sessionid=s")], ""),
+        ([(b"cookie", b"a=b; sessionid=s")], "s"),
+        ([(b"cookie", b"\xff=;;;=\x00")], ""),
+    ],
+)
+def test_whoever_asks_is_known_by_key_or_login(headers: list[tuple[bytes, bytes]], secret: str) -> None:
+    assert secret_of({"headers": headers}) == secret
+
+
+def test_a_bucket_fills_again_and_no_more_are_kept_than_there_is_room_for(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ANONYMOUS_RATE = 2
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(strangers, "time", clock)
+    monkeypatch.setattr(strangers, "ADDRESSES", 3)
+    buckets = Buckets()
+    assert [buckets.take("a") for _ in range(21)] == [0.0] * 20 + [0.5]
+    clock.now += 0.5
+    assert (buckets.take("a"), buckets.take("a")) == (0.0, 0.5)
+    buckets.give_back("a")
+    assert buckets.take("a") == 0.0
+    for name in "bcd":
+        buckets.take(name)
+    assert buckets.take("a") == 0.0  # forgotten, and as new
+
+
+def test_without_a_database_nobody_is_known_by_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, text = ApiKey.objects.issue("issued")
+    prefix = text.split("_")[1]
+    assert asyncio.run(strangers.Issued().has(prefix))
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE sessions_app_apikey RENAME TO hidden")
+    try:
+        assert not asyncio.run(strangers.Issued().has(prefix))
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE hidden RENAME TO sessions_app_apikey")
