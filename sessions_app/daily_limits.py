@@ -25,6 +25,7 @@ from sessions_app.models.daily_limit import Amounts, Kind, LimitReached, Standin
 from sessions_app.write_behind import WriteBehind
 
 FRESH = 2.0  # seconds for which a process trusts what it knows of somebody
+PATIENCE = 1.0  # seconds that a request waits for what is being written
 DAY_SECONDS = 86_400
 QUOTA_UNITS = {"requests": "", "stored_bytes": ';qu="content-bytes"'}  # the draft's; requests are its default
 ONE_REQUEST = Amounts(requests=1)
@@ -35,9 +36,9 @@ class _Meter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.exchange = threading.Lock()  # held while the database is told or asked, so that nothing counts twice
         self._pending: dict[tuple[date, Subject], Amounts] = {}
         self._known: dict[Subject, tuple[float, Standing]] = {}
-        self._writes = 0
 
     def add(self, subjects: Iterable[Subject], more: Amounts) -> None:
         """Count, and refuse nothing."""
@@ -69,13 +70,15 @@ class _Meter:
     def look_up(self, subjects: Iterable[Subject]) -> None:
         """Know how these stand, by one statement about those of whom nothing is known."""
         with self._lock:
-            writes, unknown = self._writes, [subject for subject in subjects if not self._is_known(subject)]
-        while unknown:
-            standings = DailyUsage.objects.standings(unknown)
-            with self._lock:
-                if writes == self._writes:  # else what was written meanwhile may be missing
-                    return self._learn(standings)
-                writes = self._writes
+            unknown = [subject for subject in subjects if not self._is_known(subject)]
+        if not unknown:
+            return
+        is_alone = self.exchange.acquire(timeout=PATIENCE)
+        try:
+            self.learn(DailyUsage.objects.standings(unknown))
+        finally:
+            if is_alone:
+                self.exchange.release()
 
     def _is_known(self, subject: Subject) -> bool:
         learned, known = self._known.get(subject, (0.0, None))
@@ -106,7 +109,6 @@ class _Meter:
 
     def _written(self, counted: dict[Subject, Amounts], standings: list[Standing]) -> None:
         with self._lock:
-            self._writes += 1
             for standing in standings:
                 place = standing.day, standing.subject
                 left = self._pending.pop(place) + -counted[standing.subject]
@@ -121,7 +123,17 @@ class _Meter:
 
 
 meter = _Meter()
-behind = WriteBehind[None]("daily-usage", lambda _: meter.write())
+
+
+class _Behind(WriteBehind[None]):
+    """Writes what the meter has counted."""
+
+    def flush(self) -> None:
+        with meter.exchange:
+            super().flush()
+
+
+behind = _Behind("daily-usage", lambda _: meter.write())
 
 
 class Call:
