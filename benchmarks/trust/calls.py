@@ -87,14 +87,14 @@ class Call:
         try:
             connection.request(self.operation.method, self.path, self.body, headers)
             answer = connection.getresponse()
-            return answer.status, _text(answer.read())
+            return answer.status, text_of(answer.read())
         except (OSError, http.client.HTTPException) as error:
             return 599, type(error).__name__
         finally:
             connection.close()
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     """Return what an answer says; of a zip, what its files say."""
     if not is_zipfile(BytesIO(data)):
         return data.decode(errors="replace")

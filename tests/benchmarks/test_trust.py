@@ -4,18 +4,23 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
 from benchmarks.trust import fuzz, isolation, page
-from benchmarks.trust.calls import Operation, call, least
+from benchmarks.trust.calls import Operation, call, least, text_of
 from benchmarks.trust.isolation import FOREIGN, OWN, UNKNOWN, Caller, Upstream
 from memoryproject.drill.provider import Provider
 from memoryproject.drill.site import Site
 from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.transcript.append import NewMessage, append
 from tests.support.processes import database_url
+from tests.support.streams import note, shard
 from tests.support.transcript import talk
 
 READ = Operation("GET", "/api/v1/moments/{key}", {"user_id": {"type": "string"}})
@@ -93,6 +98,23 @@ class TestIsolation:
             return 404, "{}"
 
         assert self.probed(bo, change).leaks == ["Something of Bo's was changed."]
+
+    def test_so_is_what_others_could_read_if_the_code_filtered_nothing(self, ada: UserProfile, bo: UserProfile) -> None:
+        append(bo, "s1", [NewMessage("user", FOREIGN)])
+        with answering(lambda path: (404, "{}")) as site:
+            found = isolation.without_filters(site, bo.pk)
+            assert found.leaks == [] and found.probes > 2  # as Ada, and as nobody
+            note(shard("lessons"), FOREIGN)
+            found += isolation.without_filters(site, bo.pk)
+        [as_ada, as_nobody] = found.leaks
+        assert "moments_app_memoryatom" in as_ada and f"as {ada.pk} of {DEFAULT}" in as_ada
+        assert f"as nobody of {DEFAULT}" in as_nobody
+
+    def test_words_in_an_export_are_read_out_of_its_zip(self) -> None:
+        file = BytesIO()
+        with ZipFile(file, "w") as archive:
+            archive.writestr("messages.jsonl", FOREIGN)
+        assert (text_of(file.getvalue()), text_of(b"\xff{}")) == (FOREIGN, "\ufffd{}")
 
     def test_so_are_words_of_both_in_one_call_of_a_model(self) -> None:
         upstream = Upstream()
