@@ -1,4 +1,4 @@
-"""The OpenAPI description, made once a process: it is the same for everybody, and takes a second to make."""
+"""The OpenAPI description, made once a process, as that takes a second: for keys of a person, and for all others."""
 
 import threading
 from functools import cache
@@ -8,18 +8,25 @@ from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer
 
+from memoryproject.front import KEY_OF_A_PERSON
+from sessions_app.api.schema import for_services
+
 _making = threading.Lock()
 
 
 @require_safe
 def description(request: HttpRequest) -> HttpResponse:
-    """Answer with the description of the API, as JSON."""
+    """Answer with the description of the API, as JSON.
+
+    A key of a person need not name that person, others have to; so each gets what is true for it.
+    """
+    is_a_persons = KEY_OF_A_PERSON.match(request.headers.get("Authorization", "").encode()) is not None
     with _making:  # so that those who ask first wait for one, and don't each make their own
-        made = _made()
+        made = _made(is_a_persons)
     return HttpResponse(made, content_type=OpenApiJsonRenderer.media_type)
 
 
 @cache
-def _made() -> bytes:
+def _made(is_a_persons: bool) -> bytes:
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    return OpenApiJsonRenderer().render(schema, renderer_context={})
+    return OpenApiJsonRenderer().render(schema if is_a_persons else for_services(schema), renderer_context={})

@@ -31,6 +31,8 @@ LONGEST_BACKOFF = timedelta(hours=1)
 class CannotChange(Refusal):
     """The job can't be cancelled or retried in the state that it is in; the message says why."""
 
+    code = "cannot_change"
+
 
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
 # The loop over processes has the index of each read from the last subject on: as quick however much waits.

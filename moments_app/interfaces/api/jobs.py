@@ -7,7 +7,7 @@ from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from moments_app.models import Job
-from moments_app.models.job import JobQuerySet
+from moments_app.models.job import CannotChange, JobQuerySet
 from sessions_app.api.fields import PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
@@ -96,7 +96,7 @@ class JobView(PersonView):
 class JobRetryView(PersonView):
     """Another try of a job."""
 
-    @operation({202: Accepted}, body=PersonQuery)
+    @operation({202: Accepted}, body=PersonQuery, refuses=[CannotChange])
     def post(self, job_id: uuid.UUID) -> Response:
         """Gives a failed job a new set of attempts."""
         job = one_or_404(jobs_of(self.person), job_id=job_id)
