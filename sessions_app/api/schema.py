@@ -13,6 +13,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework.fields import JSONField
+from rest_framework.serializers import ListSerializer
 
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -127,6 +128,9 @@ class Schema(AutoSchema):
         if isinstance(field, JsonField):
             return deepcopy(JSON["anyOf"][-1]) if field.is_object else {"$ref": "#/components/schemas/Json"}
         mapped: Described = super()._map_serializer_field(field, direction, bypass_extensions)  # type: ignore[no-untyped-call]
+        if isinstance(field, ListSerializer):
+            limits = {"minItems": field.min_length, "maxItems": field.max_length}
+            mapped |= {name: limit for name, limit in limits.items() if limit is not None}
         if isinstance(field, JSONField):
             mapped.pop("oneOf", None)  # any JSON, or null: null is JSON, and of two that fit `oneOf` takes neither
         return mapped
@@ -157,6 +161,7 @@ def complete(result: Described, generator: Any, request: Any, public: bool) -> D
             if one["in"] == "path" or f"{{{one['name']}}}" not in path  # which names it already
         ]
         _answer(operation, [status for status in RESPONSES if _may_be(status, path, method, operation)])
+    _link(result)
     return result
 
 
@@ -176,7 +181,7 @@ def for_services(description: Described) -> Described:
             parameter["required"] = parameter.get("required", False) or parameter["name"] == PERSON
         if "requestBody" in operation:
             [content] = operation["requestBody"]["content"].values()
-            body = schemas[content["schema"]["$ref"].rsplit("/", 1)[1]]
+            body = _component(schemas, content["schema"])
             if PERSON in body["properties"]:
                 operation["requestBody"]["required"] = True
                 body["required"] = sorted({PERSON, *body.get("required", ())})
@@ -211,6 +216,59 @@ def _answer(operation: Described, statuses: Sequence[str]) -> None:
         else:
             answers[status] = {"$ref": f"#/components/responses/{name}"}
     operation["responses"] = dict(sorted(answers.items()))
+
+
+def _link(result: Described) -> None:
+    """Link each call that answers an id to those that need it, about the same person."""
+    schemas = result["components"]["schemas"]
+    calls = list(operations(result))
+    ids = {one["name"] for *_, call in calls for one in call["parameters"] if one["in"] == "path"} - {PERSON}
+    for path, method, operation in calls:
+        person = f"$request.query.{PERSON}" if method == "get" else f"$request.body#/{PERSON}"
+        for status, answer in operation["responses"].items():
+            found = dict(_ids(schemas, answer)) if status.startswith("2") else {}
+            links = {
+                f"{taker['operationId']}_of_{name}": _linked(taker, {name: f"$response.body#{pointer}", PERSON: person})
+                for name, pointer in found.items()
+                for *_, taker in calls
+                if name in ids and f"{{{name}}}" not in path
+                if taker is not operation and name in _needed(schemas, taker)
+            }
+            answer |= {"links": links} if links else {}
+
+
+def _needed(schemas: Described, operation: Described) -> set[str]:
+    """Return the names of what a call has to be given, but for the person."""
+    named = {parameter["name"] for parameter in operation["parameters"] if parameter.get("required")}
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    return named.union(_component(schemas, body).get("required", ())) - {PERSON}
+
+
+def _ids(schemas: Described, answer: Described) -> Iterator[tuple[str, str]]:
+    """Yield the texts that an answer or its first item certainly has, and where."""
+    whole = _component(schemas, answer.get("content", {}).get("application/json", {}).get("schema", {}))
+    for name, part in whole.get("properties", {}).items():
+        if part.get("type") == "string":
+            yield name, f"/{name}"
+        for inner, its in _component(schemas, part.get("items", {})).get("properties", {}).items():
+            if its.get("type") == "string":
+                yield inner, f"/{name}/0/{inner}"
+
+
+def _component(schemas: Described, schema: Described) -> Described:
+    """Return the component that a schema refers to; nothing where it refers to none."""
+    found: Described = schemas.get(schema.get("$ref", "").rsplit("/", 1)[-1], {})
+    return found
+
+
+def _linked(taker: Described, values: dict[str, str]) -> Described:
+    """Describe a link to a call, with the values that it takes: in its address where it can, or else in its body."""
+    link: Described = {"operationId": taker["operationId"]}
+    in_address = {parameter["name"] for parameter in taker["parameters"]}
+    parameters = {name: value for name, value in values.items() if name in in_address}
+    rest = {name: value for name, value in values.items() if name not in in_address}
+    link |= {"parameters": parameters} if parameters else {}
+    return link | ({"requestBody": rest} if rest and "requestBody" in taker else {})
 
 
 def _response(description: str, headers: Described) -> Described:

@@ -25,7 +25,7 @@ class SearchInput(PersonQuery):
     agent_id = PublicIdField(required=False, help_text="Whose shards are searched too; left out: every agent's.")
     query = WordsField(max_length=QUERY_MAX_CHARS)
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), allow_empty=False, help_text="Left out: all."
+        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), min_length=1, help_text="Left out: all."
     )
     match_count = IntegerField(
         min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: RECALL__MATCH_COUNT."
