@@ -193,7 +193,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "sessions_app.api.schema.Schema",
-    "DEFAULT_METADATA_CLASS": None,  # OPTIONS is answered 405, as every method that the description doesn't have
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",

@@ -1,5 +1,7 @@
 """The API's one error shape, whoever finds that a request can't be answered."""
 
+from typing import Any
+
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -44,6 +46,9 @@ class RefusalHandler(ExceptionHandler):
             return api_exception(exc)
         converted: Exception = super().convert_known_exceptions(exc)
         return converted
+
+    def get_response(self, exc: APIException, data: dict[str, Any]) -> Response:
+        return Response(data, exc.status_code, headers=self.get_headers(exc), content_type="application/json")
 
     def get_headers(self, exc: APIException) -> dict[str, str]:
         headers: dict[str, str] = super().get_headers(exc)

@@ -35,17 +35,20 @@ class MessageInput(StrictSerializer):
     """One message to append."""
 
     role = serializers.ChoiceField(choices=Message.Role.choices)
-    content = TextField(allow_blank=True, default="")
+    content = TextField(allow_blank=True, default="", help_text="At most `MESSAGE_MAX_CHARS` characters.")
     tool_name = TextField(allow_blank=True, max_length=255, default="")
     payload = JsonField(required=False, allow_null=True, default=None)
     created_at = AwareDateTimeField(required=False, allow_null=True, default=None)
     external_id = TextField(required=False, allow_null=True, max_length=255, default=None)
     metadata = JsonObjectField(required=False, default=dict)
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
-        """Return the fields, with the limit that is set."""
-        limit = settings.MESSAGE_MAX_CHARS
-        return super().get_fields() | {"content": TextField(allow_blank=True, default="", max_length=limit)}
+    def validate_content(self, content: str) -> str:
+        if len(content) > settings.MESSAGE_MAX_CHARS:
+            raise serializers.ValidationError(
+                f"A message has at most {settings.MESSAGE_MAX_CHARS} characters; this one has {len(content)}.",
+                "max_length",
+            )
+        return content
 
 
 class AppendInput(PersonQuery):

@@ -44,6 +44,14 @@ class PersonView(APIView):
         person: None for nobody, or for somebody whom the key may not see, which look alike.
     """
 
+    http_method_names = [
+        "get",
+        "head",
+        "post",
+        "patch",
+        "delete",
+    ]  # the description tells more than OPTIONS
+
     query: dict[str, Any]
     body: dict[str, Any]
     person: UserProfile | None

@@ -86,7 +86,7 @@ JSON: Described = {
 RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: its name, what it means, its headers
     "400": (
         "Invalid",
-        "What was sent doesn't fit: each error names its field. "
+        "What was sent doesn't fit: each error names its field.\n\n"
         f"`{CONTRADICTORY}`: values that fit by themselves, and not together.",
         {},
     ),

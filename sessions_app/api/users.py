@@ -8,6 +8,7 @@ from django.http import FileResponse
 from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from sessions_app.api.fields import JsonObjectField, StrictSerializer, TextField
@@ -91,8 +92,17 @@ class UserView(PersonView):
             raise NotFound from None
 
 
+class ZipRenderer(JSONRenderer):
+    """Lets clients ask for the archive by its type. The archive is a file; what this renders is an error."""
+
+    media_type = "application/zip"
+    format = "zip"
+
+
 class ExportView(PersonView):
     """Everything about one person."""
+
+    renderer_classes = [JSONRenderer, ZipRenderer]
 
     @operation(
         {(200, "application/zip"): OpenApiTypes.BINARY},
