@@ -22,11 +22,14 @@ def description(request: HttpRequest) -> HttpResponse:
     """
     is_a_persons = KEY_OF_A_PERSON.match(request.headers.get("Authorization", "").encode()) is not None
     with _making:  # so that those who ask first wait for one, and don't each make their own
-        made = _made(is_a_persons)
+        of_a_person, of_a_service = _made()
+    made = of_a_person if is_a_persons else of_a_service
     return HttpResponse(made, content_type=OpenApiJsonRenderer.media_type)
 
 
 @cache
-def _made(is_a_persons: bool) -> bytes:
+def _made() -> tuple[bytes, bytes]:
+    """Return the description for keys of a person, and the one for those of a service."""
     schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    return OpenApiJsonRenderer().render(schema if is_a_persons else for_services(schema), renderer_context={})
+    render = OpenApiJsonRenderer().render
+    return render(schema, renderer_context={}), render(for_services(schema), renderer_context={})

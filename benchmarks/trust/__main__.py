@@ -1,7 +1,7 @@
 """Attack a throw-away installation, and write the figures into docs/trust.md: `make trust`.
 
-MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), EXAMPLES of requests to each operation (10),
-OUTAGE seconds (30), SEED (1) and the PARTS of the drill (all) are variables of the environment.
+MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), EXAMPLES of requests to each operation
+(10), OUTAGE seconds (30), SEED (1) and the PARTS of the drill (all) are variables of the environment.
 """
 
 import json

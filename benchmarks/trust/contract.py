@@ -76,15 +76,19 @@ def hold(site: Site, kind: str, key: str, ids: Mapping[str, Sequence[str]], *, e
         command += [f"http://127.0.0.1:{site.port}/api/v1/schema", "--header", f"Authorization: Bearer {key}"]
         command += ["--checks", "all", "--exclude-checks", REPLACED, "--phases", PHASES, "--continue-on-failure"]
         command += ["--max-examples", str(examples), "--seed", str(number), "--rate-limit", "auto", "--no-color"]
+        command += ["--wait-for-schema", "60"]
         command += ["--report", "json", "--report-json-path", str(folder / "report.json")]
         hooks = {"SCHEMATHESIS_HOOKS": "benchmarks.trust.accepted"}
         done = subprocess.run(
             command, cwd=BASE_DIR, env=os.environ | hooks, capture_output=True, text=True, check=False
         )
         report = folder / "report.json"
-        if not report.exists():
-            return Held(kind, 0, 0, {}, [f"schemathesis ended with {done.returncode}: {done.stderr[-300:]}"])
-        held = held_of(kind, json.loads(report.read_text()))
+        told = json.loads(report.read_text()) if report.exists() else {}
+        if not told.get("operations"):
+            return Held(
+                kind, 0, 0, {}, [f"schemathesis ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"]
+            )
+        held = held_of(kind, told)
         if held.remarks:
             print(done.stdout)
         return held
