@@ -15,7 +15,8 @@ class RoutesOnly(logging.Filter):
         """Change the record, and let it pass."""
         request = getattr(record, "request", None)
         if isinstance(request, HttpRequest) and isinstance(record.args, tuple):
-            paths = (request.path, request.get_full_path())
+            escaped = request.path.encode("unicode_escape").decode("ascii")  # as Django writes it
+            paths = (request.path, escaped, request.get_full_path())
             record.args = tuple(_route(request) if argument in paths else argument for argument in record.args)
         return True
 

@@ -26,7 +26,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> StringIO:
 
 
 def test_a_refused_request_is_logged_by_its_route(service: Api, ada: UserProfile, log: StringIO) -> None:
-    service.get("users/ada-lovelace")
+    for name in ("ada-lovelace", "ada-é", "ada%0A", "ada%5C", "ada-" + "x" * 300, "ada-" + "é" * 300):
+        service.get(f"users/{name}")
     service.patch("users/ada-lovelace", surprise=1)
     service.get("sessions/the-visit-of-ada-lovelace/messages", user_id="ada-lovelace", view="ada-lovelace")
     service.client.put("/api/v1/users/ada-lovelace", headers=service.headers)
