@@ -129,8 +129,7 @@ class Schema(AutoSchema):
             return deepcopy(JSON["anyOf"][-1]) if field.is_object else {"$ref": "#/components/schemas/Json"}
         mapped: Described = super()._map_serializer_field(field, direction, bypass_extensions)  # type: ignore[no-untyped-call]
         if isinstance(field, ListSerializer):
-            limits = {"minItems": field.min_length, "maxItems": field.max_length}
-            mapped |= {name: limit for name, limit in limits.items() if limit is not None}
+            mapped |= {name: limit for name, limit in _limits(field) if limit is not None}
         if isinstance(field, JSONField):
             mapped.pop("oneOf", None)  # any JSON, or null: null is JSON, and of two that fit `oneOf` takes neither
         return mapped
@@ -139,6 +138,11 @@ class Schema(AutoSchema):
         super()._insert_field_validators(field, schema)  # type: ignore[no-untyped-call]
         if isinstance(field, Patterned):
             schema["pattern"] = field.pattern
+
+
+def _limits(field: Any) -> Iterator[tuple[str, int | None]]:
+    yield "minItems", field.min_length
+    yield "maxItems", field.max_length
 
 
 def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:

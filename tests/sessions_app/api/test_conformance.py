@@ -30,7 +30,8 @@ def test_each_call_answers_as_it_is_described(ada: UserProfile) -> None:
     descriptions = [_description(ada if person else None, scope) for person, scope in KINDS]
     modes = list(GenerationMode)
     for number, calls in enumerate(zip(*descriptions, strict=True)):  # in turn: each kind of key, what fits and doesn't
-        _ask(*calls[number % len(KINDS)], modes[number % len(modes)], checks)
+        operation, headers = calls[number % len(KINDS)]
+        _ask(operation, headers, modes[number % len(modes)], checks)
 
 
 def _description(person: UserProfile | None, scope: str) -> list[tuple[Any, dict[str, str]]]:
@@ -38,7 +39,8 @@ def _description(person: UserProfile | None, scope: str) -> list[tuple[Any, dict
     key = ApiKey.objects.issue("conformance", user=person, scope=scope)[1]
     headers = {"Authorization": f"Bearer {key}"}
     schema = schemathesis.openapi.from_wsgi("/api/v1/schema", get_wsgi_application(), headers=headers)
-    return [(found.ok(), headers) for found in schema.get_all_operations()]
+    found: list[Any] = list(schema.get_all_operations())
+    return [(operation.ok(), headers) for operation in found]
 
 
 def _ask(operation: Any, headers: dict[str, str], mode: GenerationMode, checks: list[Any]) -> None:
