@@ -46,10 +46,11 @@ bench-recall: .venv/installed-dev
 		$(if $(LIMIT),--limit $(LIMIT))
 
 # Attacks an installation of its own and writes the figures into docs/trust.md. For a release:
-# make trust MINUTES=10 KILLS=200 FUZZ=50000 OUTAGE=300
+# make trust MINUTES=10 KILLS=200 FUZZ=50000 EXAMPLES=200 OUTAGE=300
 trust: export MINUTES ?= 1
 trust: export KILLS ?= 3
 trust: export FUZZ ?= 2000
+trust: export EXAMPLES ?= 10
 trust: export OUTAGE ?= 30
 trust: .venv/installed-dev
 	.venv/bin/python -m benchmarks.trust

@@ -43,7 +43,7 @@ STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queu
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
 
 _KEY = re.compile(rb"bearer mem_(u?[0-9a-f]+)_", re.IGNORECASE)
-_KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
+KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 
 
@@ -190,7 +190,7 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
 
     A person's own key comes first: whoever else it names, nobody else's share is taken.
     """
-    if key := _KEY_OF_A_PERSON.match(authorization):
+    if key := KEY_OF_A_PERSON.match(authorization):
         return f"key {key[1].decode()}"
     tail = path.partition("/users/")[2]
     named = [tail.partition("/")[0]] if tail else parse_qs(query.decode("latin-1")).get("user_id", [""])

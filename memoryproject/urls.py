@@ -29,5 +29,6 @@ urlpatterns = [
     path("metrics", metrics.MetricsView.as_view()),
 ]
 
+handler400 = "sessions_app.api.errors.bad_request"
 handler404 = "sessions_app.api.errors.not_found"
 handler500 = "sessions_app.api.errors.server_error"

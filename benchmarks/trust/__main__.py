@@ -1,7 +1,7 @@
 """Attack a throw-away installation, and write the figures into docs/trust.md: `make trust`.
 
-MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), OUTAGE seconds (30), SEED (1) and the
-PARTS of the drill (all) are variables of the environment.
+MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), EXAMPLES of requests to each operation
+(10), OUTAGE seconds (30), SEED (1) and the PARTS of the drill (all) are variables of the environment.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import describe_machine
-from benchmarks.trust import fuzz, held, isolation, page
+from benchmarks.trust import contract, fuzz, held, isolation, page
 from benchmarks.trust.calls import Operation, Schema, operations
 from benchmarks.trust.isolation import FOREIGN, OWN, TOPIC, UNKNOWN, Caller, Probed, Upstream
 from memoryproject.conf import BASE_DIR
@@ -65,8 +65,8 @@ def main() -> int:
 
 
 def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.Figure]:
-    service, of_ada, reads, of_stranger = _keys(
-        site, [("", "admin"), ("ada", "write"), ("ada", "read"), ("stranger", "write")]
+    service, of_ada, of_ada_reads, reads, of_stranger = _keys(
+        site, [("", "admin"), ("ada", "write"), ("ada", "read"), ("", "read"), ("stranger", "write")]
     )
     for person, word in (("ada", OWN), ("bo", FOREIGN)):
         _seed(site, service, person, word)
@@ -96,9 +96,18 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
 
     requests = int(os.environ.get("FUZZ", "2000"))
     print(f"Fuzzing: {requests:,} requests …")
-    keys = [service, of_ada, reads, ""]
+    keys = [service, of_ada, of_ada_reads, ""]
     number = int(os.environ.get("SEED", "1"))
     fuzzed = fuzz.fuzz(site, known, schemas, keys, ids, requests=requests, number=number)
+
+    kinds = {"a service's key that reads": reads, "a person's key": of_ada, "a service's key that may all": service}
+    examples = int(os.environ.get("EXAMPLES", "10"))
+    answered = []
+    for kind, key in kinds.items():  # the last may erase people
+        print(f"The description, with {kind} …")
+        answered.append(contract.hold(site, kind, key, ids, examples=examples, number=number))
+        print(*answered[-1].figure, sep=": ")
+        remarks += answered[-1].remarks
 
     writers, gaps = held.gaps(site)
     minutes = float(os.environ.get("MINUTES", "1"))
@@ -109,6 +118,7 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     remarks += [] if load.is_held else [f"No load was held: {load.errors} errors at {load.rate:.0f} appends a second"]
     return [
         ("requests fuzzed", f"{fuzzed.requests:,} to {len(known)} operations", f"{len(fuzzed.failures)} answered 5xx"),
+        *(one.figure for one in answered),
         ("isolation probes, over two applications", f"{probed.probes:,}", f"{len(probed.leaks)} leaks"),
         ("concurrent writers on one session", str(writers), f"{gaps} gaps"),
         (

@@ -34,6 +34,8 @@ LONGEST_BACKOFF = timedelta(hours=1)
 class CannotChange(Refusal):
     """The job can't be cancelled or retried in the state that it is in; the message says why."""
 
+    code = "cannot_change"
+
 
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
 # The loop over processes has the index of each read from the last subject on: as quick however much waits.
@@ -60,8 +62,12 @@ def silent_since() -> datetime:
 
 class JobQuerySet(models.QuerySet["Job"]):
     def for_user(self, user: UserProfile | None) -> Self:
-        """Keep the jobs about this person."""
-        return self.filter(user=user)
+        """Keep the jobs about this person; for nobody none, not those that are about nobody."""
+        return self.filter(user=user) if user else self.none()
+
+    def on_shards(self) -> Self:
+        """Keep the jobs on what all users of an agent share."""
+        return self.filter(user=None, stream__isnull=False)
 
     def of_application(self, application: int) -> Self:
         """Keep the jobs about an application's people and shards."""

@@ -32,6 +32,8 @@ TELLING = (
 class CannotPutBack(Refusal):
     """A withdrawn row refers to one that is gone; the message says which."""
 
+    code = "cannot_put_back"
+
 
 class ExactEncoder(DjangoJSONEncoder):
     """Writes times to the microsecond: a row is put back as it was."""

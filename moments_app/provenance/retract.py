@@ -45,6 +45,8 @@ MOST_TURNS = 10_000  # named one by one; a whole session may have more
 class CannotRetract(Refusal):
     """The request can't be met as things are; the message says why."""
 
+    code = "cannot_retract"
+
 
 def sequences_of(text: str) -> list[int]:
     """Return the sequences in a text like `3,4,7-9`, at most `MOST_TURNS`.

@@ -21,6 +21,8 @@ MAX_TOLD_BY_WORDS = 1_000  # observations compared with lines of which nothing i
 class CannotUndo(Refusal):
     """The last consolidation can't be undone; the message says why."""
 
+    code = "cannot_undo"
+
 
 def last_version(stream: MemoryStream) -> StreamVersion | None:
     """Return the consolidation that undoing would take back."""

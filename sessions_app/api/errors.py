@@ -1,5 +1,7 @@
 """The API's one error shape, whoever finds that a request can't be answered."""
 
+from typing import Any
+
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -45,6 +47,15 @@ class RefusalHandler(ExceptionHandler):
         converted: Exception = super().convert_known_exceptions(exc)
         return converted
 
+    def get_response(self, exc: APIException, data: dict[str, Any]) -> Response:
+        return Response(data, exc.status_code, headers=self.get_headers(exc), content_type="application/json")
+
+    def get_headers(self, exc: APIException) -> dict[str, str]:
+        headers: dict[str, str] = super().get_headers(exc)
+        if exc.status_code in (429, 503):
+            headers.setdefault("Retry-After", "1")
+        return headers
+
     def report_exception(self, exc: APIException, response: Response) -> None:
         """Log what the database did not do in a line; errors of ours with all that is known."""
         if not isinstance(self.exc, OperationalError):
@@ -64,6 +75,13 @@ def unavailable(request: HttpRequest, refusal: Refusal) -> HttpResponse:
         answer = render(request, "503.html", {"text": str(refusal)}, status=refusal.status)
     answer["Retry-After"] = str(refusal.retry_after)
     return answer
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 400 before any view has the request: a host that isn't served here."""
+    if request.path.startswith(API_PREFIX):
+        return error_response(400, "bad_request", "The request is not served here.")
+    return defaults.bad_request(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

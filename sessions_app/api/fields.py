@@ -1,6 +1,7 @@
 """Serializer fields that store what was sent exactly, or refuse it with a reason."""
 
 import math
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -13,18 +14,41 @@ JSON_MAX_CHARS = 200_000
 SEQUENCE_MAX = 2**62
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
+# What fields take, as the API's description tells it: without what only some languages' expressions know.
+TEXT = r"^[^\x00]*$"
+WORDS = r"^[^\x00]*[^\s\x00][^\x00]*$"
+PUBLIC_ID_MAX = 255
+PUBLIC_ID = r"^(\.{0,2}[^./\x00][^/\x00]*|\.{3}[^/\x00]*)$"
+_DAY = r"(02-(0[1-9]|[12][0-9])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
+_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+_OFFSET = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+# An offset may take the first and the last of these years beyond the range.
+TIME = rf"^((1970|2099)-{_DAY}T{_TIME}Z|(19(7[1-9]|[89][0-9])|20([0-8][0-9]|9[0-8]))-{_DAY}T{_TIME}{_OFFSET})$"
+
+CONTRADICTORY = "contradictory"  # the code of values that fit by themselves, and not together
+
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """Refuses unknown fields in place of ignoring them."""
+    """Refuses unknown fields in place of ignoring them.
+
+    Attributes:
+        rules: of the fields together, as JSON Schema says them.
+    """
+
+    rules: dict[str, Any] = {}
 
     @classmethod
-    def validated(cls, data: Any) -> dict[str, Any]:
+    def validated(cls, data: Any, *, is_text: bool = False) -> dict[str, Any]:
         """Return what was sent, as these fields have it.
+
+        Args:
+            data: JSON, or the texts of a query string by name.
+            is_text: it is of a query string, where numbers and truth values are texts too.
 
         Raises:
             ValidationError: naming item and field.
         """
-        serializer = cls(data=data)
+        serializer = cls(data=data, context={"is_text": is_text})
         serializer.is_valid(raise_exception=True)
         values: dict[str, Any] = serializer.validated_data
         return values
@@ -48,8 +72,16 @@ class EncodableValidator(ProhibitSurrogateCharactersValidator):
             super().__call__(value)
 
 
-class TextField(serializers.CharField):
+class Patterned:
+    """A field that takes texts of a pattern, which the API's description names."""
+
+    pattern: str
+
+
+class TextField(Patterned, serializers.CharField):
     """A string, kept with its white space; numbers are not turned into strings."""
+
+    pattern = TEXT
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(trim_whitespace=False, **kwargs)
@@ -64,13 +96,30 @@ class TextField(serializers.CharField):
         return super().to_internal_value(data)
 
 
-class PublicIdField(TextField):
-    """An id that the application chooses and that stands in addresses: 1 to 255 characters without a slash."""
+class WordsField(TextField):
+    """A text that is not only white space."""
 
+    pattern = WORDS
+    default_error_messages = {"blank": "A query has at least one word."}
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        if not text.strip():
+            self.fail("blank")
+        return text
+
+
+class PublicIdField(TextField):
+    """An id that the application chooses and that stands in addresses: 1 to 255 characters without a slash.
+
+    Clients resolve `.` and `..` in an address before they send it, so nothing has such a name.
+    """
+
+    pattern = PUBLIC_ID
     default_error_messages = {"slash": "An id has no slash and is not '.' or '..'."}
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(max_length=255, **kwargs)
+        super().__init__(max_length=PUBLIC_ID_MAX, **kwargs)
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
@@ -79,9 +128,42 @@ class PublicIdField(TextField):
         return text
 
 
-class AwareDateTimeField(serializers.DateTimeField):
+def is_text(field: serializers.Field[Any, Any, Any, Any]) -> bool:
+    """Return whether the field is of a query string."""
+    return bool(field.context.get("is_text"))
+
+
+class BooleanField(serializers.BooleanField):
+    """True or false; in JSON no words or numbers for them."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not (is_text(self) or isinstance(data, bool)):
+            self.fail("invalid", input=data)
+        return super().to_internal_value(data)
+
+
+class IntegerField(serializers.IntegerField):
+    """A whole number; in JSON no text."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if not is_text(self) and (isinstance(data, bool) or not isinstance(data, int | float)):
+            self.fail("invalid")
+        return super().to_internal_value(int(data) if isinstance(data, float) and data.is_integer() else data)
+
+
+class UUIDField(serializers.UUIDField):
+    """A UUID as it is written with dashes."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not (isinstance(data, str) and re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", data)):
+            self.fail("invalid", value=data)
+        return super().to_internal_value(data)
+
+
+class AwareDateTimeField(Patterned, serializers.DateTimeField):
     """A time with its offset, between 1970 and 2100."""
 
+    pattern = TIME
     default_error_messages = {
         "naive": "A time needs its offset from UTC, e.g. 2026-03-02T08:14:05Z.",
         "range": "A time must lie between 1970 and 2100.",
@@ -101,6 +183,7 @@ class AwareDateTimeField(serializers.DateTimeField):
 class JsonField(serializers.JSONField):
     """Free-form JSON that PostgreSQL keeps as it was sent."""
 
+    is_object = False
     default_error_messages = {
         "depth": f"Nested deeper than {JSON_MAX_DEPTH} levels.",
         "text": "NUL characters and lone surrogates can't be stored.",
@@ -128,6 +211,7 @@ class JsonField(serializers.JSONField):
 class JsonObjectField(JsonField):
     """Free-form JSON that is an object."""
 
+    is_object = True
     default_error_messages = {"object": "Expected an object."}
 
     def to_internal_value(self, data: Any) -> Any:

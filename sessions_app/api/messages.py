@@ -4,13 +4,16 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import OpenApiResponse, PolymorphicProxySerializer
+from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from sessions_app.api.fields import (
+    CONTRADICTORY,
     SEQUENCE_MAX,
     AwareDateTimeField,
+    BooleanField,
+    IntegerField,
     JsonField,
     JsonObjectField,
     PublicIdField,
@@ -24,7 +27,7 @@ from sessions_app.api.sessions import session_or_404
 from sessions_app.models import Message, Session
 from sessions_app.shorten import shorten_middle
 from sessions_app.signals import digest_wanted
-from sessions_app.transcript.append import BATCH_MAX, Appended, NewMessage, append
+from sessions_app.transcript.append import BATCH_MAX, Appended, IdTaken, NewMessage, append
 from sessions_app.transcript.load import load_session_messages, page_of_messages
 
 
@@ -32,7 +35,7 @@ class MessageInput(StrictSerializer):
     """One message to append."""
 
     role = serializers.ChoiceField(choices=Message.Role.choices)
-    content = TextField(allow_blank=True, default="")
+    content = TextField(allow_blank=True, default="", help_text="At most `MESSAGE_MAX_CHARS` characters.")
     tool_name = TextField(allow_blank=True, max_length=255, default="")
     name = TextField(allow_blank=True, max_length=255, default="", help_text="Who speaks, if several people do.")
     payload = JsonField(required=False, allow_null=True, default=None)
@@ -62,20 +65,27 @@ class AppendInput(PersonQuery):
 class MessagesQuery(PersonQuery):
     """Filters of messages: `view=live` for those to be replayed, `view=all` for a page of the whole transcript."""
 
-    view = serializers.ChoiceField(choices=["live", "all"], default="live")
-    limit = serializers.IntegerField(min_value=1, max_value=1000, required=False)
-    after = serializers.IntegerField(min_value=-1, max_value=SEQUENCE_MAX, required=False)
-    before = serializers.IntegerField(min_value=0, max_value=SEQUENCE_MAX, required=False)
-    compress = serializers.BooleanField(default=False)
+    view = serializers.ChoiceField(
+        choices=["live", "all"],
+        required=False,
+        help_text="Left out: `all` with `after` or `before`, else `live`.",
+    )
+    limit = IntegerField(
+        min_value=1, max_value=1000, required=False, help_text=f"Turns; of `view=all` at most {PAGE_MAX}."
+    )
+    after = IntegerField(min_value=-1, max_value=SEQUENCE_MAX, required=False)
+    before = IntegerField(min_value=0, max_value=SEQUENCE_MAX, required=False)
+    compress = BooleanField(default=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         paged = [name for name in ("after", "before") if name in attrs]
-        if attrs["view"] == "live" and paged:
-            raise serializers.ValidationError({paged[0]: "Only view=all has pages."})
+        view = attrs.setdefault("view", "all" if paged else "live")
+        if view == "live" and paged:
+            raise serializers.ValidationError({paged[0]: "Only view=all has pages."}, CONTRADICTORY)
         if len(paged) == 2:
-            raise serializers.ValidationError({"before": "Give after or before, not both."})
-        if attrs["view"] == "all" and attrs.setdefault("limit", 50) > PAGE_MAX:
-            raise serializers.ValidationError({"limit": f"A page has at most {PAGE_MAX} turns."})
+            raise serializers.ValidationError({"before": "Give after or before, not both."}, CONTRADICTORY)
+        if view == "all" and attrs.setdefault("limit", 50) > PAGE_MAX:
+            raise serializers.ValidationError({"limit": f"A page has at most {PAGE_MAX} turns."}, CONTRADICTORY)
         attrs.setdefault("limit", settings.MOMENT_BUILDER.reload_limit)
         return attrs
 
@@ -146,12 +156,9 @@ class MessagesView(PersonView):
     """The transcript of one session."""
 
     @operation(
-        {
-            201: AppendAnswer,
-            200: AppendAnswer,
-            409: OpenApiResponse(description="An `external_id` is that of a message that says something else."),
-        },
+        {201: AppendAnswer, 200: AppendAnswer},
         body=AppendInput,
+        refuses=[IdTaken],
         creates_person=True,
     )
     def post(self, session_id: str) -> Response:

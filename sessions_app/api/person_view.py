@@ -3,7 +3,7 @@
 A view's method is declared with `operation`, works with `self.query`, `self.body` and `self.person`, and answers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -20,12 +20,14 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
-from sessions_app.api.fields import StrictSerializer
+from sessions_app.api.fields import CONTRADICTORY, StrictSerializer
 from sessions_app.api.pages import PageAnswer
 from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
+from sessions_app.api.schema import refused
 from sessions_app.daily_limits import count_values
 from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
+from sessions_app.refusals import Refusal
 from sessions_app.row_security import acting_for
 
 P = ParamSpec("P")
@@ -44,6 +46,14 @@ class PersonView(APIView):
         person: None for nobody, or for somebody whom the key may not see, which look alike.
     """
 
+    http_method_names = [
+        "get",
+        "head",
+        "post",
+        "patch",
+        "delete",
+    ]  # the description tells more than OPTIONS
+
     query: dict[str, Any]
     body: dict[str, Any]
     person: UserProfile | None
@@ -55,12 +65,12 @@ class PersonView(APIView):
         Raises:
             ValidationError: answered as 400, naming item and field; or address and request name different people.
         """
-        self.query = query.validated(self.request.query_params.dict()) if query else {}
+        self.query = query.validated(self.request.query_params.dict(), is_text=True) if query else {}
         self.body = body.validated(self.request.data) if body else {}
         named = (self.body if body else self.query).pop("user_id", None)
         self.named = self.kwargs.get("user_id", named)
         if named not in (None, self.named):
-            raise ValidationError({"user_id": "The address names another person."})
+            raise ValidationError({"user_id": "The address names another person."}, CONTRADICTORY)
 
     @property
     def actor(self) -> str:
@@ -122,6 +132,7 @@ def operation(
     *,
     query: type[StrictSerializer] | None = None,
     body: type[StrictSerializer] | None = None,
+    refuses: Sequence[type[Refusal]] = (),
     operation_id: str | None = None,
     creates_person: bool = False,
     in_transaction: bool = True,
@@ -133,6 +144,7 @@ def operation(
         answers: a serializer, or several by status.
         query: the serializer of the query string.
         body: the serializer of the body.
+        refuses: what this call may be refused with, beside what any may.
         operation_id: where the description should not make one up.
         creates_person: make the person when they aren't there.
         in_transaction: run the method in the person's transaction; False where it opens its own.
@@ -151,7 +163,10 @@ def operation(
                 return method(view, *args, **kwargs)
 
         describe = extend_schema(
-            operation_id, parameters=[query] if query else None, request=body or empty, responses=answers
+            operation_id,
+            parameters=[query] if query else None,
+            request=body or empty,
+            responses=(answers if isinstance(answers, dict) else {200: answers}) | refused(refuses),
         )
         return describe(handle)
 

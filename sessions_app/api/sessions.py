@@ -5,7 +5,7 @@ from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from sessions_app.api.fields import JsonObjectField, PublicIdField, TextField
+from sessions_app.api.fields import BooleanField, JsonObjectField, PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.permissions import require_scope
 from sessions_app.api.person import PersonQuery
@@ -13,7 +13,7 @@ from sessions_app.api.person_view import PersonView, created, one_or_404, operat
 from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
-from sessions_app.people.delete_session import delete_session
+from sessions_app.people.delete_session import CannotDelete, delete_session
 
 
 class SessionInput(PersonQuery):
@@ -24,7 +24,7 @@ class SessionInput(PersonQuery):
     source = TextField(max_length=64, default="api")  # type: ignore[assignment]
     title = TextField(allow_blank=True, max_length=255, default="")
     metadata = JsonObjectField(default=dict)
-    compact_on_request = serializers.BooleanField(
+    compact_on_request = BooleanField(
         default=None, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
     )
 
@@ -33,11 +33,9 @@ class SessionPatch(PersonQuery):
     """What can be changed of a session."""
 
     title = TextField(allow_blank=True, max_length=255, required=False)
-    legal_hold = serializers.BooleanField(
-        required=False, help_text="Nothing of it is archived or deleted. Needs scope admin."
-    )
+    legal_hold = BooleanField(required=False, help_text="Nothing of it is archived or deleted. Needs scope admin.")
     metadata = JsonObjectField(required=False)
-    compact_on_request = serializers.BooleanField(
+    compact_on_request = BooleanField(
         required=False, allow_null=True, help_text="Digest before a load or context. Null: as set for all sessions."
     )
 
@@ -121,7 +119,7 @@ class SessionView(PersonView):
         update(session, self.body)
         return Response(SessionAnswer(session).data)
 
-    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery, is_long=True)
+    @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery, refuses=[CannotDelete], is_long=True)
     def delete(self, session_id: str) -> Response:
         """Deletes the session with its transcript and archives; moments made of it stay. Under legal hold: 409."""
         delete_session(session_or_404(self.person, session_id), actor=self.actor)

@@ -4,12 +4,13 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from sessions_app.api import messages, sessions, usage, users
+from sessions_app.api.fields import PUBLIC_ID_MAX
 
 
 class PublicIdConverter(StringConverter):
-    """An id that the application chose: anything PostgreSQL can hold, 1 to 255 characters without a slash."""
+    """An id that the application chose, as `PublicIdField` takes it."""
 
-    regex = r"[^/\x00]{1,255}"
+    regex = rf"(?!\.{{1,2}}(?:/|\Z))[^/\x00]{{1,{PUBLIC_ID_MAX}}}"
 
 
 register_converter(PublicIdConverter, "public_id")

@@ -1,22 +1,22 @@
 """People over REST: the profile, the export, the erasure."""
 
+import zoneinfo
 from tempfile import TemporaryFile
 from typing import Any
 
 from django.http import FileResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
+from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
 from sessions_app.api.fields import JsonObjectField, StrictSerializer, TextField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation, update
 from sessions_app.models import UserProfile
-from sessions_app.models.user_profile import validate_timezone
-from sessions_app.people.erase import erase_user
-from sessions_app.people.export import export_user
+from sessions_app.people.erase import OnHold, erase_user
+from sessions_app.people.export import CannotExport, export_user
 
 
 class ProfilePatch(StrictSerializer):
@@ -25,7 +25,7 @@ class ProfilePatch(StrictSerializer):
     summary = TextField(allow_blank=True, max_length=20_000, required=False)
     interests = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
     preferred_topics = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
-    timezone = TextField(max_length=64, required=False, validators=[validate_timezone])
+    timezone = serializers.ChoiceField(choices=sorted(zoneinfo.available_timezones()), required=False)
     metadata = JsonObjectField(required=False)
 
 
@@ -76,8 +76,9 @@ class UserView(PersonView):
         return Response(ProfileAnswer(profile).data)
 
     @operation(
-        {200: ErasedAnswer, 409: OpenApiResponse(description="Sessions are on hold.")},
+        ErasedAnswer,
         query=PersonQuery,
+        refuses=[OnHold],
         in_transaction=False,
         is_long=True,
     )
@@ -91,12 +92,22 @@ class UserView(PersonView):
             raise NotFound from None
 
 
+class ZipRenderer(JSONRenderer):
+    """Lets clients ask for the archive by its type. The archive is a file; what this renders is an error."""
+
+    media_type = "application/zip"
+    format = "zip"
+
+
 class ExportView(PersonView):
     """Everything about one person."""
+
+    renderer_classes = [JSONRenderer, ZipRenderer]
 
     @operation(
         {(200, "application/zip"): OpenApiTypes.BINARY},
         query=PersonQuery,
+        refuses=[CannotExport],
         operation_id="users_export",
         in_transaction=False,
         is_long=True,

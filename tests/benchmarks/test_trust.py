@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from benchmarks.trust import fuzz, isolation, page
+from benchmarks.trust import contract, fuzz, isolation, page
 from benchmarks.trust.calls import Operation, call, least, text_of
 from benchmarks.trust.isolation import FOREIGN, OWN, UNKNOWN, Caller, Upstream
 from memoryproject.drill.provider import Provider
@@ -173,3 +173,26 @@ def test_the_figures_stand_between_their_marks_and_nothing_else_changes(tmp_path
     copy.write_text("A page without figures.")
     with pytest.raises(ValueError, match="no marks"):
         page.put("x", copy)
+
+
+class TestContract:
+    REPORT: dict[str, Any] = {
+        "failures": [],
+        "errors": [],
+        "test_cases": {"generated": 1234},
+        "operations": {"tested": 47},
+    }
+
+    def test_answers_that_are_as_described_are_a_figure(self) -> None:
+        held = contract.held_of("a person's key", self.REPORT)
+        row = ("requests held against the description, a person's key", "1,234 to 47 operations", "0 5xx, 0 mismatches")
+        assert (held.figure, held.remarks) == (row, [])
+
+    def test_others_are_counted_by_what_is_wrong_and_told(self) -> None:
+        failures = [
+            {"type": "ServerError", "operations": ["GET /a"]},
+            {"type": "UndefinedStatusCode", "operations": ["GET /a", "POST /b"]},
+        ]
+        held = contract.held_of("all", self.REPORT | {"failures": failures, "errors": ["none"]})
+        assert held.figure[2] == "1 5xx, 2 mismatches"
+        assert held.remarks == ["all, ServerError: GET /a", "all, UndefinedStatusCode: GET /a, POST /b", 'all: "none"']

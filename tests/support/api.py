@@ -1,8 +1,10 @@
-"""A client of the REST interface, short to write in tests."""
+"""A client of the REST interface, short to write in tests; each answer is held against the API's description."""
 
 from typing import Any
 
 from django.test import Client
+
+from tests.support.contract import PREFIX, check
 
 
 class Api:
@@ -17,7 +19,7 @@ class Api:
         self.client = Client(raise_request_exception=False)
 
     def get(self, path: str, **query: Any) -> Any:
-        return self.client.get(f"/api/v1/{path}", query_params=query, headers=self.headers)
+        return self._ask("get", path, query_params=query)
 
     def post(self, path: str, body: Any = None, **fields: Any) -> Any:
         return self._send("post", path, fields if body is None else body)
@@ -26,8 +28,12 @@ class Api:
         return self._send("patch", path, fields)
 
     def delete(self, path: str, **query: Any) -> Any:
-        return self.client.delete(f"/api/v1/{path}", query_params=query, headers=self.headers)
+        return self._ask("delete", path, query_params=query)
 
     def _send(self, method: str, path: str, body: Any) -> Any:
-        send = getattr(self.client, method)
-        return send(f"/api/v1/{path}", body, content_type="application/json", headers=self.headers)
+        return self._ask(method, path, data=body, content_type="application/json")
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> Any:
+        answer = getattr(self.client, method)(f"{PREFIX}{path}", headers=self.headers, **arguments)
+        check(method, answer.request["PATH_INFO"], answer)
+        return answer

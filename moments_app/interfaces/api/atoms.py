@@ -10,7 +10,7 @@ from moments_app.interfaces.api.streams import StreamPersonView
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import content_hash
 from moments_app.streams.add_atoms import add_atoms, belonging_to
-from sessions_app.api.fields import AwareDateTimeField, TextField
+from sessions_app.api.fields import AwareDateTimeField, BooleanField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import created, operation
@@ -31,13 +31,13 @@ class AtomInput(PersonQuery):
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
     content = TextField(max_length=4_000)
     formed_at = AwareDateTimeField(required=False)
-    is_pinned = serializers.BooleanField(default=False, help_text="Neither consolidated nor evicted.")
+    is_pinned = BooleanField(default=False, help_text="Neither consolidated nor evicted.")
 
 
 class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
     """One extracted item."""
 
-    session_id = serializers.CharField(source="source_session.session_id", default=None)
+    session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
     rag_indexed = serializers.BooleanField(default=False, help_text="Found by meaning as well as by words.")
     is_shared = serializers.SerializerMethodField(
         help_text="All who see the shard see it. False: this person's alone, until an operator releases it."

@@ -9,13 +9,14 @@ from rest_framework.response import Response
 
 from moments_app.context.assemble import Envelope
 from moments_app.context.layers import DEFAULT, ORDER
+from moments_app.context.plan import BudgetTooSmall
 from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from moments_app.context.request import PLANS, ContextRequest
 from moments_app.context.serve import serve_context
 from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.recall.query import RETRIEVAL
-from sessions_app.api.fields import PublicIdField, TextField
+from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField, is_text
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation
 
@@ -23,10 +24,9 @@ from sessions_app.api.person_view import PersonView, operation
 class ContextInput(PersonQuery):
     """What the context is for, and how large it may be."""
 
-    session_id = PublicIdField(required=False)
-    chat_id = PublicIdField(required=False, help_text="Another name for `session_id`.")
+    session_id = PublicIdField(help_text="The session; as `chat_id`, too.")
     query = TextField(max_length=QUERY_MAX_CHARS, allow_blank=True, default="", help_text="The current message.")
-    max_tokens = serializers.IntegerField(
+    max_tokens = IntegerField(
         min_value=1, max_value=1_000_000_000, required=False, help_text="At most MEMORY_CONTEXT__MAX_TOKENS holds."
     )
     format = serializers.ChoiceField(choices=sorted(FORMATS), default="xml")
@@ -35,7 +35,7 @@ class ContextInput(PersonQuery):
         default=list(DEFAULT),
         help_text="Wanted ones; in a query by comma.",
     )
-    refresh = serializers.BooleanField(default=False, help_text="Make the kept parts anew.")
+    refresh = BooleanField(default=False, help_text="Make the kept parts anew.")
     retrieval = serializers.ChoiceField(
         choices=RETRIEVAL,
         default="query",
@@ -49,17 +49,18 @@ class ContextInput(PersonQuery):
     )
 
     def to_internal_value(self, data: Any) -> Any:
-        """Split the layers, which are one value in a query string, at the commas."""
-        if isinstance(data, Mapping) and isinstance(data.get("layers"), str):
-            data = {**data, "layers": [name for name in data["layers"].split(",") if name]}
-        return super().to_internal_value(data)
+        """Split the layers, which are one value in a query string, at the commas; read `chat_id` as `session_id`.
 
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        named = {attrs.pop(name) for name in ("session_id", "chat_id") if name in attrs}
-        if len(named) != 1:
-            reason = "Say session_id or chat_id, not two." if named else "This field is required."
-            raise serializers.ValidationError({"session_id": reason}, code="invalid" if named else "required")
-        return attrs | {"session_id": named.pop()}
+        Raises:
+            ValidationError: the two name different sessions.
+        """
+        if isinstance(data, Mapping):
+            data = dict(data)
+            if isinstance(data.get("layers"), str):
+                data["layers"] = data["layers"].split(",") if data["layers"] or not is_text(self) else []
+            if "chat_id" in data and data.setdefault("session_id", data["chat_id"]) != data.pop("chat_id"):
+                raise serializers.ValidationError({"session_id": "Say session_id or chat_id, not two."}, CONTRADICTORY)
+        return super().to_internal_value(data)
 
 
 class ContextItem(serializers.Serializer[Any]):
@@ -119,12 +120,24 @@ class ContextView(PersonView):
 
     scopes = {"POST": "read"}
 
-    @operation(ContextAnswer, query=ContextInput, operation_id="memory_context_get", in_transaction=False)
+    @operation(
+        ContextAnswer,
+        query=ContextInput,
+        operation_id="memory_context_get",
+        refuses=[BudgetTooSmall],
+        in_transaction=False,
+    )
     def get(self) -> Response:
         """Memory for the next call of a model: bounded, in layers, each line with its address."""
         return Response(served_context(self.user_id(), self.query, application=self.application))
 
-    @operation(ContextAnswer, body=ContextInput, operation_id="memory_context_post", in_transaction=False)
+    @operation(
+        ContextAnswer,
+        body=ContextInput,
+        operation_id="memory_context_post",
+        refuses=[BudgetTooSmall],
+        in_transaction=False,
+    )
     def post(self) -> Response:
         """The same, for queries too long for an address."""
         return Response(served_context(self.user_id(), self.body, application=self.application))

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from moments_app.models import Entity, EntityLink
 from moments_app.models.entity import EntityQuerySet
-from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
+from sessions_app.api.fields import CONTRADICTORY, AwareDateTimeField, PublicIdField, TextField, UUIDField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
@@ -49,7 +49,7 @@ class EntityInput(EntityPatch):
 class EntityAnswer(serializers.ModelSerializer[Entity]):
     """A task, goal or problem."""
 
-    session_id = serializers.CharField(source="source_session.session_id", default=None)
+    session_id = serializers.CharField(source="source_session.session_id", default=None, allow_null=True)
 
     class Meta:
         model = Entity
@@ -76,7 +76,7 @@ class EntityList(PageAnswer):
 class LinkQuery(PersonQuery):
     """Names a link of an entity."""
 
-    to = serializers.UUIDField(help_text="The other entity.")
+    to = UUIDField(help_text="The other entity.")
     relation = serializers.ChoiceField(choices=EntityLink.Relation.choices, default=EntityLink.Relation.RELATES_TO)
 
 
@@ -175,6 +175,6 @@ class LinksView(EntityPersonView):
     def _ends(self, entity_id: uuid.UUID, named: dict[str, Any]) -> dict[str, Any]:
         """Return the link that a valid request names, as the fields of its row."""
         if entity_id == named["to"]:
-            raise ValidationError({"to": "An entity can't be linked to itself."})
+            raise ValidationError({"to": "An entity can't be linked to itself."}, CONTRADICTORY)
         ends = {"from_entity": self.entity(entity_id), "to_entity": self.entity(named["to"])}
         return ends | {"relation": named["relation"]}

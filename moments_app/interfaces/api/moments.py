@@ -10,7 +10,14 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, Moment
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.delete import delete_moment
-from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
+from sessions_app.api.fields import (
+    CONTRADICTORY,
+    AwareDateTimeField,
+    BooleanField,
+    IntegerField,
+    PublicIdField,
+    TextField,
+)
 from sessions_app.api.pages import PAGE_MAX, PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, one_or_404, operation, update
@@ -28,13 +35,15 @@ class TagList(serializers.ListField):
 class BuildInput(PersonQuery):
     """Asks for moments of a session."""
 
+    rules = {"dependentSchemas": {"lag": {"required": ["force"], "properties": {"force": {"const": True}}}}}
+
     session_id = PublicIdField()
-    force = serializers.BooleanField(default=False, help_text="Build whatever the thresholds say.")
-    lag = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False, help_text="Turns to keep live.")
+    force = BooleanField(default=False, help_text="Build whatever the thresholds say.")
+    lag = IntegerField(min_value=0, max_value=1_000_000, required=False, help_text="Turns to keep live.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "lag" in attrs and not attrs["force"]:
-            raise serializers.ValidationError({"lag": "A lag can be given for a forced build only."})
+            raise serializers.ValidationError({"lag": "A lag can be given for a forced build only."}, CONTRADICTORY)
         return attrs
 
 
@@ -52,7 +61,7 @@ class MomentsQuery(PageQuery):
 class ChainQuery(PersonQuery):
     """The length of a chain."""
 
-    depth = serializers.IntegerField(min_value=1, max_value=PAGE_MAX, default=10)
+    depth = IntegerField(min_value=1, max_value=PAGE_MAX, default=10)
 
 
 class MomentPatch(PersonQuery):

@@ -11,10 +11,10 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from moments_app.models import Retraction
-from moments_app.models.retraction import RetractionQuerySet
-from moments_app.provenance.retract import MOST_TURNS, preview, retract
+from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
+from moments_app.provenance.retract import MOST_TURNS, CannotRetract, preview, retract
 from moments_app.provenance.undo import undo_retraction
-from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField, TextField
+from sessions_app.api.fields import SEQUENCE_MAX, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation
@@ -27,7 +27,7 @@ class RetractionInput(PersonQuery):
 
     session_id = PublicIdField()
     sequences = serializers.ListField(
-        child=serializers.IntegerField(min_value=0, max_value=SEQUENCE_MAX),
+        child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
         min_length=1,
         max_length=MOST_TURNS,
         required=False,
@@ -36,7 +36,7 @@ class RetractionInput(PersonQuery):
         help_text="Of the turns; left out: all the session has.",
     )
     reason = TextField(max_length=2_000, help_text="For whoever reads about it later.")
-    preview = serializers.BooleanField(default=False, help_text="Only say what would be withdrawn.")
+    preview = BooleanField(default=False, help_text="Only say what would be withdrawn.")
 
 
 class RetractionAnswer(serializers.ModelSerializer[Retraction]):
@@ -101,7 +101,11 @@ class RetractionsView(OwnerView):
         return self.page(RetractionList, retractions_of(self.person).newest_first())
 
     @operation(
-        {201: RetractionAnswer, 200: RetractionPreview}, body=RetractionInput, in_transaction=False, is_long=True
+        {201: RetractionAnswer, 200: RetractionPreview},
+        body=RetractionInput,
+        refuses=[CannotRetract],
+        in_transaction=False,
+        is_long=True,
     )
     def post(self) -> Response:
         """Retracts turns of a session, or all it has; with `preview` only says what that would withdraw (200)."""
@@ -129,7 +133,13 @@ class UndoView(OwnerView):
 
     scopes = {"POST": "admin"}
 
-    @operation(RetractionAnswer, body=PersonQuery, in_transaction=False, is_long=True)
+    @operation(
+        RetractionAnswer,
+        body=PersonQuery,
+        refuses=[CannotRetract, CannotPutBack],
+        in_transaction=False,
+        is_long=True,
+    )
     def post(self, retraction_id: uuid.UUID) -> Response:
         """Believes the turns again and puts back what was withdrawn; the newest retraction goes first."""
         retraction = one_or_404(retractions_of(self.find_person()), retraction_id=retraction_id)

@@ -11,7 +11,7 @@ from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.search import recall
-from sessions_app.api.fields import AwareDateTimeField, PublicIdField, TextField
+from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation
 from sessions_app.row_security import acting_for
@@ -25,22 +25,17 @@ class SearchInput(PersonQuery):
     """What is looked for."""
 
     agent_id = PublicIdField(required=False, help_text="Whose shards are searched too; left out: every agent's.")
-    query = TextField(max_length=QUERY_MAX_CHARS)
+    query = WordsField(max_length=QUERY_MAX_CHARS)
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), allow_empty=False, help_text="Left out: all."
+        child=serializers.ChoiceField(choices=KINDS), default=list(KINDS), min_length=1, help_text="Left out: all."
     )
-    match_count = serializers.IntegerField(
+    match_count = IntegerField(
         min_value=1, max_value=MATCH_COUNT_MAX, required=False, help_text="Left out: RECALL__MATCH_COUNT."
     )
     mode = serializers.ChoiceField(
         choices=MODES, default="hybrid", help_text="By words (`text`), by meaning (`semantic`), or by both."
     )
     since = AwareDateTimeField(required=False, help_text="What was said at this time or later.")
-
-    def validate_query(self, query: str) -> str:
-        if not query.strip():
-            raise serializers.ValidationError("A query has at least one word.", code="blank")
-        return query
 
 
 class SearchRanks(serializers.Serializer[Any]):

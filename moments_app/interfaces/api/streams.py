@@ -16,8 +16,8 @@ from moments_app.interfaces.api.jobs import Accepted, accepted
 from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import LESSONS, LESSONS_DEFAULTS, SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
-from moments_app.streams.texts import current_lines, undo
-from sessions_app.api.fields import PublicIdField, TextField
+from moments_app.streams.texts import CannotUndo, current_lines, undo
+from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
@@ -54,7 +54,7 @@ class StreamsQuery(PageQuery):
     session_id = PublicIdField(required=False)
 
 
-class Count(serializers.IntegerField):
+class Count(IntegerField):
     """A number of items or words."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -64,10 +64,10 @@ class Count(serializers.IntegerField):
 class StreamPatch(PersonQuery):
     """What can be changed of a stream."""
 
-    is_active = serializers.BooleanField(required=False)
+    is_active = BooleanField(required=False)
     extraction_prompt = TextField(max_length=10_000, required=False)
-    extracts_observations = serializers.BooleanField(required=False)
-    extracts_facts = serializers.BooleanField(required=False)
+    extracts_observations = BooleanField(required=False)
+    extracts_facts = BooleanField(required=False)
     observation_min = Count()
     observation_max = Count()
     observation_max_words = Count()
@@ -94,8 +94,8 @@ class ShardInput(StreamPatch):
 class StreamAnswer(serializers.ModelSerializer[MemoryStream]):
     """A memory stream."""
 
-    session_id = serializers.CharField(source="session.session_id", default=None)
-    user_id = serializers.CharField(source="user.user_id", default=None)
+    session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
+    user_id = serializers.CharField(source="user.user_id", default=None, allow_null=True)
 
     class Meta:
         model = MemoryStream
@@ -204,7 +204,7 @@ class StreamsView(StreamPersonView):
         lookups = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
         return self.page(StreamList, self.filtered(rows, **lookups))
 
-    @operation({201: StreamAnswer}, body=ShardInput)
+    @operation({201: StreamAnswer}, body=ShardInput, refuses=[AlreadyThere])
     def post(self) -> Response:
         """Makes a shard: memory that all users of an agent share. One of that name: 409."""
         defaults = LESSONS_DEFAULTS if self.body["name"] == LESSONS else SHARD_DEFAULTS
@@ -221,7 +221,7 @@ def _check_limits(stream: MemoryStream) -> None:
     try:
         stream.clean()
     except InvalidStream as error:
-        raise ValidationError(error.message_dict) from error
+        raise ValidationError(error.message_dict, CONTRADICTORY) from error
 
 
 class StreamView(StreamPersonView):
@@ -260,7 +260,7 @@ class UndoView(StreamPersonView):
 
     scopes = {"POST": "admin"}
 
-    @operation(StreamAnswer, body=PersonQuery)
+    @operation(StreamAnswer, body=PersonQuery, refuses=[CannotUndo])
     def post(self, stream_id: uuid.UUID) -> Response:
         """The text is as before the last consolidation, and what it absorbed waits again."""
         undo(self.changeable(stream_id))

@@ -29,7 +29,10 @@ class SummaryRow(serializers.ModelSerializer[Summary]):
         child=serializers.IntegerField(), help_text="Of the turns it was made of that are still there."
     )
     base_end_sequence = serializers.IntegerField(
-        source="base.end_sequence", default=None, help_text="Of the version it carries on; null for the first."
+        source="base.end_sequence",
+        default=None,
+        allow_null=True,
+        help_text="Of the version it carries on; null for the first.",
     )
 
     class Meta:

@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import Job, MemoryAtom, MemoryStream
+from moments_app.streams.consolidate import Consolidate
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import work_off
@@ -133,9 +134,26 @@ class TestAtoms:
     def test_a_shards_consolidation_can_be_asked_for_by_a_service_key(self, service: Api, ada: UserProfile) -> None:
         stream = shard("kilns")
         note(stream, "Elements last three years.")
-        assert service.post(f"streams/{stream.stream_id}/consolidate", {"user_id": "ada"}).status_code == 202
+        accepted = service.post(f"streams/{stream.stream_id}/consolidate", {"user_id": "ada"})
+        assert accepted.status_code == 202
         work_off()
         assert Job.objects.get().result["absorbed"] == 1
+        path = f"jobs/{accepted.json()['job_id']}"
+        assert service.get(path, user_id="ada").json()["status"] == "completed"
+        Job.objects.update(status="failed")
+        assert service.post(f"{path}/retry", user_id="ada").status_code == 202
+        Job.objects.update(status="failed")
+        assert service.post(f"{path}/retry", user_id="somebody").status_code == 202
+
+    def test_a_persons_key_sees_no_job_that_is_about_nobody(self, service: Api, as_ada: Api) -> None:
+        on_shard = Job.objects.request(Consolidate.name, stream=shard("kilns"), requested_by="test")
+        of_the_site = Job.objects.request("count_words", requested_by="test")
+        assert service.get("jobs", user_id="somebody").json()["total"] == 0
+        assert as_ada.get("jobs", user_id="somebody").json()["total"] == 0
+        for job in (on_shard, of_the_site):
+            assert as_ada.get(f"jobs/{job.job_id}").status_code == 404
+            assert as_ada.get(f"jobs/{job.job_id}", user_id="somebody").status_code == 404
+        assert service.get(f"jobs/{of_the_site.job_id}", user_id="somebody").status_code == 404
 
 
 def test_row_9_anothers_streams_are_as_if_they_were_not(service: Api, mine: MemoryStream, bo: UserProfile) -> None:

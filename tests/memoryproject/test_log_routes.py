@@ -1,0 +1,61 @@
+"""What the log says of requests names nobody."""
+
+import logging
+from io import StringIO
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+from django.utils.log import log_response
+
+from memoryproject.log_routes import UNKNOWN, RoutesOnly
+from sessions_app.models import UserProfile
+from tests.support.api import Api
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> StringIO:
+    """What the process writes to its log."""
+    written = StringIO()
+    handlers = [one for one in logging.getLogger().handlers if any(isinstance(it, RoutesOnly) for it in one.filters)]
+    assert len(handlers) == 1
+    monkeypatch.setattr(handlers[0], "stream", written)
+    return written
+
+
+def test_a_refused_request_is_logged_by_its_route(service: Api, ada: UserProfile, log: StringIO) -> None:
+    for name in ("ada-lovelace", "ada-é", "ada%0A", "ada%5C", "ada-" + "x" * 300, "ada-" + "é" * 300):
+        service.get(f"users/{name}")
+    service.patch("users/ada-lovelace", surprise=1)
+    service.get("sessions/the-visit-of-ada-lovelace/messages", user_id="ada-lovelace", view="ada-lovelace")
+    service.client.put("/api/v1/users/ada-lovelace", headers=service.headers)
+    service.client.get("/api/v1/people/ada-lovelace")
+    said = log.getvalue()
+    assert "ada" not in said
+    for line in (
+        "Not Found: /api/v1/users/<public_id:user_id>",
+        "Bad Request: /api/v1/users/<public_id:user_id>",
+        "Bad Request: /api/v1/sessions/<public_id:session_id>/messages",
+        "Method Not Allowed: /api/v1/users/<public_id:user_id>",
+        f"Not Found: {UNKNOWN}",
+    ):
+        assert line in said
+
+
+def test_what_is_refused_before_a_view_and_what_fails_is_logged_by_its_route(log: StringIO) -> None:
+    Client().post("/api/v1/users/ada", b"x", content_type="text/plain", headers={"Transfer-Encoding": "chunked"})
+    request = RequestFactory().get("/api/v1/users/ada?view=ada")
+    log_response(
+        "%s: %s",
+        "Internal Server Error",
+        request.path,
+        response=HttpResponse(status=500),
+        request=request,
+        exception=OSError(),
+    )
+    said = log.getvalue()
+    assert "Length Required: /api/v1/users/<public_id:user_id>" in said
+    assert "Internal Server Error: /api/v1/users/<public_id:user_id>" in said
+    assert "ada" not in said

@@ -1,0 +1,59 @@
+"""A few requests made of the API's description by schemathesis: what they are answered is what it says.
+
+`make trust` makes thousands, with each kind of key, and one after another along the description's links.
+"""
+
+from typing import Any
+
+import pytest
+import schemathesis
+from django.core.wsgi import get_wsgi_application
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from benchmarks.trust.accepted import accepted_or_refused_as_described
+from sessions_app.models import ApiKey, UserProfile
+from tests.support.transcript import talk
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+KINDS = [("", "admin"), ("ada", "write"), ("", "read")]  # of keys: whose, and their scope
+
+
+def test_each_call_answers_as_it_is_described(ada: UserProfile) -> None:
+    talk(ada, 3)
+    load_all_checks()
+    checks = [check for check in CHECKS.get_all() if check is not positive_data_acceptance]
+    assert accepted_or_refused_as_described in checks
+    descriptions = [_description(ada if person else None, scope) for person, scope in KINDS]
+    modes = list(GenerationMode)
+    for number, calls in enumerate(zip(*descriptions, strict=True)):  # in turn: each kind of key, what fits and doesn't
+        operation, headers = calls[number % len(KINDS)]
+        _ask(operation, headers, modes[number % len(modes)], checks)
+
+
+def _description(person: UserProfile | None, scope: str) -> list[tuple[Any, dict[str, str]]]:
+    """Return the calls as they are described for a key, each with its header."""
+    key = ApiKey.objects.issue("conformance", user=person, scope=scope)[1]
+    headers = {"Authorization": f"Bearer {key}"}
+    schema = schemathesis.openapi.from_wsgi("/api/v1/schema", get_wsgi_application(), headers=headers)
+    found: list[Any] = list(schema.get_all_operations())
+    return [(operation.ok(), headers) for operation in found]
+
+
+def _ask(operation: Any, headers: dict[str, str], mode: GenerationMode, checks: list[Any]) -> None:
+    @seed(1)
+    @settings(
+        max_examples=1,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        case.call_and_validate(headers=headers, checks=checks)
+
+    ask()

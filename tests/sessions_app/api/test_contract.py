@@ -1,0 +1,228 @@
+"""What the API's description says is so; `tests.support.api` holds each answer of each test against it."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from pytest_django.fixtures import Settings
+from rest_framework.exceptions import ValidationError
+
+from sessions_app.api.fields import PUBLIC_ID, TIME, WORDS, AwareDateTimeField, PublicIdField, WordsField
+from sessions_app.models import ApiKey, Session, UserProfile
+from tests.support.api import Api
+from tests.support.contract import check, description
+from tests.support.transcript import messages, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def described(api: Api) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(api.client.get("/api/v1/schema", headers=api.headers).content)
+    return found
+
+
+def calls(of: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in of["paths"].items():
+        for method, call in methods.items():
+            yield path, method, call
+
+
+class TestErrors:
+    """One shape, whoever refuses."""
+
+    def test_every_refusal_of_every_call_is_the_one_component(self) -> None:
+        whole = description()
+        assert not [name for name in whole["components"]["schemas"] if "Error" in name and name != "Error"]
+        for path, method, call in calls(whole):
+            for status, answer in call["responses"].items():
+                if status.startswith("2"):
+                    continue
+                name = answer.get("$ref", "").rsplit("/", 1)[-1]
+                told = whole["components"]["responses"].get(name, answer)
+                schema = told["content"]["application/json"]["schema"]
+                assert schema == {"$ref": "#/components/schemas/Error"}, f"{method} {path} {status}"
+
+    def test_any_call_may_be_refused_for_what_holds_for_all(self) -> None:
+        for path, method, call in calls(description()):
+            common = {"400", "401", "403", "405", "406", "408", "411", "413", "429", "500", "503"}
+            assert common <= set(call["responses"]), f"{method} {path}"
+            assert ("415" in call["responses"]) == ("requestBody" in call)
+
+    @pytest.mark.parametrize(
+        ("path", "method", "status", "code"),
+        [
+            ("sessions/{session_id}/messages", "post", "409", "external_id_taken"),
+            ("sessions/{session_id}", "delete", "409", "conflict"),
+            ("users/{user_id}", "delete", "409", "legal_hold"),
+            ("users/{user_id}/export", "get", "500", "archive_unreadable"),
+            ("streams", "post", "409", "already_there"),
+            ("streams/{stream_id}/undo", "post", "400", "cannot_undo"),
+            ("retractions", "post", "400", "cannot_retract"),
+            ("retractions/{retraction_id}/undo", "post", "400", "cannot_put_back"),
+            ("jobs/{job_id}/retry", "post", "400", "cannot_change"),
+            ("memory/context", "get", "422", "budget_too_small"),
+        ],
+    )
+    def test_what_one_call_is_refused_with_is_named_there(self, path: str, method: str, status: str, code: str) -> None:
+        assert f"`{code}`" in description()["paths"][f"/api/v1/{path}"][method]["responses"][status]["description"]
+
+    def test_a_host_that_is_not_served_is_refused_in_the_shape(self, service: Api, settings: Settings) -> None:
+        settings.ALLOWED_HOSTS = ["memory.example"]
+        answer = Client().get("/api/v1/sessions", headers=service.headers)
+        assert answer.status_code == 400
+        check("get", "/api/v1/sessions", answer)
+
+    def test_a_busy_database_and_a_full_rate_say_when_to_come_back(self, service: Api, settings: Settings) -> None:
+        settings.API_RATE = 1
+        answers = [service.get("sessions", user_id="ada") for _ in range(4)]
+        assert {"429"} <= {str(answer.status_code) for answer in answers}
+        assert all("Retry-After" in answer for answer in answers if answer.status_code == 429)
+
+    def test_no_call_has_another_method(self, service: Api) -> None:
+        for method in ("put", "options", "trace"):
+            answer = getattr(service.client, method)("/api/v1/sessions", headers=service.headers)
+            assert answer.status_code == 405
+            assert answer["Allow"] == "GET, HEAD, POST"
+
+
+class TestAddresses:
+    """What is given a name can be asked for by it."""
+
+    @pytest.mark.parametrize("name", [".", ".."])
+    def test_what_clients_resolve_is_no_name(self, service: Api, name: str) -> None:
+        encoded = "".join(f"%{ord(letter):02X}" for letter in name)
+        for path in (f"sessions/{encoded}/messages", f"sessions/{encoded}/compact"):
+            answer = service.post(path, user_id="ada", messages=messages(1))
+            assert answer.status_code == 404
+        assert service.get(f"users/{encoded}").status_code == 404
+        assert service.post("sessions", user_id="ada", session_id=name).status_code == 400
+        assert not Session.objects.exists()
+
+    @pytest.mark.parametrize("name", ["...", "..a", ".a", "a.", "a b", "é", "%", "\n", "x" * 255, "..\n"])
+    def test_other_names_are_found_again(self, service: Api, name: str) -> None:
+        assert service.post("sessions", user_id=name, session_id=name).status_code == 201
+        encoded = "".join(f"%{byte:02X}" for byte in name.encode())
+        assert service.get(f"sessions/{encoded}", user_id=name).json()["session_id"] == name
+
+
+class TestFields:
+    """The description's patterns take what the fields take."""
+
+    @pytest.mark.parametrize(
+        ("field", "pattern", "value"),
+        [
+            *((PublicIdField(), PUBLIC_ID, it) for it in ("a", ".", "..", "...", ".a", "..a", "a/b", "a\0", "", "é\n")),
+            *((WordsField(), WORDS, it) for it in ("a", " ", "\n\t", " a ", "\0", "a\0", "", "\u2003")),
+            *(
+                (AwareDateTimeField(), TIME, it)
+                for it in (
+                    "1970-01-01T00:00:00Z",
+                    "2099-12-31T23:59:59.999999Z",
+                    "1969-12-31T23:59:59Z",
+                    "2100-01-01T00:00:00Z",
+                    "2026-03-02T08:14:05+05:30",
+                    "2026-03-02T08:14:05",
+                    "2026-02-30T08:14:05Z",
+                    "2024-02-29T08:14:05-23:59",
+                    "2026-03-02T24:00:00Z",
+                    "2026-03-02T08:14:60Z",
+                    "2026-03-02",
+                    "yesterday",
+                )
+            ),
+        ],
+    )
+    def test_a_pattern_and_its_field_agree(self, field: Any, pattern: str, value: str) -> None:
+        try:
+            field.run_validation(value)
+            is_taken = True
+        except ValidationError:
+            is_taken = False
+        assert is_taken == (re.fullmatch(pattern, value) is not None)
+
+    @pytest.mark.parametrize(
+        ("path", "fields", "attr"),
+        [
+            ("sessions/s1", {"legal_hold": "true"}, "legal_hold"),
+            ("sessions/s1", {"legal_hold": 1}, "legal_hold"),
+            ("sessions/s1", {"compact_on_request": ""}, "compact_on_request"),
+        ],
+    )
+    def test_json_says_truth_in_its_own_words(
+        self, service: Api, ada: UserProfile, path: str, fields: dict[str, Any], attr: str
+    ) -> None:
+        talk(ada, 1)
+        answer = service.patch(path, user_id="ada", **fields)
+        assert (answer.status_code, answer.json()["errors"][0]["attr"]) == (400, attr)
+
+    def test_json_says_numbers_and_ids_in_its_own_words(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 1)
+        asked: dict[str, Any] = {"user_id": "ada", "query": "turn"}
+        for count in ("5", True, 5.5, [5]):
+            answer = service.post("memory/search", **asked, match_count=count)
+            assert (answer.status_code, answer.json()["errors"][0]["attr"]) == (400, "match_count")
+        assert service.post("memory/search", **asked, match_count=5.0).status_code == 200
+        assert service.get("sessions", user_id="ada", limit="5").status_code == 200
+        task = service.post("entities", user_id="ada", kind="task", title="t").json()["entity_id"]
+        for other in (5, task.replace("-", ""), f"urn:uuid:{task}"):
+            assert service.post(f"entities/{task}/links", user_id="ada", to=other).status_code == 400
+
+
+class TestKinds:
+    """The description is of the key that asks for it."""
+
+    def test_a_service_has_to_name_the_person_and_a_person_need_not(self, service: Api, as_ada: Api) -> None:
+        nobodys = Api()
+        for api, is_required in ((service, True), (nobodys, True), (as_ada, False)):
+            for path, method, call in calls(described(api)):
+                named = [one.get("required", False) for one in call["parameters"] if one["name"] == "user_id"]
+                if "{user_id}" not in path and "requestBody" not in call:
+                    assert named == [is_required], f"{method} {path}"
+            whole = described(api)
+            body = whole["components"]["schemas"]["AppendInputRequest"]
+            assert ("user_id" in body["required"]) == is_required
+            undone = whole["paths"]["/api/v1/streams/{stream_id}/undo"]["post"]["requestBody"]
+            assert undone.get("required", False) == is_required
+
+    def test_it_tells_of_each_field_that_is_sent_and_no_other(self) -> None:
+        for name, schema in description()["components"]["schemas"].items():
+            if name.endswith("Request"):
+                assert schema["additionalProperties"] is False, name
+
+    def test_a_link_leads_where_it_says(self, service: Api) -> None:
+        made = service.post("entities", user_id="ada", kind="task", title="t")
+        responses = description()["paths"]["/api/v1/entities"]["post"]["responses"]
+        link = responses["201"]["links"]["entities_get_of_entity_id"]
+        assert link == {
+            "operationId": "entities_get",
+            "parameters": {"entity_id": "$response.body#/entity_id", "user_id": "$request.body#/user_id"},
+        }
+        assert service.get(f"entities/{made.json()['entity_id']}", user_id="ada").status_code == 200
+
+
+def test_an_export_can_be_asked_for_by_its_type(service: Api, ada: UserProfile) -> None:
+    headers = {**service.headers, "Accept": "application/zip"}
+    answer = service.client.get("/api/v1/users/ada/export", headers=headers)
+    assert (answer.status_code, answer["Content-Type"]) == (200, "application/zip")
+    missing = service.client.get("/api/v1/users/nobody/export", headers=headers)
+    assert (missing.status_code, missing["Content-Type"]) == (404, "application/json")
+    assert missing.json()["errors"][0]["code"] == "not_found"
+    refused = service.client.get("/api/v1/users/ada/export", headers={**service.headers, "Accept": "image/png"})
+    assert refused.status_code == 406
+    check("get", "/api/v1/users/ada/export", refused)
+
+
+def test_pages_of_a_transcript_need_no_view(service: Api, ada: UserProfile) -> None:
+    talk(ada, 5)
+    page = service.get("sessions/s1/messages", user_id="ada", after=2).json()
+    assert [message["sequence"] for message in page["messages"]] == [3, 4]
+    assert not page["has_more"]
+
+
+def test_what_a_scope_does_not_allow_is_403_in_the_shape(ada: UserProfile) -> None:
+    reads = Api(ApiKey.objects.issue("reads", scope="read")[1])
+    assert reads.post("sessions", user_id="ada", session_id="s").status_code == 403
+    assert reads.get("retractions", user_id="ada").status_code == 403
