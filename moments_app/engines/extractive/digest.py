@@ -20,7 +20,8 @@ _PERSONAL = re.compile(
 def digest(request: DigestRequest) -> DigestAnswer:
     """Return what is known from before and the most telling sentences of the turns, and the lessons in them."""
     window = read(request.turns)
-    new = dated(telling(window.sentences, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
+    stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
+    new = dated(telling(stated, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
     lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
     while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
         lines.pop(0)

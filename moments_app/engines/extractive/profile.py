@@ -1,107 +1,176 @@
-"""The profile: what the person says about themselves, their interests and topics."""
+"""The profile: what the person says about themselves under headings, their interests and topics."""
 
 import re
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from datetime import timedelta
 
-from moments_app.engines.calls.moments import DraftMoment, Profile
-from moments_app.engines.extractive.language import words
-from moments_app.engines.extractive.sentences import Sentence
+from moments_app.engines.calls.moments import Profile
+from moments_app.engines.extractive.formation import is_observation
+from moments_app.engines.extractive.kinds import DURABLE, HEALTH, LIKED, LIKES, PEOPLE, PLANS, WHO, WORK
+from moments_app.engines.extractive.language import ENGLISH, words
+from moments_app.engines.extractive.phrases import Counted, Subject, stems_of, subjects
+from moments_app.engines.extractive.sentences import Sentence, Window, information
+from moments_app.engines.extractive.tables import word_set
 
 PROFILE_MAX = 2_000  # characters
-OWN_WORDS = "In the person's own words:"  # first line of a profile that nobody else began
+LINE_MAX = 160  # characters of a line
+STALE = timedelta(days=120)  # after which a plan has been carried out or given up
 KNOWN = 0.7  # of a statement's words that a line has
-LINE_WORDS = (4, 40)  # of a statement or a lesson: at least, at most
-STATEMENT_START = 32  # characters
+LINES = 8  # of a heading
+LONG = 16  # words: each more makes a line weigh less
+LINE_WORDS = (4, 30)  # of a statement or a lesson: at least, at most
+INTERESTS, TOPICS = 10, 5  # of one answer
+OTHER = "other"
+HEADINGS = {
+    WHO: "Who they are:",
+    PEOPLE: "People and pets:",
+    WORK: "Work and study:",
+    HEALTH: "Health:",
+    LIKES: "Likes and dislikes:",
+    PLANS: "Plans:",
+    OTHER: "In their own words:",  # in a language whose words are not known
+}
+_FIRST_LINES = frozenset(("In the person's own words:",))  # of profiles that earlier versions wrote
+_DOING = re.compile(r"\b(?:I|we)\b|\b(?:my|our)\b", re.IGNORECASE)
 
-_ABOUT_ME = re.compile(
-    r"\bI(?:'m| am| was)? (?:a|an|the|from|allergic|born|married|single|vegan|vegetarian|working|training|learning)\b|"
-    r"\bI (?:live|work|study|teach|run|own|have|love|like|prefer|hate|enjoy|always|never|moved|speak|play)\b|"
-    r"\b[Mm]y (?:name|wife|husband|partner|daughter|son|kids|children|brother|sister|mother|father|mom|mum|dad|dog|cat|"
-    r"job|birthday|favourite|favorite|dream|goal)\b|\b(?:[Ii]ch (?:bin|habe|wohne|arbeite|mag|liebe)|[Mm]eine? )\b"
-)
-_INTEREST = re.compile(
-    r"\bI(?:'m| am)? (?:really |also |just |so )?(?:love|like|enjoy|into|learning|passionate about|interested in|"
-    r"keen on) (?:to )?((?:[\w'-]+ ?){1,3})"
-)
-_DANGLING = frozenset(
-    ("a an the to and or of in on at for with about it that this so but my your them you how when").split()
-)
 
-
-def profile_text(profile: Profile, everything: Iterable[Sentence]) -> str:
+def profile_text(profile: Profile, window: Window) -> str:
     """Return the profile so far and what is new that the person says about themselves, a line for each statement.
 
-    The first paragraph stays: it may be an operator's. Beyond the limit the oldest lines after it are dropped.
+    What stands before the first heading stays: it may be an operator's. Beyond the limit, lines are dropped of the
+    headings that last shortest, the oldest first.
     """
-    head, _, rest = profile.summary.partition("\n")
-    lines = _Lines(head)
-    for line in rest.split("\n"):
-        if line.strip():
-            lines.add(line)
-    for sentence in everything:
-        if is_statement(sentence) and not lines.say(sentence.text):
-            lines.add(f"- {sentence.text} ({sentence.turn.created_at:%Y-%m-%d})")
-    return lines.text()[:8_000]
+    pages = _Pages(profile.summary)
+    stated = [one for one in window.sentences if is_observation(one) and _is_line(one)]
+    for sentence in sorted(stated, key=lambda one: -information(one, window.weights)):
+        pages.offer(sentence)
+    pages.drop_plans(before=f"{window.turns[-1].created_at - STALE:%Y-%m-%d}")
+    return pages.text()[:8_000]
 
 
-class _Lines:
-    """The profile's lines, as many as there is room for: each statement is compared with these alone.
+def _is_line(sentence: Sentence) -> bool:
+    least, most = LINE_WORDS
+    return least <= len(sentence.text.split()) <= most and len(sentence.told) <= LINE_MAX
+
+
+class _Pages:
+    """A profile's lines under their headings, as many as there is room for.
 
     Args:
-        head: the first paragraph; blank where there is none.
+        summary: the profile so far.
     """
 
-    def __init__(self, head: str) -> None:
-        self._head = head
-        self._head_words = frozenset(words(head))
-        self._lines: deque[tuple[str, frozenset[str]]] = deque()
-        self._size = 0
+    def __init__(self, summary: str) -> None:
+        self._head: list[str] = []
+        self._lines: dict[str, list[_Line]] = {kind: [] for kind in HEADINGS}
+        kinds = {heading: kind for kind, heading in HEADINGS.items()}
+        kind = ""
+        for text in filter(str.strip, summary.split("\n")):
+            kind = kinds.get(text.strip(), kind)
+            if text.strip() in kinds or text.strip() in _FIRST_LINES:
+                continue
+            if kind and text.startswith("- "):
+                self._add(kind, _Line(text))
+            else:
+                self._head.append(text)
 
-    def add(self, line: str) -> None:
-        self._lines.append((line, frozenset(words(line))))
-        self._size += len(line) + 1
-        while self._lines and len(self._head or OWN_WORDS) + self._size > PROFILE_MAX:
-            self._size -= len(self._lines.popleft()[0]) + 1
+    def offer(self, sentence: Sentence) -> None:
+        """Take a statement in, unless a line says it or better ones leave no room."""
+        line = _Line(f"- {sentence.told.removesuffix('.')} ({sentence.turn.created_at:%Y-%m-%d})")
+        known = [
+            frozenset(words("\n".join(self._head))),
+            *(one.words for lines in self._lines.values() for one in lines),
+        ]
+        if not any(len(line.words & said) >= KNOWN * len(line.words) for said in known):
+            self._add(sentence.kinds[0] if sentence.kinds else OTHER, line)
 
-    def say(self, text: str) -> bool:
-        """Tell whether a line says nearly all of a text already."""
-        own = set(words(text))
-        known = (self._head_words, *(said for _line, said in self._lines))
-        return any(len(own & said) >= KNOWN * len(own) for said in known)
+    def drop_plans(self, *, before: str) -> None:
+        """Drop the plans of long ago."""
+        self._lines[PLANS] = [line for line in self._lines[PLANS] if line.date >= before]
+
+    def _add(self, kind: str, line: "_Line") -> None:
+        lines = self._lines[kind]
+        lines.append(line)
+        lines.sort(key=lambda one: one.date)
+        if len(lines) > LINES:
+            lines.remove(min(lines, key=lambda one: one.weight))
+        while len(self.text()) > PROFILE_MAX and any(self._lines.values()):
+            self._drop_the_least()
+
+    def _drop_the_least(self) -> None:
+        everything = [
+            (DURABLE.get(kind, 0) + line.weight, kind, line) for kind, of in self._lines.items() for line in of
+        ]
+        _weight, kind, line = min(everything, key=lambda one: one[0])
+        self._lines[kind].remove(line)
 
     def text(self) -> str:
-        head = self._head or (OWN_WORDS if self._lines else "")
-        return "\n".join([head, *(line for line, _words in self._lines)]).strip()
+        pages = [[HEADINGS[kind], *(line.text for line in lines)] for kind, lines in self._lines.items() if lines]
+        return "\n".join([*self._head, *(line for page in pages for line in page)])
 
 
-def is_statement(sentence: Sentence) -> bool:
-    least, most = LINE_WORDS
-    return (
-        sentence.turn.role == "user"
-        and least <= len(sentence.text.split()) <= most
-        and len(sentence.terms) >= 2
-        and not sentence.text.rstrip().endswith("?")
-        # At its beginning: "You sound like my mother" says nothing about her.
-        and bool(_ABOUT_ME.search(sentence.text[:STATEMENT_START]))
-    )
+class _Line:
+    """A line of a profile, with what it weighs when there is no room for all.
+
+    Args:
+        text: with its mark before it, and its date behind.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        said, _, date = text.removeprefix("- ").rpartition(" (")
+        self.date = date.rstrip(")") if said else ""
+        said = said or text
+        self.words = frozenset(words(said)) - word_set("function words")
+        names = len(_NAME.findall(said)) + len(_NUMBER.findall(said))
+        told = frozenset(words(said)) - _plain()
+        lasting = 3 * bool(_LASTING.search(said)) + 2 * bool(told & word_set("kin", "pets", "activities"))
+        self.weight = min(len(told), 5) + 2 * min(names, 3) + lasting - max(len(said.split()) - LONG, 0) / 4
 
 
-def new_interests(profile: Profile, everything: Iterable[Sentence]) -> list[str]:
+_NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]")
+_NUMBER = re.compile(r"\d+")
+_LASTING = re.compile(
+    r"\b(?:is (?:a|an|the|from|allergic)|lives? in|lived in|moved|born|works? (?:as|at|for|in)|named?|called|married|"
+    r"birthday|years|grew up|teaches|studies|favou?rite|diagnosed)\b"
+)
+
+
+def _plain() -> frozenset[str]:
+    return word_set("function words", "chat words", "adverbs", "adjectives", "empty nouns")
+
+
+def new_interests(profile: Profile, window: Window) -> list[str]:
+    """Return what the person likes or does again and again, and isn't known to."""
     known = {interest.casefold() for interest in profile.interests}
-    found: dict[str, str] = {}
-    for sentence in everything:
-        for match in _INTEREST.findall(sentence.text) if sentence.turn.role == "user" else ():
-            phrase = words(match)
-            while phrase and phrase[-1] in _DANGLING:
-                phrase.pop()
-            text = " ".join(phrase)
-            if len(text) > 3 and phrase[0] not in _DANGLING and text not in known:
-                found.setdefault(text, text)
-    return list(found)[:10]
+    own = [one for one in window.sentences if one.turn.role == "user" and one.is_statement and one.language == ENGLISH]
+    counted = Counter[str]()
+    for sentence in own:
+        liked = LIKED.search(sentence.text)
+        doing = subjects(sentence.text, ENGLISH) if _DOING.search(sentence.text) else ()
+        found = {activity for subject in doing if (activity := _activity(subject))}
+        if liked:
+            found |= {subject.text for subject in subjects(sentence.text[liked.end() :], ENGLISH)[:1]}
+        counted.update(dict.fromkeys(found, 2 if liked else 1))
+    names = stems_of(window.called, ENGLISH)
+    return [
+        text
+        for text, count in counted.most_common()
+        if count >= 2 and text not in known and names.isdisjoint(text.split())
+    ][:INTERESTS]
 
 
-def new_topics(profile: Profile, moments: Sequence[DraftMoment]) -> list[str]:
+def _activity(subject: Subject) -> str:
+    """Return a subject's last word if it names what people do."""
+    last = subject.text.split()[-1] if subject.text else ""
+    return last if last in word_set("activities") else ""
+
+
+def new_topics(profile: Profile, window: Window) -> list[str]:
+    """Return what several turns of the person's are about, and isn't known as a topic."""
     known = {topic.casefold() for topic in profile.preferred_topics}
-    counts = Counter(tag for moment in moments for tag in moment.topic_tags[:4])
-    return [tag for tag, _ in counts.most_common() if tag not in known][:5]
+    counted = Counted(stems_of(window.called, window.language))
+    for group in window.by_turn:
+        counted.add(subject for one in group if one.turn.role == "user" for subject in subjects(one.text, one.language))
+    recurring = counted.best(window.weights, TOPICS, least=3)
+    return [topic for topic in recurring if topic not in known]

@@ -211,7 +211,7 @@ class TestItems:
         said = ["I'm allergic to hazelnuts, badly.", "Noted.", "The element arrives on Thursday, 5 March.", "Good."]
         roles = ["user", "assistant"] * 2
         form(append(ada, "s1", [NewMessage(role, text) for role, text in zip(roles, said, strict=True)]).session)
-        assert contents(stream__stream_type="user") == ["User: I'm allergic to hazelnuts, badly."]
+        assert contents(stream__stream_type="user") == ["User is allergic to hazelnuts, badly."]
         assert any("arrives on Thursday" in text for text in contents(stream__stream_type="session"))
 
 
