@@ -25,9 +25,9 @@ MOST, OBSERVATION_WORDS, FACT_WORDS = 5, 25, 50  # what streams of a person and 
 STEM = 5  # letters by which words are compared when lines are ranked
 TITLE = "Answers' words in what is remembered"
 NOTE = (
-    f"Share of the answers' content words in {BUDGET:,} tokens of memory. Unasked: a third each of the profile, of facts "
-    "and of moments' summaries, taken evenly from beginning to end. Asked: the lines of profile, facts and moments that "
-    "share most with the question, by the words' rarity, best first. Kept: facts and observations. Seconds: to read the "
+    f"Share of the answers' content words in {BUDGET:,} tokens of memory. Unasked: a third each of the profile, facts "
+    "and moments' summaries, taken evenly from beginning to end. Asked: the lines of profile, facts and moments that "
+    "share most with the question, by the words' rarity, best first. Kept: facts and observations. Seconds: to read a "
     "conversation once for facts and once for moments."
 )
 

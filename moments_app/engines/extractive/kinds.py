@@ -17,6 +17,7 @@ _EVEN = "really|also|just|always|so|truly|absolutely|still|totally"
 LIKED = re.compile(
     rf"\b(?:I|we)(?:'ve|'d|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('likes')})\b", re.IGNORECASE
 )
+PURSUED = re.compile(rf"\bI(?:'ve|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('pursuits')})\b", re.IGNORECASE)
 _HAVING = r"\b(?:my|our|have|has|had|got|adopted|a|another|two|three|four|new)(?: [\w'-]+){0,2}? "
 _PATTERNS = {
     WHO: re.compile(rf"{_BEING}|(?i:\b(?:{any_of('who')})\b)"),
@@ -28,6 +29,7 @@ _PATTERNS = {
     PLANS: re.compile(rf"(?i:(?:\b|(?='))(?:{any_of('plans')})\b)"),
     LIKES: re.compile(rf"(?i:{LIKED.pattern}|\bmy (?:favou?rite|hobby|hobbies|passion)\b)"),
 }
+_WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:as|at|for|in|on)\b", re.IGNORECASE)
 _OF_ONESELF = re.compile(rf"^(?:{'|'.join(map(re.escape, entries('begun without a subject')))})\b", re.IGNORECASE)
 
 
@@ -40,4 +42,6 @@ def kinds_of(text: str) -> tuple[str, ...]:
     """Return what a sentence tells of its speaker, what lasts longest first; blank if it isn't about them."""
     if not is_of_oneself(text) and not re.search(_CALLED, text):
         return ()
-    return tuple(kind for kind in sorted(KINDS, key=lambda kind: -DURABLE[kind]) if _PATTERNS[kind].search(text))
+    found = [kind for kind in sorted(KINDS, key=lambda kind: -DURABLE[kind]) if _PATTERNS[kind].search(text)]
+    # A nurse in a hospital tells of work, not of health.
+    return tuple(sorted(found, key=lambda kind: kind != WORK) if _WORKING.search(text) else found)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from moments_app.engines.extractive import verbs
-from moments_app.engines.extractive.language import ENGLISH, UNKNOWN, content_words, ignored_words, is_wide, stem, words
+from moments_app.engines.extractive.language import ENGLISH, content_words, ignored_words, stem, words
 from moments_app.engines.extractive.tables import word_set
 
 LONGEST = 3  # words
-SHORTEST = 5  # letters of a word that is a phrase in another language
+GERMAN = "de"
+SHORTEST = 5  # letters of a German word that is a phrase
 PHRASE_MAX = 60  # characters
 _TOKEN = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d[\w.,:/-]*|[^\w\s]")
 _DETERMINERS = frozenset(
@@ -40,13 +41,16 @@ def subjects(sentence: str, language: str) -> tuple[Subject, ...]:
     """Return the phrases of a sentence, in order."""
     if language == ENGLISH:
         return tuple(_subject(run) for run in _runs(sentence) if run)
-    if language == UNKNOWN or is_wide(sentence):
+    if language != GERMAN:
         return ()
     ignored = ignored_words(language)
     _first, *others = _TOKEN.findall(sentence) or [""]
-    fitting = (word for word in others if len(word) >= SHORTEST and word.isalpha() and word.lower() not in ignored)
-    # German writes nouns with a capital letter.
-    return tuple(_subject([word]) for word in fitting if language != "de" or word[0].isupper())
+    return tuple(_subject([word]) for word in others if _is_noun(word) and word.lower() not in ignored)
+
+
+def _is_noun(word: str) -> bool:
+    """Tell whether a word inside a German sentence is a noun: it has a capital letter."""
+    return len(word) >= SHORTEST and word.isalpha() and word[0].isupper()
 
 
 def _subject(run: Sequence[str]) -> Subject:

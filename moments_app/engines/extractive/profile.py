@@ -2,12 +2,13 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 
 from moments_app.engines.calls.moments import Profile
 from moments_app.engines.extractive.formation import is_observation
-from moments_app.engines.extractive.kinds import DURABLE, HEALTH, LIKED, LIKES, PEOPLE, PLANS, WHO, WORK
-from moments_app.engines.extractive.language import ENGLISH, words
+from moments_app.engines.extractive.kinds import DURABLE, HEALTH, LIKED, LIKES, PEOPLE, PLANS, PURSUED, WHO, WORK
+from moments_app.engines.extractive.language import ENGLISH, stem, words
 from moments_app.engines.extractive.phrases import Counted, Subject, stems_of, subjects
 from moments_app.engines.extractive.sentences import Sentence, Window, information
 from moments_app.engines.extractive.tables import word_set
@@ -18,8 +19,9 @@ STALE = timedelta(days=120)  # after which a plan has been carried out or given 
 KNOWN = 0.7  # of a statement's words that a line has
 LINES = 8  # of a heading
 LONG = 16  # words: each more makes a line weigh less
-LINE_WORDS = (4, 30)  # of a statement or a lesson: at least, at most
+LINE_WORDS = (3, 30)  # of a statement or a lesson: at least, at most
 INTERESTS, TOPICS = 10, 5  # of one answer
+RECURRING = 2  # sentences
 OTHER = "other"
 HEADINGS = {
     WHO: "Who they are:",
@@ -31,7 +33,6 @@ HEADINGS = {
     OTHER: "In their own words:",  # in a language whose words are not known
 }
 _FIRST_LINES = frozenset(("In the person's own words:",))  # of profiles that earlier versions wrote
-_DOING = re.compile(r"\b(?:I|we)\b|\b(?:my|our)\b", re.IGNORECASE)
 
 
 def profile_text(profile: Profile, window: Window) -> str:
@@ -141,29 +142,37 @@ def _plain() -> frozenset[str]:
 
 
 def new_interests(profile: Profile, window: Window) -> list[str]:
-    """Return what the person likes or does again and again, and isn't known to."""
+    """Return what the person says they do, or like and name again, and aren't known to."""
     known = {interest.casefold() for interest in profile.interests}
     own = [one for one in window.sentences if one.turn.role == "user" and one.is_statement and one.language == ENGLISH]
+    named = Counter(
+        stem for one in own for stem in {stem for phrase in subjects(one.text, ENGLISH) for stem in phrase.stems}
+    )
     counted = Counter[str]()
     for sentence in own:
-        liked = LIKED.search(sentence.text)
-        doing = subjects(sentence.text, ENGLISH) if _DOING.search(sentence.text) else ()
-        found = {activity for subject in doing if (activity := _activity(subject))}
-        if liked:
-            found |= {subject.text for subject in subjects(sentence.text[liked.end() :], ENGLISH)[:1]}
-        counted.update(dict.fromkeys(found, 2 if liked else 1))
+        activities = _activities(sentence)
+        pursued = {phrase.text for phrase in _pursued(sentence)}
+        is_pursuit = bool(PURSUED.search(sentence.text))
+        counted.update({text: RECURRING for text in pursued if is_pursuit or text.split()[-1] in activities})
+        counted.update({text: named[stem(text.split()[-1])] for text in pursued})
+        counted.update(activities)
     names = stems_of(window.called, ENGLISH)
-    return [
-        text
-        for text, count in counted.most_common()
-        if count >= 2 and text not in known and names.isdisjoint(text.split())
-    ][:INTERESTS]
+    wanted = [text for text, count in counted.most_common() if count >= RECURRING and names.isdisjoint(text.split())]
+    return [text for text in wanted if text not in known][:INTERESTS]
 
 
-def _activity(subject: Subject) -> str:
-    """Return a subject's last word if it names what people do."""
-    last = subject.text.split()[-1] if subject.text else ""
-    return last if last in word_set("activities") else ""
+def _pursued(sentence: Sentence) -> Sequence[Subject]:
+    """Return what a sentence says that its speaker likes or does."""
+    said = LIKED.search(sentence.text) or PURSUED.search(sentence.text)
+    return subjects(sentence.text[said.end() :], ENGLISH)[:1] if said else ()
+
+
+def _activities(sentence: Sentence) -> set[str]:
+    """Return what a sentence about its speaker names that people do."""
+    if not sentence.is_of_speaker:
+        return set()
+    named = (phrase.text.split()[-1] for phrase in subjects(sentence.text, ENGLISH))
+    return {word for word in named if word in word_set("activities")}
 
 
 def new_topics(profile: Profile, window: Window) -> list[str]:

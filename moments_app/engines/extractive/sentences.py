@@ -28,6 +28,7 @@ from moments_app.engines.transcript import Turn
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
 SAID = 0.9  # of the words of what is said by a text already
+VAGUE = 0.4  # what a sentence is worth by itself that can't be understood so
 LEAST_WORDS = 3  # of a sentence that says something
 LEAST_UNREAD = 6  # of one in another language
 LEAST_CHARACTERS = 12  # of one in a script without spaces
@@ -41,7 +42,7 @@ _END = re.compile(r"\s*[!.…,;:–—-]+$")
 # What stands for something said before, as the subject or as the object of a first verb.
 _VAGUE = re.compile(
     r"^(?:it|they|he|she|this|that|these|those|there|which|here|the same|one of)\b(?! (?:is|are|was|were) (?:my|our)\b)"
-    r"|^(?:\w+'?\w* ){1,4}(?:it|them|this|that|those|these|something|stuff|one)"
+    r"|^(?:\w+'?\w* ){1,3}(?:it|them)\b|^(?:\w+'?\w* ){1,4}(?:it|them|this|that|those|these|something|stuff|one)"
     r"(?:[,.!]|$| (?:out|all|so|too|and|next|more|like)\b)"
     r"|\blike (?:this|that)\b|\b(?:love|like|enjoy|hate)(?:s|d|ed)? (?:that|how|it|this|them|what|when)\b",
     re.IGNORECASE,
@@ -146,12 +147,16 @@ class Sentence:
     def worth(self) -> float:
         """What a new word in it counts: by who says it, how long that will be true, and how much stands by itself."""
         if self.is_question or self._is_idle:
-            return 0.1 * ROLE_WEIGHT[self.turn.role]
+            return 0.1 * self._role_weight
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
         own = 1.3 if self.is_of_speaker else 0.7 if self.speaker.is_named else 1.0
         particular = 1.3 if _PARTICULAR.search(self.text) or is_dated(self.text) else 1.0
-        vague = 0.4 if self.is_vague else 1.0
-        return durable * own * particular * vague * ROLE_WEIGHT[self.turn.role]
+        return durable * own * particular * self._role_weight
+
+    @property
+    def _role_weight(self) -> float:
+        """How much the speaker counts: people alike, more than an assistant."""
+        return 1.0 if self.speaker.is_named else ROLE_WEIGHT[self.turn.role]
 
 
 @dataclass(frozen=True)
@@ -301,9 +306,10 @@ def gain(sentence: Sentence, covered: Set[str], weights: dict[str, float]) -> fl
 
 
 def information(sentence: Sentence, weights: dict[str, float]) -> float:
-    """Return what a sentence says, whatever else is said: long ones say more, but not by the word."""
+    """Return what a sentence says by itself, whatever else is said: long ones say more, but not by the word."""
     said = math.fsum(weights.get(term, 0.0) for term in sentence.terms)
-    return said * sentence.worth / (len(sentence.text.split()) + LEAST_WORDS) ** 0.75
+    alone = VAGUE if sentence.is_vague else 1.0
+    return said * alone * sentence.worth / (len(sentence.text.split()) + LEAST_WORDS) ** 0.75
 
 
 def says(said: Set[str], own: Set[str], enough: float = SAID) -> bool:

@@ -14,7 +14,8 @@ _ASIDE = re.compile(r"\[[^\[\]]{1,300}\]|\((?:laughs?|sighs?|smiles?|grins?)\)|:
 _PICTURES = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]+")  # arrows, symbols, emoji
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
 _CONJUNCTION = re.compile(
-    r"^(?:(?:and|but|plus|also|so(?= (?:I|we|my|our|the|it|they|he|she|now)\b))|(?:well|oh|anyways?|now|then),) (?=\S)",
+    r"^(?:(?:and|but|plus|also|now(?= (?:I|we|my)\b)|so(?= (?:I|we|my|our|the|it|they|he|she|now)\b))"
+    r"|(?:well|oh|anyways?|now|then),) (?=\S)",
     re.IGNORECASE,
 )
 # Where a sentence can be cut: at a dash, a semicolon, and where a clause with a subject of its own begins.
@@ -30,6 +31,8 @@ _CLAUSE = re.compile(
     r"(?=(?:I|I'm|I've|we|we're|we've|my)\b(?! (?:guess|think|mean|know|believe|hope)\b))"
 )
 _CLAUSE_WORDS = 4
+_LEANING = re.compile(r"\b(?:do|does|did|is|are|was|were|can|will|would|have|has|had|too|either)\W*$", re.IGNORECASE)
+_SINCE = re.compile(r"(?:since (?:we|I) last \w+|since (?:our|my) last \w+)[\s,–—-]+", re.IGNORECASE)
 _CONDITION = re.compile(
     r"(?:if|when|whenever|after|before|since|because|while|although|though|as|until|once|the more)\b", re.IGNORECASE
 )
@@ -59,6 +62,7 @@ def without_openers(sentence: str, called: frozenset[str]) -> str:
     left = closer.sub(r"\1", sentence.strip())
     while left and (match := opener.match(left)):
         left = left[match.end() :]
+    left = _SINCE.sub("", left, count=1) if _SINCE.match(left) else left
     while match := _CONJUNCTION.match(left):
         left = left[match.end() :]
     return left[:1].upper() + left[1:]
@@ -71,12 +75,9 @@ def clauses(sentence: str) -> list[str]:
     """
     if _CONDITION.match(sentence) or '"' in sentence or "“" in sentence:
         return [sentence]
-    found: list[str] = []
-    for part in _CLAUSE.split(sentence):
-        if found and (len(part.split()) < _CLAUSE_WORDS or len(found[-1].split()) < _CLAUSE_WORDS):
-            return [sentence]
-        found.append(part)
-    return found
+    found = _CLAUSE.split(sentence)
+    stands = all(len(part.split()) >= _CLAUSE_WORDS and not _LEANING.search(part) for part in found)
+    return found if stands else [sentence]
 
 
 def without_idle_parts(sentence: str) -> str:
@@ -121,5 +122,5 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
     """Return what matches an opener, and what matches a name called at the end."""
     names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
     word = rf"(?:(?i:{any_of('interjections')})|{names})"
-    opener = re.compile(rf"{word}(?:[ ,]+{word})*(?:\s*[,.!?…:;]+|\s+[-–—]+|\s*$)\s*")
+    opener = re.compile(rf"{word}(?:[ ,]+{word})*(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")
     return opener, re.compile(rf",?\s+(?:{names})([.!?…]*)$")

@@ -22,7 +22,7 @@ _SATURDAY = 5
 _COUNT = "|".join((*(few.replace(" ", r"\ ") for few in _FEW), r"\d{1,2}", *_NUMBERS))
 _NAMED = "|".join((*_DAYS, "weekend", "week", "month", "year", *_SEASONS, *map(str.lower, MONTHS)))
 _RELATIVE = re.compile(
-    rf"""\b(?P<before>(?:since|until|till|from|by|before|after|on|for|of|in|during|over|around)\ )?
+    rf"""\b(?P<before>(?:since|until|till|from|by|before|after|on|for|of|in|during|over|around|about)\ )?
     (?<!\bthe\ )(?<!\bmy\ )(?<!\bour\ )(?:
       (?P<near>the\ day\ before\ yesterday|the\ day\ after\ tomorrow|yesterday|tomorrow|today|tonight|last\ night|
         this\ (?:morning|afternoon|evening))(?:\ (?P<part>morning|afternoon|evening|night))?
