@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import log
+from math import log, sqrt
 from pathlib import Path
 from statistics import fmean
 
@@ -157,10 +157,10 @@ def _found(question: Question, text: str) -> float:
 def unasked_text(memory: Memory) -> str:
     """Return the same text for every question: what would be shown before anything is known of it."""
     parts = [memory.profile.split("\n"), memory.kept, [moment.summary for moment in memory.moments]]
-    return "\n".join(_spread(part, BUDGET // len(parts)) for part in parts)
+    return "\n".join(spread(part, BUDGET // len(parts)) for part in parts)
 
 
-def _spread(lines: Sequence[str], budget: int) -> str:
+def spread(lines: Sequence[str], budget: int) -> str:
     """Return as many lines as fit into a budget, taken evenly from beginning to end."""
     for count in range(len(lines), 0, -1):
         taken = [lines[place * len(lines) // count] for place in range(count)]
@@ -178,7 +178,7 @@ def asked_text(memory: Memory, question: Question) -> str:
 
     def shared(line: str) -> float:
         rarity = sum(log(1 + len(lines) / count[stem]) for stem in wanted & stems[line])
-        return rarity / (len(stems[line]) + 8) ** 0.5
+        return rarity / sqrt(len(stems[line]) + 8)
 
     return _filled(sorted(lines, key=shared, reverse=True), BUDGET)
 

@@ -5,6 +5,7 @@ unless a pronoun, a modal verb or "to" stands before it; a gerund is one after a
 do ("painting"). What only judges ("cute") is left out. In languages without tables a phrase is one word.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -153,7 +154,7 @@ class Counted:
     def _worth(self, stems: tuple[str, ...], weights: dict[str, float]) -> float:
         """Return what a phrase says: how often, how rare its words, more for each word."""
         rarity = sum(weights.get(stem, 1.0) for stem in stems)
-        return self._texts[stems] ** 0.8 * rarity
+        return math.sqrt(self._texts[stems]) * rarity
 
 
 def stems_of(names: Iterable[str], language: str) -> frozenset[str]:

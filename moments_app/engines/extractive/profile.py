@@ -74,14 +74,12 @@ class _Pages:
                 self._add(kind, _Line(text))
             else:
                 self._head.append(text)
+        self._head_words = frozenset(words("\n".join(self._head)))
 
     def offer(self, sentence: Sentence) -> None:
         """Take a statement in, unless a line says it or better ones leave no room."""
         line = _Line(f"- {sentence.told.removesuffix('.')} ({sentence.turn.created_at:%Y-%m-%d})")
-        known = [
-            frozenset(words("\n".join(self._head))),
-            *(one.words for lines in self._lines.values() for one in lines),
-        ]
+        known = [self._head_words, *(one.words for lines in self._lines.values() for one in lines)]
         if not any(len(line.words & said) >= KNOWN * len(line.words) for said in known):
             self._add(sentence.kinds[0] if sentence.kinds else OTHER, line)
 

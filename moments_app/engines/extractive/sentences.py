@@ -42,7 +42,7 @@ _END = re.compile(r"\s*[!.…,;:–—-]+$")
 # What stands for something said before, as the subject or as the object of a first verb.
 _VAGUE = re.compile(
     r"^(?:it|they|he|she|this|that|these|those|there|which|here|the same|one of)\b(?! (?:is|are|was|were) (?:my|our)\b)"
-    r"|^(?:\w+'?\w* ){1,3}(?:it|them)\b|^(?:\w+'?\w* ){1,4}(?:it|them|this|that|those|these|something|stuff|one)"
+    r"|^(?:[\w']+ ){1,3}(?:it|them)\b|^(?:[\w']+ ){1,4}(?:it|them|this|that|those|these|something|stuff|one)"
     r"(?:[,.!]|$| (?:out|all|so|too|and|next|more|like)\b)"
     r"|\blike (?:this|that)\b|\b(?:love|like|enjoy|hate)(?:s|d|ed)? (?:that|how|it|this|them|what|when)\b",
     re.IGNORECASE,
@@ -309,7 +309,7 @@ def information(sentence: Sentence, weights: dict[str, float]) -> float:
     """Return what a sentence says by itself, whatever else is said: long ones say more, but not by the word."""
     said = math.fsum(weights.get(term, 0.0) for term in sentence.terms)
     alone = VAGUE if sentence.is_vague else 1.0
-    return said * alone * sentence.worth / (len(sentence.text.split()) + LEAST_WORDS) ** 0.75
+    return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + LEAST_WORDS, 0.75)
 
 
 def says(said: Set[str], own: Set[str], enough: float = SAID) -> bool:

@@ -43,6 +43,7 @@ _JUDGEMENT = re.compile(
 )
 _DENIAL = re.compile(rf"\b(?:{any_of('negations')})\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+_OPENERS = 3  # interjections before the last of a row: with any number, rows that match in two ways would take for ever
 _NICKNAME = 3  # letters of a name that are a way to call somebody
 
 
@@ -122,5 +123,5 @@ def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]
     """Return what matches an opener, and what matches a name called at the end."""
     names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
     word = rf"(?:(?i:{any_of('interjections')})|{names})"
-    opener = re.compile(rf"{word}(?:[ ,]+{word})*(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")
+    opener = re.compile(rf"(?:{word}[ ,]+){{0,{_OPENERS}}}{word}(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")
     return opener, re.compile(rf",?\s+(?:{names})([.!?…]*)$")

@@ -218,6 +218,7 @@ LONG: dict[str, Callable[[int], str]] = {
     "one sentence, repeated": lambda n: "I like the kiln. " * 40,
     "all sentences different": lambda n: " ".join(f"I like kiln {n}x{m} of street {n + m}." for m in range(25)),
     "no sentence": lambda n: "a) b) c) d) " * 80,
+    "what opens sentences, in a row": lambda n: "oh yeah oh well oh yeah " * 12 + f"we left harbor {n}.",
     "one line without an end": lambda n: f"word{n} other{n} " * 60,
 }
 CALLS: dict[str, Callable[[Sequence[Turn]], object]] = {

@@ -27,8 +27,9 @@ def formed(talk: Sequence[tuple[str, str]], *sections: StreamSection) -> list[tu
     """The observations and the facts of each section."""
     answer = ExtractiveEngine().form_memories(FormationRequest(turns_of(talk), sections, ""))
     return [
-        tuple([item["text"] for item in entry[kind]] for kind in ("observations", "facts")) for entry in answer.streams
-    ]  # type: ignore[misc]
+        ([item["text"] for item in entry["observations"]], [item["text"] for item in entry["facts"]])
+        for entry in answer.streams
+    ]
 
 
 def test_facts_are_statements_and_the_person_s_are_observed() -> None:
