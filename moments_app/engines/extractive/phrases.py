@@ -94,7 +94,9 @@ def _belongs(low: str, token: str, before: str, run: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=1)
 def _never() -> frozenset[str]:
-    return word_set("function words", "adverbs", "chat words", "interjections") | ignored_words(ENGLISH)
+    only = word_set("only verbs")
+    verbal = only | {verbs.third(verb) for verb in only}
+    return verbal | word_set("function words", "adverbs", "chat words", "interjections") | ignored_words(ENGLISH)
 
 
 def _trimmed(run: Sequence[str]) -> list[str]:

@@ -9,7 +9,15 @@ from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 from moments_app.engines.extractive.kinds import DURABLE, is_of_oneself, kinds_of
-from moments_app.engines.extractive.language import ENGLISH, content_words, is_wide, language_of, sentences, words
+from moments_app.engines.extractive.language import (
+    ENGLISH,
+    content_words,
+    ignored_words,
+    is_wide,
+    language_of,
+    sentences,
+    words,
+)
 from moments_app.engines.extractive.speech import (
     clauses,
     is_reaction,
@@ -21,14 +29,16 @@ from moments_app.engines.extractive.speech import (
 from moments_app.engines.extractive.tables import first_person, word_set
 from moments_app.engines.extractive.times import dated as with_dates
 from moments_app.engines.extractive.times import is_dated
-from moments_app.engines.extractive.verbs import is_base, is_form, is_gerund
+from moments_app.engines.extractive.verbs import is_base, is_finite, is_form, is_gerund
 from moments_app.engines.extractive.voice import Speaker, told
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
 VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
 SAID = 0.9  # of the words of what is said by a text already
+DATED, PARTICULAR = 1.7, 1.3  # how much more something is worth with a time, and with a number or a name
 VAGUE = 0.4  # what a sentence is worth by itself that can't be understood so
+VERBLESS = 0.5  # the same of one without a verb
 LEAST_WORDS = 3  # of a sentence that says something
 LEAST_UNREAD = 6  # of one in another language
 LEAST_CHARACTERS = 12  # of one in a script without spaces
@@ -121,7 +131,8 @@ class Sentence:
     def _is_long_enough(self) -> bool:
         """True if it has words enough; more where small talk can't be told by its words."""
         if self.language == ENGLISH:
-            return len(self.text.split()) >= LEAST_WORDS and len(self.terms) >= (1 if self.kinds else 2)
+            is_enough = len(self.text.split()) >= LEAST_WORDS and len(self.terms) >= (1 if self.kinds else 2)
+            return is_enough and _is_english(self.text)
         if is_wide(self.text):
             return len(self.text) >= LEAST_CHARACTERS
         return len(self.text.split()) >= LEAST_UNREAD and len(self.terms) >= LEAST_WORDS
@@ -139,6 +150,16 @@ class Sentence:
         return self.language == ENGLISH and bool(_VAGUE.search(self.text))
 
     @property
+    def _has_verb(self) -> bool:
+        """True if it may be a whole sentence; in languages that aren't known, always."""
+        return self.language != ENGLISH or any(map(_is_predicate, words(self.text)))
+
+    @property
+    def by_itself(self) -> float:
+        """How much of its worth it has where nothing stands around it."""
+        return (VAGUE if self.is_vague else 1.0) * (1.0 if self._has_verb else VERBLESS)
+
+    @property
     def _is_idle(self) -> bool:
         """True if it passes the time, as what people tell each other to do; what an assistant is asked for doesn't."""
         return self.is_reaction or (self._is_order and self.language == ENGLISH and self.speaker.is_named)
@@ -150,7 +171,7 @@ class Sentence:
             return 0.1 * self._role_weight
         durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
         own = 1.3 if self.is_of_speaker else 0.7 if self.speaker.is_named else 1.0
-        particular = 1.3 if _PARTICULAR.search(self.text) or is_dated(self.text) else 1.0
+        particular = DATED if is_dated(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
         return durable * own * particular * self._role_weight
 
     @property
@@ -272,6 +293,16 @@ def _said_by(word: str) -> float:
     return 1.5 if word[0].isdigit() else 1.0
 
 
+def _is_english(text: str) -> bool:
+    """Tell whether a sentence in an English window has a word of English that is no single letter."""
+    return any(len(word) > 1 and (word in ignored_words(ENGLISH) or is_form(word)) for word in words(text))
+
+
+def _is_predicate(word: str) -> bool:
+    """Tell whether a word is, or ends with, a verb that makes a sentence."""
+    return is_finite(word) or is_base(word) or word.partition("'")[2] in ("s", "m", "re", "ve", "ll", "d")
+
+
 def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:
     """Choose greedily the sentences that say most that is new for their length, up to `left` words, in order.
 
@@ -308,8 +339,7 @@ def gain(sentence: Sentence, covered: Set[str], weights: dict[str, float]) -> fl
 def information(sentence: Sentence, weights: dict[str, float]) -> float:
     """Return what a sentence says by itself, whatever else is said: long ones say more, but not by the word."""
     said = math.fsum(weights.get(term, 0.0) for term in sentence.terms)
-    alone = VAGUE if sentence.is_vague else 1.0
-    return said * alone * sentence.worth / math.pow(len(sentence.text.split()) + LEAST_WORDS, 0.75)
+    return said * sentence.by_itself * sentence.worth / math.pow(len(sentence.text.split()) + LEAST_WORDS, 0.75)
 
 
 def says(said: Set[str], own: Set[str], enough: float = SAID) -> bool:

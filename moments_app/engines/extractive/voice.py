@@ -22,6 +22,7 @@ _OWNERS = {"my": "", "our": "", "mine": "s", "ours": "s"}
 _SUBJECTS, _OBJECTS = ("i", "we"), ("me", "us")
 _SELVES = {"yourself": "themselves", "myself": "themselves", "ourselves": "themselves"}
 _JOINING = frozenset(("and", "or", "but", "then"))
+_CLAUSE_STARTS = frozenset(", ; that if when because what how as since while but where why".split())
 _BEFORE_VERB = word_set("adverbs") | {"both", "all", "last", "first"}
 # Where "we" are several who do something to or with each other, one name is not enough.
 _SEVERAL = re.compile(
@@ -98,6 +99,9 @@ class _Teller:
                 continue
             if low in _SUBJECTS:
                 expects = self._subject(parts, place)
+            elif low == "you" and self._listener and _is_subject(parts, place):
+                parts[place] = self._listener.name
+                expects = "singular"
             elif expects:
                 joined = self._verb(parts, place, expects)
                 expects = ""
@@ -171,6 +175,15 @@ def _is_joined(parts: Sequence[str], place: int) -> bool:
     """Tell whether "and I" at the beginning joins two subjects: "Jonas and I go", but not "it rained and I stay"."""
     before = [part.lower() for part in parts[:place] if not part.isspace()]
     return 2 <= len(before) <= 4 and before[-1] == "and" and not any(map(verbs.is_finite, before))
+
+
+def _is_subject(parts: Sequence[str], place: int) -> bool:
+    """Tell whether "you" is the subject of a clause: a verb that only a subject has follows, or a clause begins."""
+    before = [part.lower() for part in parts[max(0, place - 2) : place] if not part.isspace()]
+    following = _following(parts, place)[:1]
+    if not following or following[0] in ("are", "were", "have", "do", "don't", "aren't", "weren't", "haven't"):
+        return bool(following)
+    return (not before or before[-1] in _CLAUSE_STARTS) and verbs.is_base(following[0])
 
 
 def _is_had(parts: Sequence[str], place: int) -> bool:

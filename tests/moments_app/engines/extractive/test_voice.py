@@ -22,6 +22,10 @@ TOLD = {
     "My uncle and I went rowing.": "Ada and their uncle went rowing.",
     "Jonas and I go to Bologna.": "Jonas and Ada go to Bologna.",
     "I told you about your tent.": "Ada told Bo about Bo's tent.",
+    "I know that you paint and I like what you were doing.": (
+        "Ada knows that Bo paints and they like what Bo was doing."
+    ),
+    "I hope to help you find it.": "Ada hopes to help Bo find it.",
     "Just got back from my course.": "Ada just got back from their course.",
     "Looking forward to my party.": "Ada is looking forward to their party.",
     "Looking back is hard.": "Looking back is hard.",
