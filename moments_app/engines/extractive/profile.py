@@ -2,16 +2,29 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from moments_app.engines.calls.moments import Profile
 from moments_app.engines.extractive.formation import is_observation
-from moments_app.engines.extractive.kinds import DURABLE, HEALTH, LIKED, LIKES, PEOPLE, PLANS, PURSUED, WHO, WORK
-from moments_app.engines.extractive.language import ENGLISH, stem, words
+from moments_app.engines.extractive.kinds import (
+    DURABLE,
+    HEALTH,
+    LIKED,
+    LIKES,
+    PEOPLE,
+    PLANS,
+    PURSUED,
+    WHO,
+    WORK,
+    kinds_of,
+)
+from moments_app.engines.extractive.language import ENGLISH, language_of, stem, words
 from moments_app.engines.extractive.phrases import Counted, Subject, stems_of, subjects
-from moments_app.engines.extractive.sentences import Sentence, Window, information
+from moments_app.engines.extractive.sentences import USER, Sentence, Window, information
+from moments_app.engines.extractive.speech import is_reaction
 from moments_app.engines.extractive.tables import word_set
+from moments_app.engines.extractive.voice import Speaker, told
 
 PROFILE_MAX = 2_000  # characters
 LINE_MAX = 160  # characters of a line
@@ -38,10 +51,10 @@ _FIRST_LINES = frozenset(("In the person's own words:",))  # of profiles that ea
 def profile_text(profile: Profile, window: Window) -> str:
     """Return the profile so far and what is new that the person says about themselves, a line for each statement.
 
-    What stands before the first heading stays: it may be an operator's. Beyond the limit, lines are dropped of the
-    headings that last shortest, the oldest first.
+    What stands before the first heading, or without a date, stays: it may be an operator's. Beyond the limit, the lines
+    that say least are dropped.
     """
-    pages = _Pages(profile.summary)
+    pages = _Pages(profile.summary, _person(window))
     stated = [one for one in window.sentences if is_observation(one) and _is_line(one)]
     for sentence in sorted(stated, key=lambda one: -information(one, window.weights)):
         pages.offer(sentence)
@@ -54,14 +67,23 @@ def _is_line(sentence: Sentence) -> bool:
     return least <= len(sentence.text.split()) <= most and len(sentence.told) <= LINE_MAX
 
 
+def _person(window: Window) -> Speaker:
+    """Return the one whose profile it is."""
+    speakers = (
+        speaker for turn, (speaker, _text) in zip(window.turns, window.speech, strict=True) if turn.role == "user"
+    )
+    return next(speakers, USER)
+
+
 class _Pages:
     """A profile's lines under their headings, as many as there is room for.
 
     Args:
         summary: the profile so far.
+        person: whose it is.
     """
 
-    def __init__(self, summary: str) -> None:
+    def __init__(self, summary: str, person: Speaker) -> None:
         self._head: list[str] = []
         self._lines: dict[str, list[_Line]] = {kind: [] for kind in HEADINGS}
         kinds = {heading: kind for kind, heading in HEADINGS.items()}
@@ -72,9 +94,19 @@ class _Pages:
                 continue
             if kind and text.startswith("- "):
                 self._add(kind, _Line(text))
+            elif text.startswith("- ") and _Line(text).date:
+                self._take_over(text, person)
             else:
                 self._head.append(text)
         self._head_words = frozenset(words("\n".join(self._head)))
+
+    def _take_over(self, text: str, person: Speaker) -> None:
+        """Give a line that an earlier version wrote its heading, or drop it: it was written in the first person."""
+        line = _Line(text)
+        if language_of([line.said]) != ENGLISH:
+            self._add(OTHER, line)
+        elif (kinds := kinds_of(line.said)) and not is_reaction(line.said):
+            self._add(kinds[0], _Line(f"- {told(line.said.rstrip('.!'), person, None)} ({line.date})"))
 
     def offer(self, sentence: Sentence) -> None:
         """Take a statement in, unless a line says it or better ones leave no room."""
@@ -85,23 +117,26 @@ class _Pages:
 
     def drop_plans(self, *, before: str) -> None:
         """Drop the plans of long ago."""
-        self._lines[PLANS] = [line for line in self._lines[PLANS] if line.date >= before]
+        self._lines[PLANS] = [line for line in self._lines[PLANS] if not line.date or line.date >= before]
 
     def _add(self, kind: str, line: "_Line") -> None:
         lines = self._lines[kind]
         lines.append(line)
         lines.sort(key=lambda one: one.date)
         if len(lines) > LINES:
-            lines.remove(min(lines, key=lambda one: one.weight))
-        while len(self.text()) > PROFILE_MAX and any(self._lines.values()):
-            self._drop_the_least()
+            self._drop_least_of([kind])
+        while len(self.text()) > PROFILE_MAX and self._drop_least_of(self._lines):
+            pass
 
-    def _drop_the_least(self) -> None:
-        everything = [
-            (DURABLE.get(kind, 0) + line.weight, kind, line) for kind, of in self._lines.items() for line in of
+    def _drop_least_of(self, kinds: Iterable[str]) -> bool:
+        """Drop the line that says least, if there is one with a date: those without are an operator's."""
+        dated = [
+            (DURABLE.get(kind, 0) + one.weight, kind, one) for kind in kinds for one in self._lines[kind] if one.date
         ]
-        _weight, kind, line = min(everything, key=lambda one: one[0])
-        self._lines[kind].remove(line)
+        if dated:
+            _weight, kind, line = min(dated, key=lambda one: one[0])
+            self._lines[kind].remove(line)
+        return bool(dated)
 
     def text(self) -> str:
         pages = [[HEADINGS[kind], *(line.text for line in lines)] for kind, lines in self._lines.items() if lines]
@@ -117,16 +152,17 @@ class _Line:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        said, _, date = text.removeprefix("- ").rpartition(" (")
-        self.date = date.rstrip(")") if said else ""
-        said = said or text
+        match = _DATE.search(text)
+        self.date = match[1] if match else ""
+        self.said = said = _DATE.sub("", text.removeprefix("- "))
         self.words = frozenset(words(said)) - word_set("function words")
         names = len(_NAME.findall(said)) + len(_NUMBER.findall(said))
-        told = frozenset(words(said)) - _plain()
-        lasting = 3 * bool(_LASTING.search(said)) + 2 * bool(told & word_set("kin", "pets", "activities"))
-        self.weight = min(len(told), 5) + 2 * min(names, 3) + lasting - max(len(said.split()) - LONG, 0) / 4
+        named = frozenset(words(said)) - _plain()
+        lasting = 3 * bool(_LASTING.search(said)) + 2 * bool(named & word_set("kin", "pets", "activities"))
+        self.weight = min(len(named), 5) + 2 * min(names, 3) + lasting - max(len(said.split()) - LONG, 0) / 4
 
 
+_DATE = re.compile(r" \((\d{4}-\d\d-\d\d)\)$")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]")
 _NUMBER = re.compile(r"\d+")
 _LASTING = re.compile(

@@ -70,3 +70,27 @@ def test_it_is_bounded_and_the_same_again() -> None:
     once = built(*SAID, *many).user_summary_update
     assert len(once) <= PROFILE_MAX and "hazelnuts" in once
     assert built(*SAID, *many, profile=Profile(once)).user_summary_update == once
+
+
+def test_a_profile_of_an_earlier_version_gets_headings_and_loses_reactions() -> None:
+    earlier = (
+        "In the person's own words:\n- You sound like my mother. (2025-01-01)\n- I have two cats. (2025-01-02)\n"
+        "- I work as a nurse. (2025-01-03)\n- Ich wohne in einem alten Haus am See. (2025-01-04)"
+    )
+    assert built("I'm allergic to hazelnuts.", profile=Profile(earlier)).user_summary_update.split("\n") == [
+        "People and pets:",
+        "- User has two cats (2025-01-02)",
+        "Work and study:",
+        "- User works as a nurse (2025-01-03)",
+        "Health:",
+        "- User is allergic to hazelnuts (2026-03-04)",
+        "In their own words:",
+        "- Ich wohne in einem alten Haus am See. (2025-01-04)",
+    ]
+
+
+def test_lines_without_a_date_are_an_operator_s_and_stay() -> None:
+    text = "Plans:\n- Never call Nora before noon\n- Nora wants to sell her boat (2020-01-01)"
+    many = [f"My cousin Ida{n} moved to street number {n} of Turin." for n in range(40)]
+    told = built(*SAID, *many, profile=Profile(text)).user_summary_update
+    assert "- Never call Nora before noon" in told and "her boat" not in told
