@@ -167,7 +167,8 @@ _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]")
 _NUMBER = re.compile(r"\d+")
 _LASTING = re.compile(
     r"\b(?:is (?:a|an|the|from|allergic)|lives? in|lived in|moved|born|works? (?:as|at|for|in)|named?|called|married|"
-    r"birthday|years|grew up|teaches|studies|favou?rite|diagnosed)\b"
+    r"birthday|years|grew up|lost|graduated|hired|promoted|retired|engaged|pregnant|adopted|teaches|studies|favou?rite|"
+    r"diagnosed)\b"
 )
 
 

@@ -111,7 +111,8 @@ class Sentence:
     @property
     def _is_order(self) -> bool:
         """True if it begins with what to do."""
-        return bool(self.text) and is_base(self.text.split(maxsplit=1)[0].lower().strip(","))
+        first = self.text.split(maxsplit=1)[0].lower().strip(",") if self.text else ""
+        return first == "don't" or is_base(first)
 
     @property
     def is_question(self) -> bool:

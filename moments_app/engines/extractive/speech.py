@@ -32,7 +32,13 @@ _CLAUSE = re.compile(
 )
 _CLAUSE_WORDS = 4
 _LEANING = re.compile(r"\b(?:do|does|did|is|are|was|were|can|will|would|have|has|had|too|either)\W*$", re.IGNORECASE)
-_SINCE = re.compile(r"(?:since (?:we|I) last \w+|since (?:our|my) last \w+)[\s,–—-]+", re.IGNORECASE)
+# What leads up to news: "since we last talked, …", "I wanted to let you know that …".
+_SINCE = re.compile(
+    r"(?:since (?:(?:we|I) last \w+|(?:our|my|the) last \w+)[\s,–—-]+"
+    r"|(?:I )?(?:just )?(?:wanted|want) to (?:let you know|tell you)(?: that)? (?=I\b|my\b|we\b)"
+    r"|(?:I'm )?(?:so |really )?excited to (?:let you know|tell you)(?: that)? (?=I\b|my\b|we\b))",
+    re.IGNORECASE,
+)
 _CONDITION = re.compile(
     r"(?:if|when|whenever|after|before|since|because|while|although|though|as|until|once|the more)\b", re.IGNORECASE
 )

@@ -1,5 +1,6 @@
 """English verbs: which words are forms of one, and how it goes with "she"."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,6 +14,9 @@ _SAME = frozenset(
     "couldn't shouldn't mustn't used ought".split()
 )
 MODALS = _SAME - frozenset("is was had has used".split()) | {"to", "do", "don't", "does", "doesn't"}
+
+
+_PREFIX = re.compile(r"^(?:re|over|under|mis|un|out)(?=\w{3})")  # "retook" is a past as "took" is
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def third(base: str) -> str:
 def is_past(word: str) -> bool:
     """Tell whether a word is the past of a verb: "read" and "put" are taken for it."""
     forms = _verbs()
-    if word in forms.pasts or word in forms.unchanged:
+    if word in forms.pasts or word in forms.unchanged or _PREFIX.sub("", word) in forms.pasts:
         return True
     return word.endswith("ed") and not word.endswith("eed") and word not in forms.bases
 

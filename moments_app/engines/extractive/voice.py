@@ -66,10 +66,8 @@ def with_subject(text: str) -> str:
     """Return a sentence with the "I" that it leaves out."""
     if not _BEGUN.match(text) or _GERUND_SUBJECT.match(text):
         return text
-    first, *others = text.lower().split()[:2]
-    link = "am " if first == "gonna" or any(word.endswith("ing") for word in (first, *others)) else ""
-    if first == "been" or others == ["been"]:
-        link = "have " if re.search(r"\bbeen \w+ing\b", text) else ""
+    verb = next((word for word in text.lower().split() if not _goes_before(word)), "")
+    link = "am " if verb == "gonna" or verb.endswith("ing") else "have " if verb == "been" else ""
     return f"I {link}{text[0].lower()}{text[1:]}"
 
 
@@ -95,7 +93,7 @@ class _Teller:
         joined = False  # a verb in the present went before: one after "and" goes with it
         for place, part in enumerate(parts):
             low = part.lower()
-            if part.isspace() or (expects and low in _BEFORE_VERB):
+            if part.isspace() or (expects and _goes_before(low)):
                 continue
             if low in _SUBJECTS:
                 expects = self._subject(parts, place)
@@ -165,10 +163,15 @@ def _apart(part: str) -> list[str]:
     return [part]
 
 
+def _goes_before(word: str) -> bool:
+    """Tell whether a word may stand between a subject and its verb."""
+    return word in _BEFORE_VERB or (word.endswith("ly") and not verbs.is_base(word))
+
+
 def _following(parts: Sequence[str], place: int) -> list[str]:
     """Return the next two words or marks, in lower case, without adverbs."""
     ahead = (part.lower() for part in parts[place + 1 : place + 12])
-    return [part for part in ahead if not part.isspace() and part not in _BEFORE_VERB][:2]
+    return [part for part in ahead if not part.isspace() and not _goes_before(part)][:2]
 
 
 def _is_joined(parts: Sequence[str], place: int) -> bool:

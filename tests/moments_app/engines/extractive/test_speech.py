@@ -25,6 +25,8 @@ OPENED = {
     "No, I never smoked.": "I never smoked.",
     "So many people came.": "So many people came.",
     "So I quit.": "I quit.",
+    "Since we last talked, I quit.": "I quit.",
+    "I wanted to let you know that I quit.": "I quit.",
     "Mellow colors are best.": "Mellow colors are best.",
 }
 

@@ -26,6 +26,10 @@ TOLD = {
         "Ada knows that Bo paints and they like what Bo was doing."
     ),
     "I hope to help you find it.": "Ada hopes to help Bo find it.",
+    "I slowly carved it and retook my seat.": "Ada slowly carved it and retook their seat.",
+    "I really rely on it.": "Ada really relies on it.",
+    "Started hitting the gym.": "Ada started hitting the gym.",
+    "Been busy with my boat.": "Ada has been busy with their boat.",
     "Just got back from my course.": "Ada just got back from their course.",
     "Looking forward to my party.": "Ada is looking forward to their party.",
     "Looking back is hard.": "Looking back is hard.",
