@@ -3,9 +3,9 @@
 import re
 
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
-from moments_app.engines.extractive.profile import LINE_WORDS
 from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
 
+LESSON_WORDS = (4, 40)  # at least, at most
 # What an assistant should do, in sentences that name nobody and no particular thing.
 _LESSON = re.compile(
     r"^(?:(?:please|next time|from now on|in future|in the future|and|so|ok|okay),? )*"
@@ -31,7 +31,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 def _is_lesson(sentence: Sentence) -> bool:
     """Tell whether a person says how the assistant should work, in words that hold for anybody: lessons are shared."""
-    least, most = LINE_WORDS
+    least, most = LESSON_WORDS
     return (
         sentence.turn.role == "user"
         and least <= len(sentence.text.split()) <= most

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from moments_app.engines.extractive.tables import word_set
@@ -92,8 +92,3 @@ def _divided(line: str) -> Iterator[str]:
 def is_wide(text: str) -> bool:
     """Tell whether a text has a script that puts no spaces between words."""
     return bool(_WIDE.search(text))
-
-
-def most_common(counted: Counter[str], least: int) -> Sequence[str]:
-    """Return what was counted at least so often, the most frequent first, and of equals the one met first."""
-    return [word for word, count in counted.most_common() if count >= least]

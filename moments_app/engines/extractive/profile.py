@@ -32,7 +32,7 @@ STALE = timedelta(days=120)  # after which a plan has been carried out or given 
 KNOWN = 0.7  # of a statement's words that a line has
 LINES = 8  # of a heading
 LONG = 16  # words: each more makes a line weigh less
-LINE_WORDS = (3, 30)  # of a statement or a lesson: at least, at most
+LINE_WORDS = (3, 30)  # of a statement: at least, at most
 INTERESTS, TOPICS = 10, 5  # of one answer
 RECURRING = 2  # sentences
 OTHER = "other"
