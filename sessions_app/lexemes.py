@@ -362,7 +362,12 @@ def _language_by_script(word: str) -> str:
 
 
 def _is_stop_word(word: str, language: str) -> bool:
-    return word.casefold() in _stop_words().get(language, ())
+    return word.casefold() in stop_words(language)
+
+
+def stop_words(language: str) -> frozenset[str]:
+    """Return the most common words of a language; none of one without a list."""
+    return _stop_words().get(language, frozenset())
 
 
 @cache

@@ -13,6 +13,7 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
+from benchmarks import memory_words
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
 from tests.support.folders import migrated
@@ -294,6 +295,28 @@ def test_a_folder_without_conversations_is_named(recall_quality: Run, tmp_path: 
         [sentence] = done.stderr.splitlines()
         assert folder in sentence
     assert recall_quality().returncode == 2
+
+
+# --- words that are kept ---
+
+
+def test_words_that_the_engine_keeps_are_scored_unasked_and_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert memory_words.main([str(write(tmp_path, KILN, GARDEN)), "--show", "1"]) == 0
+    printed = capsys.readouterr().out
+    garden, kiln = table(printed, "Answers' words in what is remembered")
+    assert (kiln["conversation"], kiln["unasked"], kiln["asked"], kiln["questions"]) == ("kiln", "1.000", "1.000", "2")
+    assert (garden["conversation"], garden["asked"], garden["questions"]) == ("garden", "1.000", "1")
+    assert "- Ada's sister moved to Turin." in printed
+    assert memory_words.main([str(tmp_path / "missing")]) == 2
+
+
+def test_lines_are_spread_evenly_over_a_budget() -> None:
+    lines = [f"line number {number} of ten" for number in range(10)]
+    assert memory_words.spread(lines, 10_000) == "\n".join(lines)
+    assert memory_words.spread(lines, 20).split("\n")[0] == lines[0]
+    assert memory_words.spread(lines, 0) == ""
 
 
 # --- languages ---

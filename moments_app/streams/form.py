@@ -6,7 +6,7 @@ says so.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
@@ -120,7 +120,7 @@ class FormMemories(Process[FormationInput, Formed]):
             _count_from(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to form memories from")
         MemoryStream.objects.ensure_for(session)
-        streams = {stream.label: stream for stream in MemoryStream.objects.seen_by(session).extracting().order_by("id")}
+        streams = _labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
             _count_from(session, turns[-1].sequence)
             return Skipped("no stream is active")
@@ -129,7 +129,7 @@ class FormMemories(Process[FormationInput, Formed]):
             prompt_version=prompt_version,
             session=session,
             streams=streams,
-            request=_request(session, shown, list(streams.values()), prompt_version),
+            request=_request(session, shown, streams, prompt_version),
             messages={turn.sequence: turn for turn in shown},
             last_sequence=turns[-1].sequence,
             is_cut=len(waiting) > MAX_TURNS,
@@ -234,22 +234,33 @@ def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], 
     return [], []
 
 
+def _labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
+    """Return streams by label: a shard of one agent beside one of every agent by the same name has its agent's, too."""
+    labelled: dict[str, MemoryStream] = {}
+    for stream in streams:
+        label = (
+            stream.label if stream.label not in labelled else f"{stream.label} of {stream.agent_id or 'every agent'}"
+        )
+        labelled[label] = stream
+    return labelled
+
+
 def _request(
-    session: Session, shown: Sequence[Message], streams: Sequence[MemoryStream], prompt: PromptVersion
+    session: Session, shown: Sequence[Message], streams: dict[str, MemoryStream], prompt: PromptVersion
 ) -> FormationRequest:
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     return FormationRequest(
         turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
-        sections=[_section(session, stream, len(shown)) for stream in streams],
+        sections=[_section(session, label, stream, len(shown)) for label, stream in streams.items()],
         prompt=prompt.content,
     )
 
 
-def _section(session: Session, stream: MemoryStream, turns: int) -> StreamSection:
+def _section(session: Session, label: str, stream: MemoryStream, turns: int) -> StreamSection:
     observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
     facts = _limits(turns, stream.fact_min, stream.fact_max, stream.fact_max_words)
     return StreamSection(
-        label=stream.label,
+        label=label,
         prompt=stream.extraction_prompt,
         observations=observations if stream.extracts_observations else None,
         facts=facts if stream.extracts_facts else None,
@@ -280,18 +291,24 @@ def _candidates(entry: Any, input: FormationInput, dropped: Counter[str]) -> lis
         dropped["unknown stream"] += 1
         return []
     kinds = {
-        MemoryAtom.Type.OBSERVATION: (stream.extracts_observations, stream.observation_max_words, "observations"),
-        MemoryAtom.Type.FACT: (stream.extracts_facts, stream.fact_max_words, "facts"),
+        MemoryAtom.Type.OBSERVATION: (
+            stream.extracts_observations,
+            stream.observation_max,
+            stream.observation_max_words,
+            "observations",
+        ),
+        MemoryAtom.Type.FACT: (stream.extracts_facts, stream.fact_max, stream.fact_max_words, "facts"),
     }
     found = []
-    for atom_type, (is_wanted, words, name) in kinds.items():
+    for atom_type, (is_wanted, most, words, name) in kinds.items():
         items = entry.get(name)
         if not isinstance(items, list):
             dropped[f"{name} are no list"] += items is not None
             continue
-        for item in items if is_wanted else ():
-            if candidate := _candidate(item, stream, atom_type, words, input, dropped):
-                found.append(candidate)
+        wanted = items if is_wanted else ()
+        good = [one for item in wanted if (one := _candidate(item, stream, atom_type, words, input, dropped))]
+        dropped["over the stream's limit"] += len(good[most:])
+        found += good[:most]
     return found
 
 

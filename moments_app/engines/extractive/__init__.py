@@ -1,8 +1,9 @@
-"""The engine that needs no model: it writes well chosen sentences of the conversation itself.
+"""The engine that needs no model: it tells in the third person what people state, and chooses what says most.
 
-It divides by pauses and vocabulary (`segments.py`), takes the most central sentences as summary and those that tell
-the most new things as detail, and keyphrases as tags. It is deterministic. It can't rephrase, conclude or resolve a
-contradiction; see docs/engines.md.
+`sentences.py` reads turns: `speech.py` leaves out what passes the time, `voice.py` and `times.py` tell a statement of
+who says it and when, `kinds.py` says what it tells of them. A module each then writes moments, profile, memories,
+summary, digest. Words are data (`tables/`). It is deterministic. It can't conclude or resolve a contradiction; see
+docs/engines.md.
 """
 
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest

@@ -3,9 +3,9 @@
 import re
 
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
-from moments_app.engines.extractive.profile import LINE_WORDS
 from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
 
+LESSON_WORDS = (4, 40)  # at least, at most
 # What an assistant should do, in sentences that name nobody and no particular thing.
 _LESSON = re.compile(
     r"^(?:(?:please|next time|from now on|in future|in the future|and|so|ok|okay),? )*"
@@ -20,7 +20,8 @@ _PERSONAL = re.compile(
 def digest(request: DigestRequest) -> DigestAnswer:
     """Return what is known from before and the most telling sentences of the turns, and the lessons in them."""
     window = read(request.turns)
-    new = dated(telling(window.sentences, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
+    stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
+    new = dated(telling(stated, window.weights, request.max_words * 3 // 4)) or fallback(request.turns[-1])
     lines = [line for line in request.context.split("\n") if line.strip()] + new.split("\n")
     while len(lines) > 1 and sum(len(line.split()) for line in lines) > request.max_words:
         lines.pop(0)
@@ -30,7 +31,7 @@ def digest(request: DigestRequest) -> DigestAnswer:
 
 def _is_lesson(sentence: Sentence) -> bool:
     """Tell whether a person says how the assistant should work, in words that hold for anybody: lessons are shared."""
-    least, most = LINE_WORDS
+    least, most = LESSON_WORDS
     return (
         sentence.turn.role == "user"
         and least <= len(sentence.text.split()) <= most

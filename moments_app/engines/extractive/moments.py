@@ -1,36 +1,46 @@
 """Moments: a window divided by pauses and vocabulary, each part with summary, detail and tags."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 
 from moments_app.engines.calls.moments import DraftMoment, MomentAnswer, MomentRequest
+from moments_app.engines.extractive.feelings import feelings
 from moments_app.engines.extractive.journey import journey_text
-from moments_app.engines.extractive.language import feelings, keyphrases, words
+from moments_app.engines.extractive.language import ENGLISH, words
+from moments_app.engines.extractive.phrases import Counted, stems_of, subjects
 from moments_app.engines.extractive.profile import new_interests, new_topics, profile_text
 from moments_app.engines.extractive.segments import segment
-from moments_app.engines.extractive.sentences import ROLE_WEIGHT, Sentence, Window, dated, fallback, read, telling
+from moments_app.engines.extractive.sentences import (
+    Sentence,
+    Window,
+    dated,
+    fallback,
+    information,
+    read,
+    telling,
+)
+from moments_app.engines.extractive.tables import any_of
+from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
 SUMMARY_MAX = 420  # characters
 DETAIL_WORDS = 280  # of the 300 that a detail may have; dates come on top
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
+TAGS = 6
+NAME_MAX = 60  # characters
 
-_ASIDE = re.compile(r"\[[^\[\]]{1,300}\]")  # "[shares a photo of …]" is no subject of the conversation
 _NAME = re.compile(
-    r"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:wife|husband|partner|daughter|son|brother|sister|mother|"
-    r"father|mom|mum|dad|friend|boss|colleague|neighbour|neighbour|cousin|aunt|uncle|doctor|teacher|coach),? "
-    r"([A-Z][a-zà-öø-ÿ]+(?:-[A-Z][a-zà-öø-ÿ]+)?)\b|\b(?:named|called|I'm|I am|name is) ([A-Z][a-zà-öø-ÿ]{2,})\b"
+    rf"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:{any_of('kin', 'pets')}),? "
+    r"([A-Z][a-zà-öø-ÿ]+(?:-[A-Z][a-zà-öø-ÿ]+)?)\b|\b(?:named|called|name is|name's) ([A-Z][a-zà-öø-ÿ]{2,})\b"
 )
 _CAPITALISED = re.compile(
     r"(?<=[a-zà-öø-ÿ,;] )([A-Z][a-zà-öø-ÿ]{2,})(?='s\b| (?:said|says|told|asked|wants|thinks|called)\b)"
 )
 _NO_NAMES = frozenset(
     (
-        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July "
-        "August September October November December Just Not Very Really So Still Going Glad Sorry Happy Good "
-        "Fine Sure"
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July August "
+        "September October November December Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure"
     ).split()
 )
 
@@ -46,9 +56,9 @@ def build_moments(request: MomentRequest) -> MomentAnswer:
         moments.append(moment)
     return MomentAnswer(
         moments=moments,
-        user_summary_update=profile_text(request.profile, window.sentences),
-        new_interests=new_interests(request.profile, window.sentences),
-        new_preferred_topics=new_topics(request.profile, moments),
+        user_summary_update=profile_text(request.profile, window),
+        new_interests=new_interests(request.profile, window),
+        new_preferred_topics=new_topics(request.profile, window),
         recent_journey=journey_text(request, moments),
     )
 
@@ -56,67 +66,82 @@ def build_moments(request: MomentRequest) -> MomentAnswer:
 def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     own = [sentence for position in part for sentence in window.by_turn[position]]
     spoken = [sentence for sentence in own if sentence.turn.role != "tool"] or own
-    text = _ASIDE.sub(" ", ". ".join(sentence.text for sentence in spoken))
-    speakers = {word for sentence in own for word in words(sentence.speaker)}
-    tags = keyphrases(text, window.language, 8, without=speakers) if text else []
+    persons = _persons(own)
+    tags = _tags(window, part, persons)
     return DraftMoment(
-        name=_name(tags, taken),
+        name=_name(tags, window.turns[part.start], taken),
         summary=_summary(spoken, window.weights) or fallback(window.turns[part.start]),
         detail=_detail(own, window.weights),
         topic_tags=tags,
-        emotion_tags=feelings([sentence.text for sentence in spoken if sentence.turn.role == "user"]),
-        present_persons=_persons(own),
+        emotion_tags=_feelings(spoken),
+        present_persons=persons,
         starts_at_message_idx=window.turns[part.start].index,
         ends_at_message_idx=window.turns[part.stop - 1].index,
     )
 
 
-def _name(tags: Sequence[str], taken: set[str]) -> str:
-    """Return two or three of the strongest phrases; others where that name is taken."""
-    parts = ["-".join(words(tag)) for tag in tags] or ["conversation"]
-    names = ["-".join(parts[:2]), "-".join(parts[:3]), "-".join(parts[1:3]), "-".join(parts[2:5])]
-    return next((name for name in names if name and name not in taken), names[0])[:80]
+def _tags(window: Window, part: range, persons: Sequence[str]) -> list[str]:
+    """Return what several turns are about; where little is said again, also what one names in several words."""
+    counted = Counted(stems_of([*window.called, *persons], window.language))
+    for position in part:
+        if window.turns[position].role != "tool":
+            said = (one for one in window.by_turn[position] if one.is_statement or one.is_question)
+            counted.add(phrase for one in said for phrase in subjects(one.text, one.language))
+    recurring = counted.best(window.weights, TAGS, least=2)
+    if len(recurring) >= 3 or window.language != ENGLISH:
+        return recurring
+    return list(dict.fromkeys([*recurring, *counted.best(window.weights, TAGS // 2)]))[:TAGS]
+
+
+def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
+    """Return two or three of the strongest phrases, or the day; others where that name is taken."""
+    parts = ["-".join(words(tag)) for tag in tags]
+    names = ["-".join(some)[:NAME_MAX] for some in (parts[:2], parts[:3], parts[1:3], parts[2:5]) if some]
+    dated = f"{names[0] if names else 'conversation'}-{turn.created_at:%Y-%m-%d}"
+    candidates = [*names, dated, *(f"{dated}-{number}" for number in range(2, 202))]
+    return next((name for name in candidates if name not in taken), dated)
 
 
 def _summary(own: Sequence[Sentence], weights: dict[str, float]) -> str:
-    """Return the sentences nearest to the segment's centroid (Radev et al. 2004), unlike each other, in order."""
-    centroid = Counter[str]()
-    for sentence in own:
-        centroid.update({term: weights.get(term, 0.0) for term in sentence.terms})
-    ranked = sorted(range(len(own)), key=lambda n: (-_centrality(own[n], centroid, weights), n))
+    """Return the statements that say most, unlike each other, in order; without any, what was asked."""
+    statements = [one for one in own if one.is_statement]
+    asked = [one for one in own if one.turn.role == "user" and one.terms]
+    return _of_most(statements, weights) or _of_most(asked, weights) or _of_most(own, weights)
+
+
+def _of_most(own: Sequence[Sentence], weights: dict[str, float]) -> str:
+    ranked = sorted(range(len(own)), key=lambda n: (-information(own[n], weights), n))
     chosen: list[int] = []
     length = 0
     for n in ranked:
-        size = len(own[n].spoken) + 1
+        size = len(own[n].told) + 1
         alike = any(len(own[n].terms & own[m].terms) > len(own[n].terms) / 2 for m in chosen)
         if own[n].terms and not alike and length + size <= SUMMARY_MAX:
             chosen.append(n)
             length += size
         if len(chosen) == SUMMARY_SENTENCES:
             break
-    return " ".join(own[n].spoken for n in sorted(chosen))
-
-
-def _centrality(sentence: Sentence, centroid: Counter[str], weights: dict[str, float]) -> float:
-    norm = math.sqrt(math.fsum(weights.get(term, 0.0) ** 2 for term in sentence.terms)) or 1.0
-    closeness = math.fsum(centroid[term] * weights.get(term, 0.0) for term in sentence.terms) / norm
-    question = 0.4 if sentence.text.rstrip().endswith(("?", "？")) else 1.0
-    short = 0.5 if len(sentence.terms) < 3 else 1.0
-    return closeness * question * short * ROLE_WEIGHT[sentence.turn.role]
+    return " ".join(own[n].told for n in sorted(chosen))
 
 
 def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
-    """Return the same in about half the words, with its dates."""
+    """Return what was stated in at most half the words of all, with its dates."""
     words_said = sum(len(sentence.text.split()) for sentence in own)
-    return dated(telling(own, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))
+    stated = [sentence for sentence in own if sentence.is_statement] or own
+    return dated(telling(stated, weights, min(DETAIL_WORDS, 20 + round(DETAIL_SHARE * words_said))))
+
+
+def _feelings(spoken: Sequence[Sentence]) -> list[str]:
+    own = [one for one in spoken if one.turn.role == "user" and one.language == ENGLISH and not one.is_question]
+    return feelings(one.text for one in own)
 
 
 def _persons(own: Sequence[Sentence]) -> list[str]:
     """Return who speaks under a name, and who is spoken about by name."""
     counts = Counter[str]()
     for sentence in own:
-        if sentence.speaker not in ("User", "Assistant") and sentence.turn.role != "tool":
-            counts[sentence.speaker] += 1
+        if sentence.speaker.is_named:
+            counts[sentence.speaker.name] += 1
         names = [name for match in _NAME.findall(sentence.text) for name in match if name]
         counts.update(name for name in names + _CAPITALISED.findall(sentence.text) if name not in _NO_NAMES)
     return [name for name, _ in counts.most_common(12)]

@@ -1,107 +1,220 @@
-"""The profile: what the person says about themselves, their interests and topics."""
+"""The profile: what the person says about themselves under headings, their interests and topics."""
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
-from moments_app.engines.calls.moments import DraftMoment, Profile
-from moments_app.engines.extractive.language import words
-from moments_app.engines.extractive.sentences import Sentence
+from moments_app.engines.calls.moments import Profile
+from moments_app.engines.extractive.formation import is_observation
+from moments_app.engines.extractive.kinds import (
+    DURABLE,
+    HEALTH,
+    LIKED,
+    LIKES,
+    PEOPLE,
+    PLANS,
+    PURSUED,
+    WHO,
+    WORK,
+    kinds_of,
+)
+from moments_app.engines.extractive.language import ENGLISH, language_of, stem, words
+from moments_app.engines.extractive.phrases import Counted, Subject, stems_of, subjects
+from moments_app.engines.extractive.sentences import USER, Sentence, Window, information
+from moments_app.engines.extractive.speech import is_reaction
+from moments_app.engines.extractive.tables import word_set
+from moments_app.engines.extractive.voice import Speaker, told
 
 PROFILE_MAX = 2_000  # characters
-OWN_WORDS = "In the person's own words:"  # first line of a profile that nobody else began
+LINE_MAX = 160  # characters of a line
+STALE = timedelta(days=120)  # after which a plan has been carried out or given up
 KNOWN = 0.7  # of a statement's words that a line has
-LINE_WORDS = (4, 40)  # of a statement or a lesson: at least, at most
-STATEMENT_START = 32  # characters
+LINES = 8  # of a heading
+LONG = 16  # words: each more makes a line weigh less
+LINE_WORDS = (3, 30)  # of a statement: at least, at most
+INTERESTS, TOPICS = 10, 5  # of one answer
+RECURRING = 2  # sentences
+OTHER = "other"
+HEADINGS = {
+    WHO: "Who they are:",
+    PEOPLE: "People and pets:",
+    WORK: "Work and study:",
+    HEALTH: "Health:",
+    LIKES: "Likes and dislikes:",
+    PLANS: "Plans:",
+    OTHER: "In their own words:",  # in a language whose words are not known
+}
+_FIRST_LINES = frozenset(("In the person's own words:",))  # of profiles that earlier versions wrote
 
-_ABOUT_ME = re.compile(
-    r"\bI(?:'m| am| was)? (?:a|an|the|from|allergic|born|married|single|vegan|vegetarian|working|training|learning)\b|"
-    r"\bI (?:live|work|study|teach|run|own|have|love|like|prefer|hate|enjoy|always|never|moved|speak|play)\b|"
-    r"\b[Mm]y (?:name|wife|husband|partner|daughter|son|kids|children|brother|sister|mother|father|mom|mum|dad|dog|cat|"
-    r"job|birthday|favourite|favorite|dream|goal)\b|\b(?:[Ii]ch (?:bin|habe|wohne|arbeite|mag|liebe)|[Mm]eine? )\b"
-)
-_INTEREST = re.compile(
-    r"\bI(?:'m| am)? (?:really |also |just |so )?(?:love|like|enjoy|into|learning|passionate about|interested in|"
-    r"keen on) (?:to )?((?:[\w'-]+ ?){1,3})"
-)
-_DANGLING = frozenset(
-    ("a an the to and or of in on at for with about it that this so but my your them you how when").split()
-)
 
-
-def profile_text(profile: Profile, everything: Iterable[Sentence]) -> str:
+def profile_text(profile: Profile, window: Window) -> str:
     """Return the profile so far and what is new that the person says about themselves, a line for each statement.
 
-    The first paragraph stays: it may be an operator's. Beyond the limit the oldest lines after it are dropped.
+    What stands before the first heading, or without a date, stays: it may be an operator's. Beyond the limit, the lines
+    that say least are dropped.
     """
-    head, _, rest = profile.summary.partition("\n")
-    lines = _Lines(head)
-    for line in rest.split("\n"):
-        if line.strip():
-            lines.add(line)
-    for sentence in everything:
-        if is_statement(sentence) and not lines.say(sentence.text):
-            lines.add(f"- {sentence.text} ({sentence.turn.created_at:%Y-%m-%d})")
-    return lines.text()[:8_000]
+    pages = _Pages(profile.summary, _person(window))
+    stated = [one for one in window.sentences if is_observation(one) and _is_line(one)]
+    for sentence in sorted(stated, key=lambda one: -information(one, window.weights)):
+        pages.offer(sentence)
+    pages.drop_plans(before=f"{window.turns[-1].created_at - STALE:%Y-%m-%d}")
+    return pages.text()[:8_000]
 
 
-class _Lines:
-    """The profile's lines, as many as there is room for: each statement is compared with these alone.
+def _is_line(sentence: Sentence) -> bool:
+    least, most = LINE_WORDS
+    return least <= len(sentence.text.split()) <= most and len(sentence.told) <= LINE_MAX
+
+
+def _person(window: Window) -> Speaker:
+    """Return the one whose profile it is."""
+    speakers = (
+        speaker for turn, (speaker, _text) in zip(window.turns, window.speech, strict=True) if turn.role == "user"
+    )
+    return next(speakers, USER)
+
+
+class _Pages:
+    """A profile's lines under their headings, as many as there is room for.
 
     Args:
-        head: the first paragraph; blank where there is none.
+        summary: the profile so far.
+        person: whose it is.
     """
 
-    def __init__(self, head: str) -> None:
-        self._head = head
-        self._head_words = frozenset(words(head))
-        self._lines: deque[tuple[str, frozenset[str]]] = deque()
-        self._size = 0
+    def __init__(self, summary: str, person: Speaker) -> None:
+        self._head: list[str] = []
+        self._lines: dict[str, list[_Line]] = {kind: [] for kind in HEADINGS}
+        kinds = {heading: kind for kind, heading in HEADINGS.items()}
+        kind = ""
+        for text in filter(str.strip, summary.split("\n")):
+            kind = kinds.get(text.strip(), kind)
+            if text.strip() in kinds or text.strip() in _FIRST_LINES:
+                continue
+            if kind and text.startswith("- "):
+                self._add(kind, _Line(text))
+            elif text.startswith("- ") and _Line(text).date:
+                self._take_over(text, person)
+            else:
+                self._head.append(text)
+        self._head_words = frozenset(words("\n".join(self._head)))
 
-    def add(self, line: str) -> None:
-        self._lines.append((line, frozenset(words(line))))
-        self._size += len(line) + 1
-        while self._lines and len(self._head or OWN_WORDS) + self._size > PROFILE_MAX:
-            self._size -= len(self._lines.popleft()[0]) + 1
+    def _take_over(self, text: str, person: Speaker) -> None:
+        """Give a line that an earlier version wrote its heading, or drop it: it was written in the first person."""
+        line = _Line(text)
+        if language_of([line.said]) != ENGLISH:
+            self._add(OTHER, line)
+        elif (kinds := kinds_of(line.said)) and not is_reaction(line.said):
+            self._add(kinds[0], _Line(f"- {told(line.said.rstrip('.!'), person, None)} ({line.date})"))
 
-    def say(self, text: str) -> bool:
-        """Tell whether a line says nearly all of a text already."""
-        own = set(words(text))
-        known = (self._head_words, *(said for _line, said in self._lines))
-        return any(len(own & said) >= KNOWN * len(own) for said in known)
+    def offer(self, sentence: Sentence) -> None:
+        """Take a statement in, unless a line says it or better ones leave no room."""
+        line = _Line(f"- {sentence.told.removesuffix('.')} ({sentence.turn.created_at:%Y-%m-%d})")
+        known = [self._head_words, *(one.words for lines in self._lines.values() for one in lines)]
+        if not any(len(line.words & said) >= KNOWN * len(line.words) for said in known):
+            self._add(sentence.kinds[0] if sentence.kinds else OTHER, line)
+
+    def drop_plans(self, *, before: str) -> None:
+        """Drop the plans of long ago."""
+        self._lines[PLANS] = [line for line in self._lines[PLANS] if not line.date or line.date >= before]
+
+    def _add(self, kind: str, line: "_Line") -> None:
+        lines = self._lines[kind]
+        lines.append(line)
+        lines.sort(key=lambda one: one.date)
+        if len(lines) > LINES:
+            self._drop_least_of([kind])
+        while len(self.text()) > PROFILE_MAX and self._drop_least_of(self._lines):
+            pass
+
+    def _drop_least_of(self, kinds: Iterable[str]) -> bool:
+        """Drop the line that says least, if there is one with a date: those without are an operator's."""
+        dated = [
+            (DURABLE.get(kind, 0) + one.weight, kind, one) for kind in kinds for one in self._lines[kind] if one.date
+        ]
+        if dated:
+            _weight, kind, line = min(dated, key=lambda one: one[0])
+            self._lines[kind].remove(line)
+        return bool(dated)
 
     def text(self) -> str:
-        head = self._head or (OWN_WORDS if self._lines else "")
-        return "\n".join([head, *(line for line, _words in self._lines)]).strip()
+        pages = [[HEADINGS[kind], *(line.text for line in lines)] for kind, lines in self._lines.items() if lines]
+        return "\n".join([*self._head, *(line for page in pages for line in page)])
 
 
-def is_statement(sentence: Sentence) -> bool:
-    least, most = LINE_WORDS
-    return (
-        sentence.turn.role == "user"
-        and least <= len(sentence.text.split()) <= most
-        and len(sentence.terms) >= 2
-        and not sentence.text.rstrip().endswith("?")
-        # At its beginning: "You sound like my mother" says nothing about her.
-        and bool(_ABOUT_ME.search(sentence.text[:STATEMENT_START]))
-    )
+class _Line:
+    """A line of a profile, with what it weighs when there is no room for all.
+
+    Args:
+        text: with its mark before it, and its date behind.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        match = _DATE.search(text)
+        self.date = match[1] if match else ""
+        self.said = said = _DATE.sub("", text.removeprefix("- "))
+        self.words = frozenset(words(said)) - word_set("function words")
+        names = len(_NAME.findall(said)) + len(_NUMBER.findall(said))
+        named = frozenset(words(said)) - _plain()
+        lasting = 3 * bool(_LASTING.search(said)) + 2 * bool(named & word_set("kin", "pets", "activities"))
+        self.weight = min(len(named), 5) + 2 * min(names, 3) + lasting - max(len(said.split()) - LONG, 0) / 4
 
 
-def new_interests(profile: Profile, everything: Iterable[Sentence]) -> list[str]:
+_DATE = re.compile(r" \((\d{4}-\d\d-\d\d)\)$")
+_NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]")
+_NUMBER = re.compile(r"\d+")
+_LASTING = re.compile(
+    r"\b(?:is (?:a|an|the|from|allergic)|lives? in|lived in|moved|born|works? (?:as|at|for|in)|named?|called|married|"
+    r"birthday|years|grew up|lost|graduated|hired|promoted|retired|engaged|pregnant|adopted|teaches|studies|favou?rite|"
+    r"diagnosed)\b"
+)
+
+
+def _plain() -> frozenset[str]:
+    return word_set("function words", "chat words", "adverbs", "adjectives", "empty nouns")
+
+
+def new_interests(profile: Profile, window: Window) -> list[str]:
+    """Return what the person says they do, or like and name again, and aren't known to."""
     known = {interest.casefold() for interest in profile.interests}
-    found: dict[str, str] = {}
-    for sentence in everything:
-        for match in _INTEREST.findall(sentence.text) if sentence.turn.role == "user" else ():
-            phrase = words(match)
-            while phrase and phrase[-1] in _DANGLING:
-                phrase.pop()
-            text = " ".join(phrase)
-            if len(text) > 3 and phrase[0] not in _DANGLING and text not in known:
-                found.setdefault(text, text)
-    return list(found)[:10]
+    own = [one for one in window.sentences if one.turn.role == "user" and one.is_statement and one.language == ENGLISH]
+    named = Counter(
+        stem for one in own for stem in {stem for phrase in subjects(one.text, ENGLISH) for stem in phrase.stems}
+    )
+    counted = Counter[str]()
+    for sentence in own:
+        activities = _activities(sentence)
+        pursued = {phrase.text for phrase in _pursued(sentence)}
+        is_pursuit = bool(PURSUED.search(sentence.text))
+        counted.update({text: RECURRING for text in pursued if is_pursuit or text.split()[-1] in activities})
+        counted.update({text: named[stem(text.split()[-1])] for text in pursued})
+        counted.update(activities)
+    names = stems_of(window.called, ENGLISH)
+    wanted = [text for text, count in counted.most_common() if count >= RECURRING and names.isdisjoint(text.split())]
+    return [text for text in wanted if text not in known][:INTERESTS]
 
 
-def new_topics(profile: Profile, moments: Sequence[DraftMoment]) -> list[str]:
+def _pursued(sentence: Sentence) -> Sequence[Subject]:
+    """Return what a sentence says that its speaker likes or does."""
+    said = LIKED.search(sentence.text) or PURSUED.search(sentence.text)
+    return subjects(sentence.text[said.end() :], ENGLISH)[:1] if said else ()
+
+
+def _activities(sentence: Sentence) -> set[str]:
+    """Return what a sentence about its speaker names that people do."""
+    if not sentence.is_of_speaker:
+        return set()
+    named = (phrase.text.split()[-1] for phrase in subjects(sentence.text, ENGLISH))
+    return {word for word in named if word in word_set("activities")}
+
+
+def new_topics(profile: Profile, window: Window) -> list[str]:
+    """Return what several turns of the person's are about, and isn't known as a topic."""
     known = {topic.casefold() for topic in profile.preferred_topics}
-    counts = Counter(tag for moment in moments for tag in moment.topic_tags[:4])
-    return [tag for tag, _ in counts.most_common() if tag not in known][:5]
+    counted = Counted(stems_of(window.called, window.language))
+    for group in window.by_turn:
+        counted.add(subject for one in group if one.turn.role == "user" for subject in subjects(one.text, one.language))
+    recurring = counted.best(window.weights, TOPICS, least=3)
+    return [topic for topic in recurring if topic not in known]

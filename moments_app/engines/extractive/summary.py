@@ -11,7 +11,8 @@ WORDS_PER_TURN = 16  # of 14 turns about 220
 def roll_summary(request: SummaryRequest) -> SummaryAnswer:
     """Keep the facts that still lie in the window and add the most telling sentences of the new turns."""
     window = read(request.turns)
-    new = telling(window.sentences, window.weights, WORDS_PER_TURN * len(request.turns))
+    stated = [sentence for sentence in window.sentences if sentence.is_statement] or window.sentences
+    new = telling(stated, window.weights, WORDS_PER_TURN * len(request.turns))
     kept = [fact for fact in request.base_facts if min(fact.message_indexes, default=-1) >= request.start]
     facts = kept + [Fact(fact=dated([sentence]), message_indexes=[sentence.turn.index]) for sentence in new]
     text = _under_dates(fact.fact for fact in facts) or fallback(request.turns[0])

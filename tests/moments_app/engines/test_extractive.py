@@ -15,7 +15,7 @@ from moments_app.engines.calls.formation import FormationRequest, Limits, Stream
 from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.extractive import ExtractiveEngine
-from moments_app.engines.extractive.language import keyphrases, language_of, sentences
+from moments_app.engines.extractive.language import language_of, sentences, stem, words
 from moments_app.engines.transcript import Turn
 
 MONDAY = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -88,13 +88,13 @@ def test_a_moment_never_begins_with_a_tool_result() -> None:
     assert all(turns[start].role != "tool" for start, _ in ranges(built(turns)))
 
 
-def test_the_summary_says_what_it_was_about_in_their_own_words() -> None:
+def test_the_summary_says_what_it_was_about_in_words_that_were_said() -> None:
     kiln, italian = built(talk(KILN, ITALIAN)).moments
     assert "element" in kiln.summary
     assert "Bologna" in italian.summary or "Italian" in italian.summary
-    spoken = [text for _, text in KILN]
-    for sentence in kiln.summary.replace("User: ", "|").replace("Assistant: ", "|").split("|")[1:]:
-        assert any(sentence.strip() in text for text in spoken)
+    said = {stem(word) for _, text in KILN for word in words(text)}
+    dates = {"2", "march", "2026", "1"}
+    assert {stem(word) for word in words(kiln.summary)} <= said | dates | {"user", "their", "they"}
 
 
 def test_the_detail_keeps_numbers_dates_and_plans_under_their_date() -> None:
@@ -122,7 +122,8 @@ def test_speakers_named_in_the_text_are_persons_and_not_tags() -> None:
     [moment] = built(talk(named)).moments
     assert {"Maria", "John"} <= set(moment.present_persons)
     assert not any("maria" in tag or "john" in tag for tag in moment.topic_tags)
-    assert "Maria: " in moment.summary or "John: " in moment.summary
+    assert moment.summary.startswith("Maria's brother Mats looked at it")
+    assert "Maria: " not in moment.summary + moment.detail
 
 
 def test_moments_of_one_answer_have_names_of_their_own() -> None:
@@ -133,7 +134,7 @@ def test_moments_of_one_answer_have_names_of_their_own() -> None:
 def test_the_profile_grows_by_what_the_person_says_of_themselves_and_only_once() -> None:
     turns = talk(KILN, ITALIAN)
     first = built(turns)
-    assert "I am learning Italian" in first.user_summary_update
+    assert "User is learning Italian" in first.user_summary_update
     assert "allergic to hazelnuts" in first.user_summary_update
     assert "(2026-03-03)" in first.user_summary_update
     again = built(turns, Profile(first.user_summary_update, first.new_interests, first.new_preferred_topics))
@@ -210,13 +211,14 @@ HUGE = ["x" * 150_000, "word " * 30_000, "Eine Zeile.\n" * 12_000, "。" * 150_0
 def test_row_7_a_turn_of_150_000_characters_is_read_in_bounded_work(text: str) -> None:
     answer = built(talk([("user", text), ("tool", text), *KILN]))
     assert ranges(answer)[0][0] == 0
-    assert len(sentences(text, "en")) < 3_000
+    assert len(sentences(text)) < 3_000
 
 
 LONG: dict[str, Callable[[int], str]] = {
     "one sentence, repeated": lambda n: "I like the kiln. " * 40,
     "all sentences different": lambda n: " ".join(f"I like kiln {n}x{m} of street {n + m}." for m in range(25)),
     "no sentence": lambda n: "a) b) c) d) " * 80,
+    "what opens sentences, in a row": lambda n: "oh yeah oh well oh yeah " * 12 + f"we left harbor {n}.",
     "one line without an end": lambda n: f"word{n} other{n} " * 60,
 }
 CALLS: dict[str, Callable[[Sequence[Turn]], object]] = {
@@ -260,7 +262,7 @@ def test_a_sentence_that_is_said_again_becomes_one_item() -> None:
     turns = talk([("user", "I like the kiln. I like the kiln. The shop opens in May.")] * 4)
     section = StreamSection("session", "", None, Limits(0, 10, 60), "")
     [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
-    assert [item["text"] for item in entry["facts"]] == ["User: I like the kiln.", "User: The shop opens in May."]
+    assert [item["text"] for item in entry["facts"]] == ["User likes the kiln.", "The shop opens in May."]
 
 
 def test_a_statement_made_again_after_its_line_was_dropped_is_in_the_profile() -> None:
@@ -312,9 +314,10 @@ def test_any_window_is_covered_once_and_within_all_limits(rows: list[tuple[str, 
     answer.model_dump_json().encode()
 
 
-def test_keyphrases_do_not_repeat_each_other() -> None:
-    tags = keyphrases("The kiln, the old kiln and the kiln element. Kilns need elements." * 3, "en", 8)
-    assert len(tags) == len(set(tags))
+def test_tags_do_not_repeat_each_other() -> None:
+    [moment] = built(talk([("user", "The kiln, the old kiln and the kiln element. Kilns need elements.")] * 3)).moments
+    tags = moment.topic_tags
+    assert tags and len(tags) == len(set(tags))
     assert sum("kiln" in tag for tag in tags) == 1
 
 

@@ -106,6 +106,13 @@ class TestStreams:
         assert [section["stream"] for section in sections] == ["shard kilns", "shard glazes", "session", "user"]
         assert {atom.stream.label for atom in MemoryAtom.objects.all()} == {s["stream"] for s in sections}
 
+    def test_two_shards_of_one_name_get_what_is_theirs(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        everybodys, agents = shard("kilns"), shard("kilns", "default")
+        form(talk(ada, 6))
+        for stream, label in ((everybodys, "shard kilns"), (agents, "shard kilns of default")):
+            texts = stream.atoms.values_list("content", flat=True)
+            assert texts and all(text.startswith((f"{label} facts", f"{label} observations")) for text in texts)
+
     def test_the_database_keeps_scopes_apart(self, ada: UserProfile) -> None:
         shard("kilns")
         with pytest.raises(IntegrityError, match="shard_unique_in_application"):
@@ -181,6 +188,16 @@ class TestItems:
         assert contents() == ["The first sentence is short."]
         assert cut_words("one two three", 2) == "one two"
 
+    def test_of_more_items_than_a_stream_takes_the_first_are_kept(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        many = [item(f"Fact {number} of the many.", 1) for number in range(80)]
+        model_server.queue(answer({"stream": "session", "facts": many}, {"stream": "user", "observations": many}))
+        job = form(talk(ada, 6))
+        assert MemoryAtom.objects.filter(state="evicted").count() == 0
+        assert MemoryAtom.objects.count() == 10
+        assert job.result["dropped"] == {"over the stream's limit": 150}
+
     def test_the_oldest_facts_are_evicted_over_the_buffer_and_not_deleted(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -218,7 +235,7 @@ class TestItems:
         said = ["I'm allergic to hazelnuts, badly.", "Noted.", "The element arrives on Thursday, 5 March.", "Good."]
         roles = ["user", "assistant"] * 2
         form(append(ada, "s1", [NewMessage(role, text) for role, text in zip(roles, said, strict=True)]).session)
-        assert contents(stream__stream_type="user") == ["User: I'm allergic to hazelnuts, badly."]
+        assert contents(stream__stream_type="user") == ["User is allergic to hazelnuts, badly."]
         assert any("arrives on Thursday" in text for text in contents(stream__stream_type="session"))
 
 

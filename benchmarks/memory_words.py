@@ -1,0 +1,219 @@
+"""Benchmark of what the extractive engine writes: `python -m benchmarks.memory_words FOLDER [--show N]`.
+
+It has the engine read each conversation as the platform would, session by session, without a site, and prints how many
+of the words of the answers stand in what it wrote: the profile, facts and moments, cut to the same length whatever the
+engine. With `--show`, it prints every N-th moment and what was kept of the first conversation, to be read.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import log, sqrt
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.conversations import BadConversations, Conversation, Question, read_folder
+from benchmarks.figures import print_markdown
+from benchmarks.measures import content_words, fill_budget, share
+
+BUDGET = 1_000  # tokens
+INTERVAL = 45  # turns of a formation that takes as many items as a stream may have
+MOST, OBSERVATION_WORDS, FACT_WORDS = 5, 25, 50  # what streams of a person and of a session take by default
+STEM = 5  # letters by which words are compared when lines are ranked
+TITLE = "Answers' words in what is remembered"
+NOTE = (
+    f"Share of the answers' content words in {BUDGET:,} tokens of memory. Unasked: a third each of the profile, facts "
+    "and moments' summaries, taken evenly from beginning to end. Asked: the lines of profile, facts and moments that "
+    "share most with the question, by the words' rarity, best first. Kept: facts and observations. Seconds: to read a "
+    "conversation once for facts and once for moments."
+)
+
+
+@dataclass
+class Memory:
+    """What an engine made of a conversation, oldest first."""
+
+    profile: str = ""
+    interests: list[str] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+    observations: list[str] = field(default_factory=list)
+    moments: list["MomentText"] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def lines(self) -> list[str]:
+        """All lines, each once."""
+        told = [line for moment in self.moments for line in (moment.summary, *moment.detail.split("\n"))]
+        return list(dict.fromkeys(line for line in (*self.profile.split("\n"), *self.kept, *told) if line.strip()))
+
+    @property
+    def kept(self) -> list[str]:
+        return [*self.observations, *self.facts]
+
+
+@dataclass(frozen=True)
+class MomentText:
+    """The texts of a moment."""
+
+    name: str
+    summary: str
+    detail: str
+    tags: list[str]
+    feelings: list[str]
+    persons: list[str]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_words", description=TITLE)
+    parser.add_argument("folder", type=Path, help="folder of conversations, one JSON file each")
+    parser.add_argument("--show", type=int, metavar="N", help="also print every N-th moment, and what was kept")
+    asked = parser.parse_args(arguments)
+    _set_up_django()
+    try:
+        conversations = read_folder(asked.folder)
+    except BadConversations as error:
+        print(error, file=sys.stderr)
+        return 2
+    memories = [read(conversation) for conversation in conversations]
+    if asked.show:
+        for memory in memories:
+            show(memory, asked.show)
+    rows = [_row(conversation, memory) for conversation, memory in zip(conversations, memories, strict=True)]
+    columns = ["conversation", "unasked", "asked", "questions", "turns", "kept", "moments", "seconds"]
+    print_markdown(TITLE, columns, rows, NOTE)
+    return 0
+
+
+def read(conversation: Conversation) -> Memory:
+    """Return what the extractive engine remembers of a conversation, read session by session."""
+    memory = Memory()
+    started = time.perf_counter()
+    for session in conversation.sessions:
+        _read_session(memory, conversation.messages(session))
+    memory.seconds = time.perf_counter() - started
+    return memory
+
+
+def _read_session(memory: Memory, messages: Sequence[dict[str, str]]) -> None:
+    from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+    from moments_app.engines.extractive import ExtractiveEngine
+    from moments_app.engines.transcript import Turn
+    from sessions_app.models.user_profile import united
+
+    turns = [
+        Turn(number, message["role"], message["content"], datetime.fromisoformat(message["created_at"]))
+        for number, message in enumerate(messages)
+    ]
+    _form(memory, turns)
+    profile = Profile(memory.profile, memory.interests, memory.topics)
+    built = ExtractiveEngine().build_moments(MomentRequest(turns, profile, Journey(), ""))
+    memory.profile = built.user_summary_update or memory.profile
+    memory.interests = united(memory.interests, built.new_interests)
+    memory.topics = united(memory.topics, built.new_preferred_topics)
+    memory.moments += [
+        MomentText(draft.name, draft.summary, draft.detail, draft.topic_tags, draft.emotion_tags, draft.present_persons)
+        for draft in built.moments
+    ]
+
+
+def _form(memory: Memory, turns: Sequence[object]) -> None:
+    """Form memories as the streams of a session and a person do by default."""
+    from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
+    from moments_app.engines.extractive import ExtractiveEngine
+
+    most = max(1, round(MOST * min(1.0, len(turns) / INTERVAL)))
+    latest = "\n".join(memory.observations[-20:])[:6_000]
+    sections = [
+        StreamSection("session", "", None, Limits(0, most, FACT_WORDS), ""),
+        StreamSection("user", "", Limits(0, most, OBSERVATION_WORDS), None, latest),
+    ]
+    for entry in ExtractiveEngine().form_memories(FormationRequest(turns, sections, "")).streams:  # type: ignore[arg-type]
+        memory.facts += [item["text"] for item in entry["facts"]]
+        memory.observations += [item["text"] for item in entry["observations"]]
+
+
+def _row(conversation: Conversation, memory: Memory) -> list[str]:
+    unasked = unasked_text(memory)
+    scores = [
+        (_found(question, unasked), _found(question, asked_text(memory, question)))
+        for question in conversation.scored
+        if content_words(question.a)
+    ]
+    shares = [f"{fmean(of):.3f}" for of in zip(*scores, strict=True)]
+    turns = sum(1 for _ in conversation.turns)
+    counts = [len(scores), turns, len(memory.kept), len(memory.moments)]
+    return [conversation.id, *shares, *map(str, counts), f"{memory.seconds:.1f}"]
+
+
+def _found(question: Question, text: str) -> float:
+    answer = content_words(question.a)
+    return share(answer & content_words(text), answer)
+
+
+def unasked_text(memory: Memory) -> str:
+    """Return the same text for every question: what would be shown before anything is known of it."""
+    parts = [memory.profile.split("\n"), memory.kept, [moment.summary for moment in memory.moments]]
+    return "\n".join(spread(part, BUDGET // len(parts)) for part in parts)
+
+
+def spread(lines: Sequence[str], budget: int) -> str:
+    """Return as many lines as fit into a budget, taken evenly from beginning to end."""
+    for count in range(len(lines), 0, -1):
+        taken = [lines[place * len(lines) // count] for place in range(count)]
+        if _tokens(taken) <= budget:
+            return "\n".join(taken)
+    return ""
+
+
+def asked_text(memory: Memory, question: Question) -> str:
+    """Return the lines that share most with a question."""
+    lines = memory.lines
+    stems = {line: _stems(line) for line in lines}
+    wanted = _stems(question.q)
+    count = {stem: sum(stem in own for own in stems.values()) for stem in wanted}
+
+    def shared(line: str) -> float:
+        rarity = sum(log(1 + len(lines) / count[stem]) for stem in wanted & stems[line])
+        return rarity / sqrt(len(stems[line]) + 8)
+
+    return _filled(sorted(lines, key=shared, reverse=True), BUDGET)
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(word[:STEM] for word in content_words(text))
+
+
+def _filled(lines: Iterable[str], budget: int) -> str:
+    return fill_budget([(line, _tokens([line])) for line in lines], budget)[0]
+
+
+def _tokens(lines: Sequence[str]) -> int:
+    from sessions_app.tokens import estimate_tokens
+
+    return sum(map(estimate_tokens, lines))
+
+
+def show(memory: Memory, step: int) -> None:
+    """Print every so many-th moment, and everything else that was kept."""
+    for number, moment in list(enumerate(memory.moments))[::step]:
+        print(f"\n## {number} {moment.name}\n\n{moment.summary}\n\n{moment.detail}\n")
+        print(f"tags: {moment.tags}; feelings: {moment.feelings}; persons: {moment.persons}")
+    print(f"\n# Profile\n\n{memory.profile}\n\ninterests: {memory.interests}\ntopics: {memory.topics}")
+    print("\n# Observations", *memory.observations, "\n# Facts", *memory.facts, sep="\n- ")
+
+
+def _set_up_django() -> None:
+    import os
+
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
+    django.setup()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,164 @@
+"""Phrases that name a subject: runs of nouns, found without a model by what can't be part of one.
+
+A run ends at a function word, an adverb, a mark or a verb. A word that is a verb or a noun ("walk", "paint") is a noun
+unless a pronoun, a modal verb or "to" stands before it; a gerund is one after an article, or where it names what people
+do ("painting"). What only judges ("cute") is left out. In languages without tables a phrase is one word.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from moments_app.engines.extractive import verbs
+from moments_app.engines.extractive.language import ENGLISH, content_words, ignored_words, stem, words
+from moments_app.engines.extractive.tables import word_set
+
+LONGEST = 3  # words
+GERMAN = "de"
+SHORTEST = 5  # letters of a German word that is a phrase
+PHRASE_MAX = 60  # characters
+_TOKEN = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d[\w.,:/-]*|[^\w\s]")
+_DETERMINERS = frozenset(
+    "a an the my our your his her its their this that these those some any no another each every".split()
+)
+_VERB_AFTER = (
+    frozenset("i we you they he she it to who not don't didn't doesn't can't won't never let's".split()) | verbs.MODALS
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A phrase as it was said first, in lower case, and the words that it is counted by."""
+
+    text: str
+    stems: tuple[str, ...]
+
+
+@lru_cache(maxsize=5_000)
+def subjects(sentence: str, language: str) -> tuple[Subject, ...]:
+    """Return the phrases of a sentence, in order."""
+    if language == ENGLISH:
+        return tuple(_subject(run) for run in _runs(sentence) if run)
+    if language != GERMAN:
+        return ()
+    ignored = ignored_words(language)
+    _first, *others = _TOKEN.findall(sentence) or [""]
+    return tuple(_subject([word]) for word in others if _is_noun(word) and word.lower() not in ignored)
+
+
+def _is_noun(word: str) -> bool:
+    """Tell whether a word inside a German sentence is a noun: it has a capital letter."""
+    return len(word) >= SHORTEST and word.isalpha() and word[0].isupper()
+
+
+def _subject(run: Sequence[str]) -> Subject:
+    kept = [word.removesuffix("'s").lower() for word in run[-LONGEST:]]
+    return Subject(" ".join(kept)[:PHRASE_MAX], tuple(stem(word) for word in kept))
+
+
+def _runs(sentence: str) -> Iterator[list[str]]:
+    """Yield runs of nouns, with what describes them."""
+    run: list[str] = []
+    before = ""
+    for token in _TOKEN.findall(sentence.replace("’", "'")):
+        low = token.lower()
+        if _belongs(low, token, before, run):
+            run.append(token)
+        else:
+            yield _trimmed(run)
+            run = []
+        before = low
+    yield _trimmed(run)
+
+
+def _belongs(low: str, token: str, before: str, run: Sequence[str]) -> bool:
+    """Tell whether a word may be part of a phrase, after the word before it."""
+    low = low.removesuffix("'s")
+    if not low[:1].isalpha() or low in _never() or low.endswith("ly") or "'" in low:
+        return False
+    if low in word_set("adjectives"):
+        return False
+    if token[0].isupper() and before and before not in ".!?…":
+        return True  # a name
+    if low in word_set("activities"):
+        return True
+    if verbs.is_gerund(low):
+        return before in _DETERMINERS or bool(run)
+    if verbs.is_base(low) or verbs.is_third(low):
+        return before not in _VERB_AFTER and (before in _DETERMINERS or before in word_set("adjectives") or bool(run))
+    return not (verbs.is_past(low) or verbs.is_participle(low))
+
+
+@lru_cache(maxsize=1)
+def _never() -> frozenset[str]:
+    only = word_set("only verbs")
+    verbal = only | {verbs.third(verb) for verb in only}
+    return verbal | word_set("function words", "adverbs", "chat words", "interjections") | ignored_words(ENGLISH)
+
+
+def _trimmed(run: Sequence[str]) -> list[str]:
+    """Return a run without empty nouns at its ends, or nothing."""
+    kept = list(run)
+    empty = word_set("empty nouns", "abstract nouns")
+    while kept and kept[-1].lower().removesuffix("'s") in empty:
+        kept.pop()
+    while kept and kept[0].lower() in word_set("quantities"):
+        kept.pop(0)
+    return kept if kept and len(kept[-1]) > 2 else []
+
+
+class Counted:
+    """Phrases counted over texts, each once a text.
+
+    Args:
+        without: stems that no phrase may have, such as the names of the speakers.
+    """
+
+    def __init__(self, without: frozenset[str] = frozenset()) -> None:
+        self._without = without
+        self._texts = Counter[tuple[str, ...]]()
+        self._said: dict[tuple[str, ...], str] = {}
+
+    def add(self, found: Iterable[Subject]) -> None:
+        """Count what one text names, and the last words of each phrase by themselves."""
+        own: dict[tuple[str, ...], str] = {}
+        for subject in found:
+            if not self._without.intersection(subject.stems):
+                said = subject.text.split()
+                for start in range(len(said)):
+                    own.setdefault(subject.stems[start:], " ".join(said[start:]))
+        self._texts.update(own.keys())
+        for stems, text in own.items():
+            self._said.setdefault(stems, text)
+
+    def best(self, weights: dict[str, float], count: int, least: int = 1) -> list[str]:
+        """Return the phrases that say most, none with a word of another.
+
+        Args:
+            weights: of stems, by how rare they are.
+            count: most phrases.
+            least: texts that a phrase is in.
+        """
+        ranked = sorted(self._texts, key=lambda stems: (-self._worth(stems, weights), stems))
+        chosen: list[tuple[str, ...]] = []
+        used: set[str] = set()
+        for stems in ranked:
+            if len(chosen) == count:
+                break
+            if self._texts[stems] >= least and not used.intersection(stems):
+                chosen.append(stems)
+                used.update(stems)
+        return [self._said[stems] for stems in chosen]
+
+    def _worth(self, stems: tuple[str, ...], weights: dict[str, float]) -> float:
+        """Return what a phrase says: how often, how rare its words, more for each word."""
+        rarity = sum(weights.get(stem, 1.0) for stem in stems)
+        return math.sqrt(self._texts[stems]) * rarity
+
+
+def stems_of(names: Iterable[str], language: str) -> frozenset[str]:
+    """Return the stems of names, that phrases are to go without."""
+    return frozenset(stem(word) for name in names for word in (*words(name), *content_words(name, language)))
