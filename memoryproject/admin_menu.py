@@ -57,7 +57,7 @@ _RECALL_CONSOLE = {
     "title": "Recall console",
     "icon": "manage_search",
     "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
-    "permission": lambda request: request.user.has_perm("moments_app.view_memoryatom"),
+    "permission": "moments_app.operator.views.recall.may_recall",
     "active": lambda request: _is_console(request),
 }
 

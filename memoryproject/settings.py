@@ -79,6 +79,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
+    "sessions_app.admin.reading.ReadingMiddleware",
 ]
 
 ROOT_URLCONF = "memoryproject.urls"

@@ -47,6 +47,7 @@ class ApiKeyAdmin(PageAdmin):
     list_display = ("name", "state", "shown_prefix", "acts_for", "scope", "made_at", "expiry", "last_use")
     list_filter = (StateFilter, "scope")
     list_select_related = ("user",)
+    tells_of_people = False
     search_fields = ("name", "prefix")
     ordering = ("-id",)
     raw_id_fields = ("user",)

@@ -72,6 +72,10 @@ class UserProfile(models.Model):
 
     class Meta:
         verbose_name = "user profile"
+        permissions = [
+            ("read_userprofile", "Can read what is kept of a person all together"),
+            ("export_userprofile", "Can export everything that is kept of a person"),
+        ]
 
     def __str__(self) -> str:
         return self.user_id

@@ -10,10 +10,13 @@ from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBas
 from django.shortcuts import get_object_or_404
 
 from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
+from moments_app.operator.pager import first_of
 from moments_app.operator.profile_history import history
+from moments_app.operator.rights import EXPORT_PERSON
 from sessions_app.admin.links import change_url, list_url, page_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView
-from sessions_app.models import ProfileVersion, Session, UserProfile
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView, may_see
+from sessions_app.models import Event, ProfileVersion, Session, UserProfile
+from sessions_app.models.event import USER_EXPORTED
 from sessions_app.people.erase import OnHold, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
 
@@ -29,6 +32,7 @@ KEPT: dict[str, type[Model]] = {
     "Context receipts": ContextReceipt,
 }
 COUNTED = 100
+READINGS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,14 @@ class ProfileForm(FormPage[UserProfile]):
             "profile": self.row,
             "kept": _kept(self.request, self.row),
             "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
-        }
+        } | self._readings()
+
+    def _readings(self) -> dict[str, Any]:
+        """Read who read of the person last, for those who may see events."""
+        if not may_see(self.request, Event):
+            return {"readings": None}
+        newest, more = first_of(Event.objects.readings_of(self.row), READINGS_SHOWN)
+        return {"readings": newest, "more_readings": more}
 
 
 class ProfileVersions(RowPage[UserProfile]):
@@ -86,9 +97,9 @@ class RestoreProfile(RowAction[UserProfile]):
 
 
 class ExportProfile(RowView[UserProfile]):
-    """Everything that is kept of a person, as a file."""
+    """Everything that is kept of a person, as a file: each time it is an event."""
 
-    route, name = "<path:pk>/export/", "export"
+    route, name, needs = "<path:pk>/export/", "export", (EXPORT_PERSON,)
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         file = TemporaryFile()  # noqa: SIM115 (the response closes it)
@@ -98,6 +109,7 @@ class ExportProfile(RowView[UserProfile]):
             messages.error(request, str(error))
             return HttpResponseRedirect(change_url(self.row))
         file.seek(0)
+        Event.objects.create(type=USER_EXPORTED, actor=self.actor, user_pk=self.row.pk)
         return FileResponse(file, as_attachment=True, filename="export.zip", content_type="application/zip")
 
 
@@ -142,7 +154,7 @@ def _kept(request: HttpRequest, profile: UserProfile) -> list[KeptRows]:
             url=list_url(model, user__id__exact=profile.pk),
         )
         for label, model in KEPT.items()
-        if request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
+        if may_see(request, model)
     ]
 
 
