@@ -94,6 +94,12 @@ def _entry(model: str) -> dict[str, object]:
     } | _BADGES.get(model, {})
 
 
+# What a login may do about itself.
+ACCOUNT = [
+    {"title": "Change password", "link": reverse_lazy("admin:password_change")},
+    {"title": "Second factor", "link": reverse_lazy("admin:auth_user_second_factor")},
+]
+
 NAVIGATION = [
     _section(
         "Memory",

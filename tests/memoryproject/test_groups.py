@@ -19,8 +19,9 @@ from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# Everybody's own, and a file that is no page.
-NO_PAGES = {"login", "logout", "sessions_app_userprofile_export"}
+# Everybody's own.
+NO_PAGES = {"login", "logout", "auth_user_second_factor", "auth_user_give_code"}
+NO_PAGES |= {"auth_user_recovery_codes", "auth_user_turn_off"}
 
 # Beside seeing everything: who may do what. Nobody's right stands here twice.
 MAY = {

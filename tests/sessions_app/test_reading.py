@@ -150,7 +150,7 @@ class TestHowOften:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
             assert "event_reading" in Event.objects.readings_of(ada)[:10].explain()
-            noted = {
+            noted: dict[str, Any] = {
                 "people": [ada.pk],
                 "actor": "",
                 "payload": Jsonb({}),

@@ -47,7 +47,7 @@ class KeptRows:
 class ProfileForm(FormPage[UserProfile]):
     """Ways to what is kept of a person, and to what can be done with all of it."""
 
-    before = "operator/profiles/memory.html"
+    before, after = "operator/profiles/memory.html", "operator/profiles/readings.html"
 
     def context(self) -> dict[str, Any]:
         return {
