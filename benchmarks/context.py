@@ -20,6 +20,7 @@ from moments_app.context.request import ContextRequest
 from moments_app.context.serve import serve_context
 from moments_app.models import Summary
 from sessions_app.models import ApiKey, Session
+from sessions_app.models.application import DEFAULT
 from tests.support.jobs import count
 
 TITLE = "Context over HTTP"
@@ -97,7 +98,7 @@ def _statements(site: Site, session: Session, refresh: bool) -> list[str]:
     with CaptureQueriesContext(connection) as captured:
         ApiKey.objects.verify(site.key)
         wanted = ContextRequest(query=QUERY, refresh=refresh)
-        serve_context(session.user.user_id, session.session_id, wanted, retrieval="query")
+        serve_context(session.user.user_id, session.session_id, wanted, application=DEFAULT, retrieval="query")
     return [str(query["sql"]) for query in captured]
 
 

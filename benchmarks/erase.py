@@ -10,6 +10,7 @@ from benchmarks.seed import SEED_TURNS, settle
 from benchmarks.site import Site
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user, holdings
 
 AMONG = 2_000_000  # turns of other people
@@ -49,7 +50,7 @@ def figures(site: Site) -> list[Figure]:
         mine, other = _person(f"erased-{number}"), _person(f"raw-erased-{number}")
         settle()
         rows = holdings(mine).total()
-        ours.append([timed(lambda name=mine.user_id: erase_user(name, actor="benchmark"))])  # type: ignore[misc]
+        ours.append([timed(lambda name=mine.user_id: erase_user(name, application=DEFAULT, actor="benchmark"))])  # type: ignore[misc]
         theirs.append([timed(lambda pk=other.pk: raw.erase(pk))])  # type: ignore[misc]
     figure = Figure.of(f"{rows:,} rows", ours, theirs)
     return [Figure.of(figure.what, ours, theirs, rate=f"{rows / figure.p50_ms * 1000:,.0f} rows/s")]

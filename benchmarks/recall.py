@@ -179,7 +179,7 @@ def _case(site: Site, port: int, name: str, asked: PersonQueries, model: Embeddi
     raw.execute("SET hnsw.ef_search = 100")
     body = {"user_id": asked.person.user_id, "kinds": ["fact"], "match_count": 10}
     vectors = {query: vector_of(query, WIDTH) for query in asked.queries}
-    lookups = {query: query_words(asked.person.pk, "", query).lookup("fact") for query in asked.queries}
+    lookups = {query: query_words(asked.person, "", query).lookup("fact") for query in asked.queries}
     _warm(http, body, asked.queries)
     turns = {way: iter(_again(asked.queries)) for way in ("HTTP", "function", "raw")}
 

@@ -9,6 +9,7 @@ from django.db.migrations.loader import MigrationLoader
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
 from sessions_app.models import Archive, Message, Session
+from sessions_app.models.application import DEFAULT
 from sessions_app.retention import archive_files
 from sessions_app.row_security import ROLE, acting_for
 
@@ -78,7 +79,7 @@ def unprotected_tables() -> list[str]:
 def a_request() -> list[str]:
     """Return what goes wrong in a request's own transaction, acting for nobody; of an error only its class is told."""
     try:
-        with acting_for(None):
+        with acting_for(None, application=DEFAULT):
             if Session.objects.exists() or Message.objects.exists():
                 return ["A request that acts for nobody sees somebody's rows."]
     except Exception as error:

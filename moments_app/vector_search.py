@@ -11,7 +11,7 @@ from sessions_app.word_search import ROWS
 EXACT = 20_000
 
 
-def nearest(table: str, *, shards_of: str = "") -> RunSQL:
+def nearest(table: str, *, shards_of: str = "", seen_shards: str = "shards") -> RunSQL:
     """A migration operation: the function `nearest_<table>`, by which requests search vectors.
 
     It takes the person's primary key, the shards seen, the model's key and width, the query's vector, the earliest
@@ -26,6 +26,7 @@ def nearest(table: str, *, shards_of: str = "") -> RunSQL:
     Args:
         table: of vectors.
         shards_of: the table of their sources, where some of these are everybody's, in streams.
+        seen_shards: SQL of the shards that are searched, where a request may not name all.
     """
     distance = "embedding.vector::halfvec(%1$s) <=> $2::halfvec(%1$s)"
     seen = "embedding.model_id = %2$s AND embedding.vector IS NOT NULL AND ($3 IS NULL OR embedding.said_at >= $3)"
@@ -64,7 +65,7 @@ def nearest(table: str, *, shards_of: str = "") -> RunSQL:
                         ){everybodys if shards_of else ""}
                     ) own ORDER BY distance, source_id DESC LIMIT $4
                 $q$, dimensions, model, CASE WHEN are_few THEN 'OFFSET 0' ELSE '' END)
-                USING acting, query, since, most, shards;
+                USING acting, query, since, most, {seen_shards};
             END $$;
             REVOKE ALL ON FUNCTION nearest_{table} FROM PUBLIC;
             GRANT EXECUTE ON FUNCTION nearest_{table} TO {ROLE};

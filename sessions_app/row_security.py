@@ -1,14 +1,16 @@
 """The second lock on every person's data: PostgreSQL row-level security.
 
-A request that serves a person runs in `acting_for(user_id)`: one transaction under the role `memory_request`, which
-sees only the rows of that user. So even a query without a filter returns nobody else's data. Workers, commands and the
-admin connect as the tables' owner, to which these policies don't apply.
+A request that serves a person runs in `acting_for(user_id, application=…)`: one transaction under the role
+`memory_request`, which sees only the rows of that user, and of what belongs to nobody only what is of the application.
+So even a query without a filter returns nobody else's data. Workers, commands and the admin connect as the tables'
+owner, to which these policies don't apply.
 
 Migrations of tables that hold personal data add `protect(table)` to their operations.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.migrations import RunSQL
@@ -19,6 +21,8 @@ from sessions_app.models.user_profile import UserProfile
 ROLE = "memory_request"
 # The acting user's primary key, in SQL.
 ACTING = "NULLIF(current_setting('memory.user_pk', true), '')::bigint"
+# The acting application's, which owns the rows of nobody that a request sees.
+ACTING_APPLICATION = "NULLIF(current_setting('memory.application', true), '')::bigint"
 # SQL for the body of a function that runs as the tables' owner: whether a request calls it, and the person whose rows
 # it may then find, whatever its parameter `person` says.
 IS_REQUEST = f"current_setting('role') = '{ROLE}'"
@@ -141,10 +145,16 @@ def grant(table: str, privileges: str) -> RunSQL:
 
 
 # Raw SQL, because every request begins with it and the ORM takes longer to build it than PostgreSQL to execute it.
-_PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE user_id = %(user_id)s"
+_PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(application)s AND user_id = %(user_id)s"
 _ENTER_SQL = """
-SELECT u.*, set_config('memory.user_pk', u.id::text, true) AS acting, set_config('role', %(role)s, true) AS taken
+SELECT u.*, set_config('memory.user_pk', u.id::text, true) AS acting,
+    set_config('memory.application', u.application_id::text, true) AS acting_in,
+    set_config('role', %(role)s, true) AS taken
 FROM ({person}) u
+"""
+_ENTER_AS_NOBODY = """
+SELECT set_config('memory.user_pk', '', true), set_config('memory.application', %(application)s::text, true),
+    set_config('role', %(role)s, true)
 """
 _ENTER = _ENTER_SQL.format(person=_PERSON_SQL)
 # The same with the lock of `UserProfile.objects.hold`. A request that waits here while the person is being erased finds
@@ -155,34 +165,35 @@ _ENTER_HOLDING = _ENTER_SQL.format(person=_HELD_SQL)
 
 @contextmanager
 def acting_for(
-    user_id: str | None, *, create: bool = False, holding: bool = False, snapshot: bool = False
+    user_id: str | None, *, application: int, create: bool = False, holding: bool = False, snapshot: bool = False
 ) -> Iterator[UserProfile | None]:
     """Run the block in one transaction that sees and changes only this user's rows.
 
     Args:
         user_id: The application's id of the person; None for nobody.
+        application: The primary key of the application, which names the person and owns what the block sees of nobody.
         create: Create a missing profile. Otherwise the block gets None and sees no person's rows.
         holding: Protect the person from erasure until the block ends, as every writer must.
         snapshot: Let all statements see the same moment in time. This is for long reads, not for writing.
     """
+    named = {"application": application, "user_id": user_id, "role": ROLE}
     # Durable, because within another transaction the role would outlive the block.
     with transaction.atomic(durable=True):
         if snapshot:
             connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        user = _enter(user_id, holding) if user_id is not None else None
+        user = _enter(named, holding) if user_id is not None else None
         while user is None and user_id is not None and create:
-            insert_unless_there(UserProfile(user_id=user_id))
-            user = _enter(user_id, holding)
+            insert_unless_there(UserProfile(application_id=application, user_id=user_id))
+            user = _enter(named, holding)
         if user is None:
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT set_config('memory.user_pk', '', true), set_config('role', '{ROLE}', true)")
+                cursor.execute(_ENTER_AS_NOBODY, named)
         yield user
 
 
-def _enter(user_id: str, holding: bool) -> UserProfile | None:
+def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
     """Find the profile and switch to the request role, in one statement."""
-    sql = _ENTER_HOLDING if holding else _ENTER
-    return next(iter(UserProfile.objects.raw(sql, {"user_id": user_id, "role": ROLE})), None)
+    return next(iter(UserProfile.objects.raw(_ENTER_HOLDING if holding else _ENTER, named)), None)
 
 
 # --- rows that belong to nobody ---
@@ -219,3 +230,44 @@ def let_everybodys_change() -> None:
     """Let the rest of a request's transaction change rows that belong to everybody; its key was checked for that."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('memory.everybodys', 'on', true)")
+
+
+# --- rows that belong to nobody, and to an application ---
+
+
+def keep_in_application(
+    table: str, belongs: str, *, condition: str = "true", changes: bool = True, column: str = "user_id"
+) -> RunSQL:
+    """Return a migration operation after which requests see of a shared table's rows only those of their application.
+
+    It takes the place of what `read_everybodys` put up; to change such rows still takes `let_everybodys_change`.
+
+    Args:
+        table, column: As in `protect`, which was called with `shared`.
+        belongs: SQL that is true for the rows of the acting application.
+        condition: SQL of such rows that requests see without leave to change them.
+        changes: Requests may change such rows at all; else the table was only shared.
+    """
+    rows = f"{column} IS NULL AND {belongs}"
+    own = f"{column} = {ACTING}"
+    changing = f"""
+            CREATE POLICY everybodys_added ON {table} FOR INSERT TO {ROLE} WITH CHECK ({rows} AND {MAY_CHANGE});
+            CREATE POLICY everybodys_changed ON {table} FOR UPDATE TO {ROLE} USING ({rows} AND {MAY_CHANGE});
+            CREATE POLICY everybodys_removed ON {table} FOR DELETE TO {ROLE} USING ({rows} AND {MAY_CHANGE});
+    """
+    before = read_everybodys(table, column, condition) if changes else share(table, column)
+    not_yet = before.reverse_sql if changes else f"ALTER POLICY acting_user ON {table} USING ({own})"
+    seen = f"({condition} OR {MAY_CHANGE})" if changes else condition
+    gone = ("added", "changed", "removed", "read") if changes else ("read",)
+    return RunSQL(
+        sql=f"""
+            {not_yet};
+            ALTER POLICY acting_user ON {table} USING ({own});
+            CREATE POLICY everybodys_read ON {table} FOR SELECT TO {ROLE} USING ({rows} AND {seen});
+            {changing if changes else ""}
+        """,
+        reverse_sql=f"""
+            {"; ".join(f"DROP POLICY everybodys_{name} ON {table}" for name in gone)};
+            {before.sql};
+        """,
+    )

@@ -161,6 +161,20 @@ def recall(table: str, *, scope: str, time: str, condition: str = "true") -> Run
     )
 
 
+def recall_within(table: str, *, shards: str, scope: str, time: str, condition: str) -> RunSQL:
+    """Return a migration operation that replaces `recall_<table>` by one that limits the shards a request may name.
+
+    Args:
+        table, scope, time, condition: As before.
+        shards: SQL of the primary keys of those that a request may name.
+    """
+    theirs = f"s LIKE 's%' AND substr(s, 2)::bigint IN ({shards})"
+    return RunSQL(
+        sql=_recall_sql(table, scope=scope, time=time, condition=condition, everybodys=theirs),
+        reverse_sql=_recall_sql(table, scope=scope, time=time, condition=condition),
+    )
+
+
 def recall_anew(table: str, *, scope: str, time: str, condition: str, before: str) -> RunSQL:
     """Return a migration operation that replaces `recall_<table>` by the version below, for the same or fewer rows.
 
@@ -206,7 +220,7 @@ def _words(scope: str) -> str:
     return f"public.memory_words({scope}, search_vector)"
 
 
-def _recall_sql(table: str, *, scope: str, time: str, condition: str) -> str:
+def _recall_sql(table: str, *, scope: str, time: str, condition: str, everybodys: str = "s LIKE 's%'") -> str:
     """Return SQL that creates or replaces the function, and the privileges to call it."""
     words = _words(scope)
     read = f"id, search_vector, {time}"
@@ -222,7 +236,7 @@ def _recall_sql(table: str, *, scope: str, time: str, condition: str) -> str:
                 is_request boolean := {IS_REQUEST};
                 acting bigint := CASE WHEN is_request THEN {ACTING} ELSE person END;
                 own text := 'u' || acting;
-                seen text[] := ARRAY(SELECT s FROM unnest(scopes) s WHERE NOT is_request OR s = own OR s LIKE 's%');
+                seen text[] := ARRAY(SELECT s FROM unnest(scopes) s WHERE NOT is_request OR s = own OR {everybodys});
                 any_rare text[] := ARRAY(SELECT s || ' ' || word FROM unnest(seen) s, unnest(rare) word);
                 all_joint text[] := ARRAY(SELECT own || ' ' || word FROM unnest(joint) word);
                 formula text := (

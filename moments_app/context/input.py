@@ -37,7 +37,10 @@ WITH opened AS MATERIALIZED (
          ORDER BY end_sequence DESC, id DESC LIMIT 1),
         (SELECT id FROM sessions_app_message WHERE session_id = s.id AND user_id = s.user_id AND kind = 'partition'
          ORDER BY sequence DESC, id DESC LIMIT 1),
-        (SELECT active_version_id FROM moments_app_promptresource WHERE uri = %(policy)s),
+        (SELECT active_version_id FROM moments_app_promptresource
+         WHERE uri = %(policy)s AND (application_id = %(application)s OR application_id IS NULL)
+           AND active_version_id IS NOT NULL
+         ORDER BY application_id NULLS LAST LIMIT 1),
         (SELECT jsonb_agg(latest) FROM (
             SELECT id, updated_at FROM moments_app_moment WHERE user_id = s.user_id
             ORDER BY ends_at DESC, first_sequence DESC, id DESC LIMIT %(moments)s
@@ -47,7 +50,8 @@ WITH opened AS MATERIALIZED (
             UNION ALL SELECT id, last_updated_at FROM moments_app_memorystream
             WHERE stream_type = 'user' AND agent_id = s.agent_id AND user_id = s.user_id
             UNION ALL SELECT id, last_updated_at FROM moments_app_memorystream
-            WHERE stream_type = 'agent' AND agent_id IN ('', s.agent_id) AND user_id IS NULL AND is_active
+            WHERE stream_type = 'agent' AND application_id = %(application)s AND agent_id IN ('', s.agent_id)
+              AND is_active
         ) stream),
         (SELECT max(id) FROM moments_app_memoryatom WHERE user_id = s.user_id AND is_candidate)
     )::text AS stamp
@@ -129,6 +133,7 @@ def read_input(
     few = settings.MEMORY_CONTEXT.hot_turns_limit
     parameters: dict[str, int | str] = {
         "user": user.pk,
+        "application": user.application_id,
         "policy": POLICY_URI,
         "session_id": session_id,
         "moments": settings.MOMENT_BUILDER.recent_moment_count,

@@ -5,6 +5,7 @@ connection is held while an engine or an embeddings endpoint is asked.
 """
 
 from dataclasses import replace
+from functools import partial
 
 from moments_app.context.assemble import Envelope, preview, serve
 from moments_app.context.request import ContextRequest
@@ -14,13 +15,16 @@ from sessions_app.row_security import acting_for
 from sessions_app.signals import digest_wanted
 
 
-def serve_context(user_id: str | None, session_id: str, request: ContextRequest, *, retrieval: str) -> Envelope | None:
+def serve_context(
+    user_id: str | None, session_id: str, request: ContextRequest, *, application: int, retrieval: str
+) -> Envelope | None:
     """Return the context of a session and keep a receipt. Not to be called within a transaction.
 
     Args:
         user_id: whose session it is; None for nobody.
         session_id: the application's id.
         request: what is asked for; what memory is searched for is added here.
+        application: primary key of the one that names the person.
         retrieval: see `recall_request_for`.
 
     Returns:
@@ -29,17 +33,21 @@ def serve_context(user_id: str | None, session_id: str, request: ContextRequest,
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    envelope = _assembled(user_id, session_id, request, retrieval)
+    assembled = partial(_assembled, user_id, application, session_id, request, retrieval)
+    envelope = assembled()
     if envelope and envelope.input.session.wants_digest:
         digest_wanted.send(sender=Session, session=envelope.input.session)
-        envelope = _assembled(user_id, session_id, request, retrieval)
+        envelope = assembled()
     if envelope:
         serve(envelope)
     return envelope
 
 
-def _assembled(user_id: str | None, session_id: str, request: ContextRequest, retrieval: str) -> Envelope | None:
+def _assembled(
+    user_id: str | None, application: int, session_id: str, request: ContextRequest, retrieval: str
+) -> Envelope | None:
     is_searched = "retrieved" in request.layers and request.plan != "stable"
-    recall = recall_request_for(user_id, session_id, request.query, retrieval=retrieval if is_searched else "off")
-    with acting_for(user_id) as user:
+    retrieval = retrieval if is_searched else "off"
+    recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)
+    with acting_for(user_id, application=application) as user:
         return preview(user, session_id, replace(request, recall=recall)) if user else None

@@ -279,14 +279,14 @@ def stream_of(job: Job) -> MemoryStream:
     return job.stream
 
 
-def prompt_in_force(uri: str) -> PromptVersion:
-    """Return the active version of a prompt resource.
+def prompt_in_force(uri: str, subject: Session | MemoryStream) -> PromptVersion:
+    """Return the active version of a prompt resource, for the application that a session or a stream belongs to.
 
     Raises:
         CannotRun: there is none; names the URI.
     """
     try:
-        return PromptResource.objects.version_in_force(uri)
+        return PromptResource.objects.version_in_force(uri, subject.application_pk)
     except PromptResource.DoesNotExist as error:
         raise CannotRun(str(error)) from error
 

@@ -1,10 +1,12 @@
 """Prompts that operators can edit: a resource with an address and immutable, numbered versions."""
 
-from typing import Any
+from typing import Any, Self
 
 from django.db import models, transaction
+from django.db.models import F, Q
 from django.utils import timezone
 
+from sessions_app.models import Application
 from sessions_app.refusals import Conflict
 
 
@@ -22,13 +24,19 @@ class NewerVersion(Conflict):
 
 
 class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
-    def version_in_force(self, uri: str) -> "PromptVersion":
-        """Return the active version of the prompt at `uri`.
+    def for_application(self, uri: str, application: int) -> Self:
+        """Return the resources at `uri` that may hold for an application: its own first, then the site's."""
+        own_first = F("application").asc(nulls_last=True)
+        return self.filter(Q(application=application) | Q(application=None), uri=uri).order_by(own_first)
+
+    def version_in_force(self, uri: str, application: int) -> "PromptVersion":
+        """Return the active version of the prompt at `uri` for an application: its own, else the site's.
 
         Raises:
             PromptResource.DoesNotExist: when there is none; names the URI.
         """
-        resource = self.select_related("active_version").filter(uri=uri).first()
+        active = self.for_application(uri, application).filter(active_version__isnull=False)
+        resource = active.select_related("active_version").first()
         if resource is None or resource.active_version is None:
             raise PromptResource.DoesNotExist(f"There is no prompt resource {uri} with an active version.")
         return resource.active_version
@@ -46,7 +54,15 @@ class PromptResource(models.Model):
         RECALL_QUERY = "recall-query"
         MEMORY_POLICY = "memory-policy"
 
-    uri = models.CharField(max_length=255, unique=True, help_text="rem://prompts/…")
+    uri = models.CharField(max_length=255, help_text="rem://prompts/…")
+    application = models.ForeignKey(
+        Application,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="That has this prompt in place of the site's. Blank: the site's.",
+    )
     name = models.CharField(max_length=255)
     purpose = models.CharField(max_length=32, choices=Purpose)
     resource_type = models.CharField(max_length=32, default="prompt", editable=False)
@@ -69,6 +85,11 @@ class PromptResource(models.Model):
 
     class Meta:
         verbose_name = "prompt resource"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["uri", "application"], nulls_distinct=False, name="prompt_unique_in_application"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -16,7 +16,8 @@ from django.db.models import F, Func, IntegerField, Max, OuterRef, Q, QuerySet, 
 from django.utils import timezone
 
 from sessions_app.insert import insert_unless_there
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Application, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 
 LESSONS = "lessons"
 
@@ -96,7 +97,8 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         """Return the streams of a session's turns and context: its own, its person's, its agent's."""
         own = Q(stream_type=MemoryStream.Type.SESSION, session=session)
         person = Q(stream_type=MemoryStream.Type.USER, agent_id=session.agent_id)
-        shards = Q(stream_type=MemoryStream.Type.AGENT, agent_id__in=("", session.agent_id), user=None)
+        agents = ("", session.agent_id)
+        shards = Q(stream_type=MemoryStream.Type.AGENT, application=session.application_pk, agent_id__in=agents)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
     def with_figures(self, most: int) -> Self:
@@ -116,22 +118,21 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
             consolidated_at=Subquery(last),
         )
 
-    def ensure_lessons(self, agent_id: str, scope: str) -> "list[MemoryStream]":
+    def ensure_lessons(self, session: Session, scope: str) -> "list[MemoryStream]":
         """Return the active streams that take a session's lessons, made where they aren't there.
 
         Args:
-            agent_id: of the session.
+            session: of a person of the application that has them.
             scope: `global`: every agent's; `agent`: this one's; `both`.
         """
-        agents = {"global": [""], "agent": [agent_id], "both": ["", agent_id]}[scope]
+        agents = {"global": [""], "agent": [session.agent_id], "both": ["", session.agent_id]}[scope]
+        lessons = {"application_id": session.application_pk, "stream_type": MemoryStream.Type.AGENT}
+        lessons |= {"name": LESSONS}
         for agent in agents:
             # Digests fill it; a formation might take one person's remark for everybody's lesson.
             fields = asdict(LESSONS_DEFAULTS) | {"extracts_observations": False}
-            insert_unless_there(
-                MemoryStream(stream_type=MemoryStream.Type.AGENT, agent_id=agent, name=LESSONS, **fields)
-            )
-        lessons = self.active().filter(stream_type=MemoryStream.Type.AGENT, name=LESSONS, agent_id__in=agents)
-        return list(lessons.order_by("id"))
+            insert_unless_there(MemoryStream(agent_id=agent, **lessons, **fields))
+        return list(self.active().filter(agent_id__in=agents, **lessons).order_by("id"))
 
     def ensure_for(self, session: Session) -> None:
         """Make the session's and the person's stream where they aren't there."""
@@ -158,6 +159,17 @@ class MemoryStream(models.Model):
 
     stream_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     stream_type = models.CharField(max_length=16, choices=Type)
+    application = models.ForeignKey(
+        Application,
+        null=True,
+        blank=True,
+        default=None,
+        db_default=models.Value(DEFAULT),  # for shards that processes of an earlier release make
+        on_delete=models.PROTECT,
+        related_name="+",
+        db_index=False,
+        help_text="Of a shard. What belongs to a person is of their application, whatever stands here.",
+    )
     agent_id = models.CharField(max_length=255, blank=True, help_text="Blank: every agent.")
     user = models.ForeignKey(UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.CASCADE, related_name="streams")
@@ -190,9 +202,18 @@ class MemoryStream(models.Model):
         verbose_name = "memory stream"
         constraints = [
             models.UniqueConstraint(
-                fields=["stream_type", "agent_id", "user", "session", "name"],
+                fields=["user", "agent_id", "stream_type", "session"],
+                condition=Q(user__isnull=False),
                 nulls_distinct=False,
-                name="stream_unique_in_scope",
+                name="stream_unique_of_person",
+            ),
+            models.UniqueConstraint(
+                fields=["application", "agent_id", "name"],
+                condition=Q(stream_type="agent"),
+                name="shard_unique_in_application",
+            ),
+            models.CheckConstraint(
+                condition=~Q(stream_type="agent") | Q(application__isnull=False), name="shard_has_application"
             ),
             models.CheckConstraint(
                 condition=(
@@ -207,7 +228,6 @@ class MemoryStream(models.Model):
                 name="stream_limits_in_order",
             ),
         ]
-        indexes = [models.Index(fields=["agent_id"], condition=Q(stream_type="agent"), name="stream_shards")]
 
     def __str__(self) -> str:
         return self.label
@@ -234,6 +254,13 @@ class MemoryStream(models.Model):
         whose = {self.Type.SESSION: f"session {self.session} of {self.user}", self.Type.USER: f"user {self.user}"}
         agent = f"agent {self.agent_id}" if self.agent_id else "every agent"
         return f"{whose.get(self.Type(self.stream_type), self.label)}, {agent}"
+
+    @property
+    def application_pk(self) -> int:
+        """The primary key of the application that it belongs to: its person's, or a shard's own."""
+        found = self.user.application_id if self.user else self.application_id
+        assert found is not None  # a shard has one
+        return found
 
     @property
     def is_shard(self) -> bool:

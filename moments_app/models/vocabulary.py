@@ -18,6 +18,7 @@ class VocabularyQuerySet(models.QuerySet["Vocabulary"]):
     def seen_by(self, user: UserProfile, agent_id: str) -> Self:
         """Return the person's own, and those of the shards of an agent and of every agent."""
         shards = Q(stream__is_active=True, stream__agent_id__in={"", agent_id})
+        shards &= Q(stream__application=user.application_id)
         return self.filter(Q(user=user) | Q(user=None) & shards)
 
 

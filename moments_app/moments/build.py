@@ -61,7 +61,7 @@ class BuildMoments(Process[BuildInput, Built]):
                 _count_from(session, session)
             return Skipped("nothing beyond the lag")
         return BuildInput(
-            prompt_version=builder_prompt(),
+            prompt_version=builder_prompt(session),
             session=session,
             profile=profile_of(session.user),
             known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),

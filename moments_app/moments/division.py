@@ -90,13 +90,13 @@ def builder() -> Caller:
     return language_model(settings.MOMENT_BUILDER.model)
 
 
-def builder_prompt() -> PromptVersion:
-    """Return the instructions that builds follow now.
+def builder_prompt(session: Session) -> PromptVersion:
+    """Return the instructions that builds of a session follow now.
 
     Raises:
         CannotRun: when the prompt resource that is set doesn't exist.
     """
-    return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI)
+    return prompt_in_force(settings.MOMENT_BUILDER.prompt_resource_uri or MOMENT_BUILDER_URI, session)
 
 
 def profile_of(user: UserProfile | ProfileVersion) -> Profile:

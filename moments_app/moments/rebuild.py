@@ -144,7 +144,7 @@ def _shown(session: Session, moments: list[Moment]) -> list[Message]:
 def _input(session: Session, moments: list[Moment], shown: list[Message]) -> RebuildInput:
     until = max(turn.created_at for turn in shown)
     build = BuildInput(
-        prompt_version=builder_prompt(),
+        prompt_version=builder_prompt(session),
         session=session,
         profile=profile_of(session.user),
         known=known_before(session, moments[0].first_sequence, until),

@@ -55,7 +55,7 @@ class RebuildProfile(Process[ReplayInput, Profile]):
             shown = _shown(session, [moment for moment in moments if moment.source_session_id]) if session else []
             if session and shown:
                 return ReplayInput(
-                    prompt_version=builder_prompt(),
+                    prompt_version=builder_prompt(session),
                     build=build,
                     left=builds[position + 1 :],
                     session=session,

@@ -31,7 +31,8 @@ def install_shipped_prompts(**_: Any) -> None:
     from moments_app.models import PromptResource
 
     for uri, (name, purpose) in _SHIPPED.items():
-        resource, _created = PromptResource.objects.get_or_create(uri=uri, defaults={"name": name, "purpose": purpose})
+        given = {"name": name, "purpose": purpose}
+        resource, _created = PromptResource.objects.get_or_create(uri=uri, application=None, defaults=given)
         content = (Path(__file__).parent / f"{purpose}.md").read_text(encoding="utf-8")
         if resource.versions.filter(created_by=SHIPPED_BY, content=content).exists():
             continue

@@ -81,7 +81,7 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
     seen = Inspection(request)
     with seen.timed("embedding"):
         seen.request = with_vector(request)
-    with acting_for(user.user_id) as person:
+    with acting_for(user.user_id, application=user.application_id) as person:
         if person is not None:  # erased meanwhile
             _look_up(seen, person, agent_id, most or settings.RECALL.match_count)
     seen.plans = _plans(user, seen.request)
@@ -91,7 +91,7 @@ def inspect(user: UserProfile, agent_id: str, request: RecallRequest, *, most: i
 def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> None:
     request, hits = seen.request, list[Hit]()
     with seen.timed("words"):
-        seen.words = query_words(user.pk, agent_id, request.text)
+        seen.words = query_words(user, agent_id, request.text)
     for one in request.by_mode():
         with seen.timed(f"search by {one.mode}"):
             hits += search(user, seen.words, one, most)

@@ -38,26 +38,29 @@ class EngineInput:
     prompt: PromptVersion | None = None
 
 
-def recall_request_for(user_id: str | None, session_id: str, message: str, *, retrieval: str) -> RecallRequest | None:
+def recall_request_for(
+    user_id: str | None, session_id: str, message: str, *, application: int, retrieval: str
+) -> RecallRequest | None:
     """Return what to search memory for; None: nothing.
 
     Args:
         user_id: whose memory it is; None for nobody.
         session_id: the session that the message is about to be answered in.
         message: the message.
+        application: primary key of the one that names the person.
         retrieval: `query`: the message is the query; `auto`: an engine makes one; `off`: nothing is searched.
     """
     if retrieval == "off" or not message.strip():
         return None
-    text = _query(user_id, session_id, message) if retrieval == "auto" else message
+    text = _query(user_id, application, session_id, message) if retrieval == "auto" else message
     return with_vector(RecallRequest(text)) if text.strip() else None
 
 
-def _query(user_id: str | None, session_id: str, message: str) -> str:
+def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:
     """Return the query that the engine makes of the message; the message itself when it makes none."""
     caller = language_model(settings.RECALL.model, timeout=settings.RECALL.query_timeout_seconds)
     is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
-    with acting_for(user_id) as user:
+    with acting_for(user_id, application=application) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
         return message
@@ -82,6 +85,7 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     turns = Message.objects.turns().believed().for_user(user).filter(session__session_id=session_id, session__user=user)
     latest = turns.exclude(role=Message.Role.SYSTEM).order_by("-sequence")[: settings.RECALL.query_messages]
     turns_read = drop_platform_text(list(latest)[::-1])
-    resource = PromptResource.objects.select_related("active_version").filter(uri=RECALL_QUERY_URI).first()
+    prompts = PromptResource.objects.for_application(RECALL_QUERY_URI, user.application_id)
+    resource = prompts.filter(active_version__isnull=False).select_related("active_version").first()
     shown = [engine_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in turns_read]
     return EngineInput(shown, resource.active_version if resource else None)

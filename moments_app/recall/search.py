@@ -80,7 +80,7 @@ def recall(user: UserProfile, agent_id: str, request: RecallRequest, *, most: in
         most: results; None is `RECALL__MATCH_COUNT`.
     """
     most = most or settings.RECALL.match_count
-    words = query_words(user.pk, agent_id, request.text)
+    words = query_words(user, agent_id, request.text)
     hits = search(user, words, request, most)
     return read_results(user, request, hits, rank(hits), most)
 

@@ -9,6 +9,7 @@ from django.db import connection
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
 from moments_app.recall.typos import meant_terms
 from sessions_app import lexemes
+from sessions_app.models import UserProfile
 
 QUERY_CHARS = 20_000  # of a query whose words are looked at
 LIKELIEST = 2  # stems of a word that nothing has, which are ranked each by itself
@@ -18,7 +19,7 @@ LIKELIEST = 2  # stems of a word that nothing has, which are ranked each by itse
 _WORDS_SQL = """
 WITH shard AS MATERIALIZED (
     SELECT id FROM moments_app_memorystream
-    WHERE stream_type = 'agent' AND agent_id IN ('', %(agent)s) AND user_id IS NULL AND is_active
+    WHERE stream_type = 'agent' AND application_id = %(application)s AND agent_id IN ('', %(agent)s) AND is_active
 ), seen AS MATERIALIZED (
     SELECT * FROM moments_app_vocabulary WHERE user_id = %(user)s
     UNION ALL SELECT * FROM moments_app_vocabulary WHERE user_id IS NULL AND stream_id IN (SELECT id FROM shard)
@@ -40,24 +41,25 @@ SELECT
 """
 
 
-def query_words(user_id: int, agent_id: str, text: str) -> QueryWords:
+def query_words(user: UserProfile, agent_id: str, text: str) -> QueryWords:
     """Return what is known of a query's words; two statements at most.
 
     Args:
-        user_id: primary key of the person who asks.
+        user: who asks.
         agent_id: whose shards are seen; blank: only those of every agent.
         text: the query.
     """
     asked = lexemes.words_of_query(text[:QUERY_CHARS])
     stems = [stem for word in asked for stem in word.stems]
     with connection.cursor() as cursor:
-        cursor.execute(_WORDS_SQL, {"user": user_id, "agent": agent_id, "stems": stems})
+        whose = {"user": user.pk, "application": user.application_id}
+        cursor.execute(_WORDS_SQL, {**whose, "agent": agent_id, "stems": stems})
         [(shards, vocabularies, sizes, found, uncounted)] = cursor.fetchall()
     counts = {stem: counts_by_kind(numbers) for stem, *numbers in json.loads(found)}
     terms = [_term(word, counts, is_counted=not uncounted) for word in asked]
     counted = {kind: (int(number or 0), int(length or 0)) for kind, (number, length) in json.loads(sizes).items()}
     words = QueryWords(shards, counted, terms, int(uncounted or 0))
-    meant = meant_terms(terms, user_id=user_id, vocabularies=vocabularies, is_counted=words.are_turns_counted)
+    meant = meant_terms(terms, user_id=user.pk, vocabularies=vocabularies, is_counted=words.are_turns_counted)
     return replace(words, terms=[*terms, *meant])
 
 

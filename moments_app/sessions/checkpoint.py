@@ -88,7 +88,7 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     shown = drop_platform_text(list(latest[:SHOWN_TURNS])[::-1])
     if not shown:
         return Skipped("nothing to digest")
-    prompt_version = prompt_in_force(SESSION_DIGEST_URI)
+    prompt_version = prompt_in_force(SESSION_DIGEST_URI, session)
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     request = DigestRequest(
         turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
@@ -163,7 +163,7 @@ def _learn(job: Job, input: DigestInput, digested: Digested) -> int:
         return 0
     added = set()
     scope = settings.SESSION_COMPACTION.lessons_scope
-    for stream in MemoryStream.objects.ensure_lessons(input.session.agent_id, scope):
+    for stream in MemoryStream.objects.ensure_lessons(input.session, scope):
         lessons = (cut_words(lesson, stream.observation_max_words) for lesson in digested.lessons)
         atoms = [_atom(stream, lesson, job, input, digested) for lesson in lessons]
         added |= {atom.content for atom in add_atoms(stream, atoms, requested_by=f"job:{job.job_id}")}

@@ -102,7 +102,7 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         room = stream.consolidated_max_words - sum(len(line.text.split()) for line in fixed)
         if not observations or room <= 0:
             return Skipped("no observations wait" if room > 0 else "what was written by hand fills the text")
-        prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI)
+        prompt_version = prompt_in_force(STREAM_CONSOLIDATION_URI, stream)
         old = _pieces(stream, [line for line in lines if not line.is_by_hand])
         request = ConsolidationRequest(
             prompt=stream.consolidation_prompt,

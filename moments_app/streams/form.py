@@ -124,7 +124,7 @@ class FormMemories(Process[FormationInput, Formed]):
         if not streams:
             _count_from(session, turns[-1].sequence)
             return Skipped("no stream is active")
-        prompt_version = prompt_in_force(MEMORY_EXTRACTION_URI)
+        prompt_version = prompt_in_force(MEMORY_EXTRACTION_URI, session)
         return FormationInput(
             prompt_version=prompt_version,
             session=session,

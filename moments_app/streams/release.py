@@ -196,7 +196,12 @@ def shard_for(shard: MemoryStream, agent_id: str) -> MemoryStream:
         return shard
     settings_of = {field.name: getattr(shard, field.name) for field in fields_of(Defaults)}
     takes_nothing = {"extracts_observations": False, "extracts_facts": False}
-    scope = {"stream_type": MemoryStream.Type.AGENT, "agent_id": agent_id, "name": shard.name}
+    scope = {
+        "stream_type": MemoryStream.Type.AGENT,
+        "application_id": shard.application_id,
+        "agent_id": agent_id,
+        "name": shard.name,
+    }
     insert_unless_there(MemoryStream(**scope, **settings_of | takes_nothing))
     return MemoryStream.objects.get(**scope)
 
@@ -281,4 +286,4 @@ def _log(event: str, release: Release, actor: str) -> None:
     """Tell the log, without a word of what was said."""
     people = release.sources.values("user").distinct().count()
     payload = {"release_id": str(release.release_id), "stream_id": str(release.stream.stream_id), "people": people}
-    Event.objects.create(type=event, actor=actor, payload=payload)
+    Event.objects.create(type=event, actor=actor, application_id=release.stream.application_id, payload=payload)

@@ -92,7 +92,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
         if not messages:
             summary.fail("There is nothing in the window that an engine is shown.")
             return Skipped("nothing to summarise")
-        prompt_version = prompt_in_force(ROLLING_SUMMARY_URI)
+        prompt_version = prompt_in_force(ROLLING_SUMMARY_URI, session)
         share = settings.MOMENT_BUILDER.max_input_tokens // len(messages)
         return SummaryInput(
             prompt_version=prompt_version,

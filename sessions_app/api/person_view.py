@@ -65,6 +65,11 @@ class PersonView(APIView):
         """The caller, as the event log and jobs name it."""
         return key_of(self.request).actor
 
+    @property
+    def application(self) -> int:
+        """The primary key of the caller's application."""
+        return key_of(self.request).application_id
+
     def user_id(self, *, create: bool = False) -> str | None:
         """Return the `user_id` of the person; see `user_id_of`."""
         return user_id_of(self.request, self._named, create=create)
@@ -81,7 +86,8 @@ class PersonView(APIView):
         """
         writes = self.request.method not in SAFE_METHODS
         user_id = self.user_id(create=create)
-        with gone_is_not_found(), acting_for(user_id, create=create, holding=writes) as self.person:
+        entered = acting_for(user_id, application=self.application, create=create, holding=writes)
+        with gone_is_not_found(), entered as self.person:
             yield
 
     @property

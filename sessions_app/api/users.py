@@ -86,7 +86,7 @@ class UserView(PersonView):
         if self.user_id() is None:
             raise NotFound
         try:
-            return Response(ErasedAnswer(erase_user(user_id, actor=self.actor)).data)
+            return Response(ErasedAnswer(erase_user(user_id, application=self.application, actor=self.actor)).data)
         except UserProfile.DoesNotExist:
             raise NotFound from None
 
@@ -107,7 +107,7 @@ class ExportView(PersonView):
             raise NotFound
         file = TemporaryFile()  # noqa: SIM115 (the response closes it)
         try:
-            export_user(user_id, file)
+            export_user(user_id, file, application=self.application)
         except UserProfile.DoesNotExist:
             raise NotFound from None
         file.seek(0)

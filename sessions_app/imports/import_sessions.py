@@ -63,6 +63,7 @@ class ImportCounts:
 def import_sessions(
     found: Iterable[Record | Rejected],
     *,
+    application: int,
     dry_run: bool = False,
     on_rejected: Callable[[Rejected], None] = lambda _: None,
     on_batch: Callable[[ImportCounts], None] = lambda _: None,
@@ -71,6 +72,7 @@ def import_sessions(
 
     Args:
         found: Records in the order of the file, read as they are needed.
+        application: The primary key of the one whose people they are of.
         dry_run: Roll back each batch.
         on_rejected: Called with each record that is left out.
         on_batch: Called with the counts so far, after each batch.
@@ -83,7 +85,7 @@ def import_sessions(
 
     for batch in _batches(found, reject):
         with transaction.atomic():
-            added, doubtful = _append(batch)
+            added, doubtful = _append(batch, application)
             transaction.set_rollback(dry_run)
         imported.added += added
         imported.known += len(batch) - added - len(doubtful)
@@ -117,10 +119,10 @@ def _chars(message: NewMessage) -> int:
     return len(message.content) + (len(json.dumps(message.payload)) if message.payload is not None else 0)
 
 
-def _append(batch: list[Record]) -> tuple[int, list[Rejected]]:
+def _append(batch: list[Record], application: int) -> tuple[int, list[Rejected]]:
     """Append a batch; return how many messages were added, and the records that can't be."""
     place = batch[0].place
-    user = UserProfile.objects.ensure(place.user_id)
+    user = UserProfile.objects.ensure(place.user_id, application)
     session = Session.objects.for_user(user).filter(session_id=place.session_id).first()
     batch, rejected = _agreeing(batch, _said(session, batch) if session else {})
     new, doubtful = _unknown(session, batch) if session else (batch, [])

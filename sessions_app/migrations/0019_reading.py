@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     atomic = False  # the index is built while events are written
 
     dependencies = [
-        ("sessions_app", "0015_as_made_today"),
+        ("sessions_app", "0018_names_no_longer_unique"),
     ]
 
     operations = [

@@ -1,6 +1,7 @@
 """The transcript's tables, one module per concept."""
 
 from sessions_app.models.api_key import ApiKey
+from sessions_app.models.application import Application
 from sessions_app.models.archive import Archive
 from sessions_app.models.event import Event
 from sessions_app.models.message import Message
@@ -9,4 +10,14 @@ from sessions_app.models.searched import Searched
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
-__all__ = ["ApiKey", "Archive", "Event", "Message", "ProfileVersion", "Searched", "Session", "UserProfile"]
+__all__ = [
+    "ApiKey",
+    "Application",
+    "Archive",
+    "Event",
+    "Message",
+    "ProfileVersion",
+    "Searched",
+    "Session",
+    "UserProfile",
+]

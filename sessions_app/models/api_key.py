@@ -9,12 +9,14 @@ import hashlib
 import hmac
 import secrets
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
@@ -30,12 +32,32 @@ def _digest(secret: str) -> str:
 
 class ApiKeyManager(models.Manager["ApiKey"]):
     def issue(
-        self, name: str, *, user: UserProfile | None = None, scope: str = "write", expires_at: datetime | None = None
+        self,
+        name: str,
+        *,
+        user: UserProfile | None = None,
+        application: int = DEFAULT,
+        scope: str = "write",
+        expires_at: datetime | None = None,
     ) -> tuple["ApiKey", str]:
-        """Create a key; return it with its full text, which can't be retrieved again."""
+        """Create a key; return it with its full text, which can't be retrieved again.
+
+        Args:
+            name: What it is for.
+            user: The person it is for; None for a service key.
+            application: The primary key of a service key's application.
+            scope: What it may do.
+            expires_at: When it ends.
+        """
         prefix, secret = f"{'u' if user else ''}{secrets.token_hex(6)}", secrets.token_urlsafe(32)
         key = self.create(
-            name=name, user=user, scope=scope, expires_at=expires_at, prefix=prefix, secret_hash=_digest(secret)
+            name=name,
+            user=user,
+            application_id=application,
+            scope=scope,
+            expires_at=expires_at,
+            prefix=prefix,
+            secret_hash=_digest(secret),
         )
         return key, f"mem_{prefix}_{secret}"
 
@@ -49,7 +71,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
 
 
 class ApiKey(models.Model):
-    """An API key. A service key acts for any user that it names, a key with a user only for that user."""
+    """An API key. A service key acts for any user of its application, a key with a user only for that user."""
 
     class Scope(models.TextChoices):
         READ = "read"
@@ -59,6 +81,9 @@ class ApiKey(models.Model):
     name = models.CharField(max_length=255)
     prefix = models.CharField(max_length=16, unique=True)
     secret_hash = models.CharField(max_length=64)
+    application = models.ForeignKey(
+        Application, db_default=models.Value(DEFAULT), on_delete=models.PROTECT, related_name="+"
+    )
     user = models.ForeignKey(
         UserProfile, null=True, blank=True, on_delete=models.CASCADE, help_text="Blank: a service key, for any user."
     )
@@ -78,6 +103,12 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix})"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save the key; a person's key is of their application, whatever was said."""
+        if self.user:
+            self.application_id = self.user.application_id
+        super().save(*args, **kwargs)
 
     # Django REST framework reads this from whatever authentication returns as the user of a request.
     is_authenticated = True

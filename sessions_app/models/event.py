@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 from psycopg.types.json import Jsonb
 
+from sessions_app.models.application import Application
 from sessions_app.models.user_profile import UserProfile
 
 MOMENT_DELETED = "moment_deleted"
@@ -68,6 +69,15 @@ class Event(models.Model):
 
     type = models.CharField(max_length=64)
     actor = models.CharField(max_length=255, help_text="Who did it: key:…, operator:… or job:…")
+    application = models.ForeignKey(
+        Application,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        db_index=False,
+        help_text="Of what names nobody, or nobody any more; blank: the person's, or the site's.",
+    )
     user_pk = models.BigIntegerField(null=True, blank=True)
     session_pk = models.BigIntegerField(null=True, blank=True)
     payload = models.JSONField(default=dict)

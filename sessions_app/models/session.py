@@ -35,6 +35,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return only this person's sessions."""
         return self.filter(user=user)
 
+    def named(self, session_id: str, user_id: str, application: int) -> Self:
+        """Return the session that an application calls so, of the person whom it calls so; none, or one."""
+        return self.filter(user__application=application, user__user_id=user_id, session_id=session_id)
+
     def cold(self) -> Self:
         """Return sessions with enough unformed turns and no message for `MEMORY_FORMATION__COLD_AFTER_MINUTES`."""
         conf = settings.MEMORY_FORMATION
@@ -172,6 +176,11 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.session_id
+
+    @property
+    def application_pk(self) -> int:
+        """The primary key of the application that it belongs to, with its person."""
+        return self.user.application_id
 
     @property
     def live_count(self) -> int:

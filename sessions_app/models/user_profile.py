@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection, models, transaction
 
 from sessions_app.insert import insert_unless_there
+from sessions_app.models.application import DEFAULT, Application
 
 if TYPE_CHECKING:
     from sessions_app.models.profile_version import ProfileVersion
@@ -29,13 +30,18 @@ def validate_timezone(name: str) -> None:
 
 
 class UserProfileQuerySet(models.QuerySet["UserProfile"]):
-    def ensure(self, user_id: str) -> "UserProfile":
-        """Return the profile of `user_id`, created on first use. Safe under concurrency."""
-        found = self.filter(user_id=user_id).first()
+    def ensure(self, user_id: str, application: int = DEFAULT) -> "UserProfile":
+        """Return the profile of `user_id` in an application, created on first use. Safe under concurrency."""
+        named = {"application_id": application, "user_id": user_id}
+        found = self.filter(**named).first()
         if found:
             return found
-        created = UserProfile(user_id=user_id)
-        return created if insert_unless_there(created) else self.get(user_id=user_id)
+        created = UserProfile(**named)
+        return created if insert_unless_there(created) else self.get(**named)
+
+    def named(self, user_id: str, application: int) -> "UserProfile | None":
+        """Return the person whom an application calls so, if there is one."""
+        return self.filter(application=application, user_id=user_id).first()
 
     def locked(self) -> Self:
         """Lock the rows for an update without blocking new messages that refer to them."""
@@ -57,7 +63,14 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
 class UserProfile(models.Model):
     """A user as the application names them. Never a Django login."""
 
-    user_id = models.CharField(max_length=255, unique=True, help_text="The application's own id of this person.")
+    application = models.ForeignKey(
+        Application,
+        db_default=models.Value(DEFAULT),
+        on_delete=models.PROTECT,
+        related_name="+",
+        db_index=False,
+    )
+    user_id = models.CharField(max_length=255, help_text="The application's own id of this person.")
     summary = models.TextField(blank=True, help_text="What is known of this person.")
     interests = ArrayField(models.TextField(), default=list, blank=True)
     preferred_topics = ArrayField(models.TextField(), default=list, blank=True)
@@ -76,6 +89,11 @@ class UserProfile(models.Model):
             ("read_userprofile", "Can read what is kept of a person all together"),
             ("export_userprofile", "Can export everything that is kept of a person"),
         ]
+        constraints = [
+            models.UniqueConstraint(fields=["application", "user_id"], name="user_profile_unique_in_application")
+        ]
+        # Operators look for people by the beginning of a name.
+        indexes = [models.Index(fields=["user_id"], opclasses=["varchar_pattern_ops"], name="user_profile_begins")]
 
     def __str__(self) -> str:
         return self.user_id

@@ -70,11 +70,12 @@ def holdings(user: UserProfile) -> Counter[str]:
     return +rows
 
 
-def erase_user(user_id: str, *, actor: str) -> Erased:
+def erase_user(user_id: str, *, application: int, actor: str) -> Erased:
     """Erase a person.
 
     Args:
         user_id: as the application names them.
+        application: primary key of it.
         actor: who asks: key:… or operator:….
 
     Raises:
@@ -84,11 +85,11 @@ def erase_user(user_id: str, *, actor: str) -> Erased:
     """
     erasure_id = uuid.uuid4()
     try:
-        user_pk, rows = _patiently(partial(_erase_rows, user_id, erasure_id, actor))
+        user_pk, rows = _patiently(partial(_erase_rows, user_id, application, erasure_id, actor))
     except UserProfile.DoesNotExist:
-        spool.forget(user_id)
+        spool.forget(user_id, application)
         raise
-    spool.forget(user_id)  # what other hosts have is dropped when they come to store it
+    spool.forget(user_id, application)  # what other hosts have is dropped when they come to store it
     try:
         remove_archives(user_pk)
     except ArchiveError as error:
@@ -109,9 +110,9 @@ def _patiently(erase: "partial[tuple[int, Counter[str]]]") -> tuple[int, Counter
 
 
 @transaction.atomic(durable=True)
-def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, Counter[str]]:
+def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: str) -> tuple[int, Counter[str]]:
     # Against every reference to the profile: whoever adds one was done before, or waits and then finds nobody.
-    user = UserProfile.objects.select_for_update().get(user_id=user_id)
+    user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(f"{held} sessions of this person have a legal hold. Nothing was erased.")
     rows: Counter[str] = Counter()
@@ -124,7 +125,7 @@ def _erase_rows(user_id: str, erasure_id: uuid.UUID, actor: str) -> tuple[int, C
         _scrub_operators_log(column, user)
     _delete_all(user, rows)
     payload = {"erasure_id": str(erasure_id), "rows": +rows}
-    Event.objects.create(type=ERASED_EVENT, actor=actor, payload=payload)
+    Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=payload)
     async_task(REMOVE_TASK, user.pk)
     return user.pk, +rows
 
@@ -189,7 +190,7 @@ def _scrub_events(user: UserProfile, actor: str) -> str:
     keys = [key.actor for key in ApiKey.objects.filter(user=user)]
     events = Event.objects.filter(user_pk=user.pk)
     events.filter(actor__in=keys).update(actor=f"key:{ERASED}")
-    events.update(user_pk=None, session_pk=None, payload={})
+    events.update(application=user.application_id, user_pk=None, session_pk=None, payload={})
     return f"key:{ERASED}" if actor in keys else actor
 
 

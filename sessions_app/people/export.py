@@ -40,12 +40,13 @@ class CannotExport(Refusal):
     code, status = "archive_unreadable", 500
 
 
-def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:
+def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[str]:
     """Write a person's export.
 
     Args:
         user_id: as the application names them.
         file: to write to; what it holds after an error is no export.
+        application: primary key of it.
 
     Returns:
         How many rows went into it, by what they are.
@@ -54,7 +55,8 @@ def export_user(user_id: str, file: IO[bytes]) -> Counter[str]:
         UserProfile.DoesNotExist: nobody has that name.
         CannotExport: an archive is missing or damaged.
     """
-    with acting_for(user_id, snapshot=True) as user, ZipFile(file, "w", ZIP_DEFLATED) as export:
+    entered = acting_for(user_id, application=application, snapshot=True)
+    with entered as user, ZipFile(file, "w", ZIP_DEFLATED) as export:
         if user is None:
             raise UserProfile.DoesNotExist(f"There is no user {user_id!r}.")
         exporting = Exporting(user)

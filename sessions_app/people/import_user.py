@@ -168,11 +168,12 @@ class Importing:
         return rows
 
 
-def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
+def import_user(path: Path, *, application: int, user_id: str | None = None) -> Counter[str]:
     """Restore a person from an export.
 
     Args:
         path: of the zip.
+        application: primary key of the one that the person becomes one of.
         user_id: whom it becomes; None is whom it was.
 
     Returns:
@@ -183,7 +184,7 @@ def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
     """
     with opened(path) as export, transaction.atomic(durable=True):
         files = {file.name: file for provenance in declared() for file in provenance.files}
-        importing = _begin(export, files, user_id)
+        importing = _begin(export, files, application, user_id)
         for name, file in files.items():
             if file.is_restored:
                 importing.counts[name] = importing.restore(file)
@@ -193,15 +194,15 @@ def import_user(path: Path, *, user_id: str | None = None) -> Counter[str]:
     return importing.counts
 
 
-def _begin(export: ExportFile, files: dict[str, File], user_id: str | None) -> Importing:
+def _begin(export: ExportFile, files: dict[str, File], application: int, user_id: str | None) -> Importing:
     """Restore the profile, with its versions; one that is there already stays as it is."""
     rows = list(export.rows(files["profile"]))
     if len(rows) != 1:
         raise NotAnExport(f"{export.at}: profile.jsonl has {len(rows)} lines in place of one.")
-    fields = rows[0].columns | ({"user_id": user_id} if user_id else {})
+    fields = rows[0].columns | {"application_id": application} | ({"user_id": user_id} if user_id else {})
     profile = UserProfile(**fields)
     if not insert_unless_there(profile):
-        user = UserProfile.objects.get(user_id=profile.user_id)
+        user = UserProfile.objects.get(application=application, user_id=profile.user_id)
         UserProfile.objects.hold([user.pk])
         return Importing(export, user, Counter())
     # Inserting has set the times to now.

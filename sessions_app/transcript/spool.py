@@ -19,6 +19,8 @@ from typing import Any, Self
 import structlog
 from django.conf import settings
 
+from sessions_app.models.application import DEFAULT
+
 TAKEN = ".taken"  # the end of a file's name once somebody has come to store its round
 UNBEGUN_SECONDS = 60  # after which a file without a record was left by a process that died
 
@@ -38,11 +40,11 @@ class Spool:
         self.is_whole = True
 
     @classmethod
-    def create(cls, user_id: str, session_id: str, record: dict[str, Any]) -> Self:
+    def create(cls, user_id: str, session_id: str, record: dict[str, Any], *, application: int) -> Self:
         """Make the file of a round.
 
         Args:
-            user_id, session_id: whose it is.
+            user_id, session_id, application: whose it is.
             record: the first.
 
         Raises:
@@ -50,7 +52,7 @@ class Spool:
         """
         folder: Path = settings.SPOOL_DIR
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / f"{time.time_ns():020d}-{_session(user_id, session_id)}-{os.urandom(4).hex()}"
+        path = folder / f"{time.time_ns():020d}-{_session(user_id, session_id, application)}-{os.urandom(4).hex()}"
         spool = cls(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600))
         fcntl.flock(spool._file, fcntl.LOCK_EX)
         spool.add(record)
@@ -99,9 +101,9 @@ def orphans() -> list[Path]:
     return [path for path in _files("-") if _is_left(path)]
 
 
-def left_of(user_id: str, session_id: str) -> list[Path]:
+def left_of(user_id: str, session_id: str, application: int) -> list[Path]:
     """Return the files of a session that are orphans, or are being stored by somebody else; oldest first."""
-    return [path for path in _files(f"-{_session(user_id, session_id)}-") if not _is_at_work(path)]
+    return [path for path in _files(f"-{_session(user_id, session_id, application)}-") if not _is_at_work(path)]
 
 
 def session_of(path: Path) -> str:
@@ -153,9 +155,9 @@ def _taken(path: Path) -> Path:
     return taken
 
 
-def forget(user_id: str) -> None:
+def forget(user_id: str, application: int) -> None:
     """Remove all that is spooled of a person, under way or not."""
-    for path in _files(f"-{_digest(user_id)}-"):
+    for path in _files(f"-{_person(user_id, application)}-"):
         path.unlink(missing_ok=True)
 
 
@@ -202,8 +204,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _session(user_id: str, session_id: str) -> str:
-    return f"{_digest(user_id)}-{_digest(session_id)}"
+def _session(user_id: str, session_id: str, application: int) -> str:
+    return f"{_person(user_id, application)}-{_digest(session_id)}"
+
+
+def _person(user_id: str, application: int) -> str:
+    """Return what files of a person are named by; in the first application as before there were others."""
+    return _digest(user_id if application == DEFAULT else f"{application}\0{user_id}")
 
 
 def _digest(text: str) -> str:

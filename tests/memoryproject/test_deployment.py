@@ -14,10 +14,11 @@ from tests.support.processes import manage
 NAME = f"deployment_test_{os.getpid()}"  # tests run in several processes on one server
 APPEND = """
 from sessions_app.transcript.append import NewMessage, append
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
-with acting_for("ada", create=True) as user:
+with acting_for("ada", application=DEFAULT, create=True) as user:
     append(user, "s1", [NewMessage(role="user", content="Hello.")])
-with acting_for("bo", create=True) as user:
+with acting_for("bo", application=DEFAULT, create=True) as user:
     from sessions_app.models import Message
     print("seen by another:", Message.objects.count())
 """

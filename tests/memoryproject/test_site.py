@@ -13,6 +13,7 @@ from django_q.models import Schedule
 from memoryproject.schedules import register_schedules, schedules
 from moments_app.models import PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI, install_shipped_prompts
+from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -121,7 +122,7 @@ class TestShippedPrompts:
     def test_they_are_installed_once(self, transactional_db: None) -> None:
         install_shipped_prompts()
         assert self.resource().versions.count() == 1
-        assert "moments" in PromptResource.objects.version_in_force(MOMENT_BUILDER_URI).content
+        assert "moments" in PromptResource.objects.version_in_force(MOMENT_BUILDER_URI, DEFAULT).content
 
     def test_an_operators_version_stays_in_force_when_a_release_brings_a_new_text(self, transactional_db: None) -> None:
         resource = self.resource()

@@ -10,6 +10,7 @@ from pytest_django.fixtures import Settings
 
 from sessions_app.limits import Kind, limited
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.locks import row_locked, table_locked
@@ -111,14 +112,14 @@ def test_every_transaction_and_every_single_statement_of_a_request_is_limited_at
         with transaction.atomic():
             assert in_force() == limits
             assert in_force() == limits
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             assert in_force() == limits
 
 
 def test_they_end_with_the_transaction_so_that_a_worker_may_get_the_connection_next(ada: UserProfile) -> None:
     with limited(Kind.CALL):
         in_force()
-        with acting_for("ada", holding=True):
+        with acting_for("ada", application=DEFAULT, holding=True):
             in_force()
     assert {*in_force()} == NONE
     with transaction.atomic():

@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from moments_app.models import Entity, Moment
 from sessions_app.admin.links import change_url, list_url
 from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.models.event import NOTE_READING_SQL, READ_EVERY, USER_EXPORTED, USER_READ
 from sessions_app.people.erase import erase_user
 from tests.support.jobs import build
@@ -177,7 +178,7 @@ class TestThePersonsPage:
 
     def test_an_erasure_leaves_nobody_to_whom_it_leads(self, eve: Client, ada: UserProfile) -> None:
         eve.get(change_url(ada))
-        erase_user("ada", actor="operator:eve")
+        erase_user("ada", application=DEFAULT, actor="operator:eve")
         assert list(Event.objects.filter(type=USER_READ).values_list("user_pk", "payload")) == [(None, {})]
         Event.objects.note_reading([ada.pk], actor="operator:eve", page="profile", address="/admin/")
         assert Event.objects.filter(type=USER_READ).count() == 1

@@ -9,6 +9,7 @@ from django.db import DatabaseError, connection, models, transaction
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream, Moment
 from moments_app.streams.texts import undo
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import ROLE, acting_for, let_everybodys_change
 from tests.support.streams import fold, note, shard
 from tests.support.transcript import START, talk
@@ -47,7 +48,7 @@ def test_row_9_without_the_codes_filter_only_ones_own_rows_are_seen(
     give_everything(ada)
     give_everything(bo)
     for person in (ada, bo):
-        with acting_for(person.user_id):
+        with acting_for(person.user_id, application=DEFAULT):
             found = list(model._default_manager.all())
         assert found
         assert {owner(row) for row in found} == {person.pk}
@@ -57,7 +58,7 @@ def test_row_9_without_the_codes_filter_only_ones_own_rows_are_seen(
 def test_row_9_nobody_sees_nothing(ada: UserProfile, model: type[models.Model]) -> None:
     give_everything(ada)
     for name in (None, "unknown"):
-        with acting_for(name) as user:
+        with acting_for(name, application=DEFAULT) as user:
             assert user is None
             assert not model._default_manager.exists()
 
@@ -67,25 +68,25 @@ def test_row_9_anothers_rows_are_neither_changed_nor_deleted(
     ada: UserProfile, bo: UserProfile, model: type[models.Model]
 ) -> None:
     give_everything(bo)
-    with acting_for("ada"):
+    with acting_for("ada", application=DEFAULT):
         assert model._default_manager.update(user=ada) == 0
         assert model._default_manager.all()._raw_delete("default") == 0
     assert model._default_manager.filter(user=bo).exists()
 
 
 def test_row_9_nothing_is_written_in_anothers_name(ada: UserProfile, bo: UserProfile) -> None:
-    with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada"):
+    with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada", application=DEFAULT):
         Session.objects.create(user=bo, session_id="planted")
 
 
 @pytest.mark.parametrize("table", ["sessions_app_apikey", "auth_user", "django_session", "django_q_schedule"])
 def test_row_19_requests_reach_no_table_they_have_no_business_with(ada: UserProfile, table: str) -> None:
-    with pytest.raises(DatabaseError, match="permission denied"), acting_for("ada"):
+    with pytest.raises(DatabaseError, match="permission denied"), acting_for("ada", application=DEFAULT):
         connection.cursor().execute(f"SELECT * FROM {table}")
 
 
 def test_the_role_ends_with_the_block(ada: UserProfile) -> None:
-    with acting_for("ada"):
+    with acting_for("ada", application=DEFAULT):
         pass
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_user, current_setting('memory.user_pk', true)")
@@ -95,7 +96,7 @@ def test_the_role_ends_with_the_block(ada: UserProfile) -> None:
 
 
 def test_an_error_in_the_block_ends_the_role_and_undoes_the_work(ada: UserProfile) -> None:
-    with pytest.raises(ZeroDivisionError), acting_for("ada") as user:
+    with pytest.raises(ZeroDivisionError), acting_for("ada", application=DEFAULT) as user:
         assert user
         Session.objects.create(user=user, session_id="s")
         1 / 0  # noqa: B018
@@ -104,7 +105,7 @@ def test_an_error_in_the_block_ends_the_role_and_undoes_the_work(ada: UserProfil
 
 
 def test_it_refuses_to_run_inside_a_transaction_that_would_keep_the_role(ada: UserProfile) -> None:
-    with pytest.raises(RuntimeError, match="durable"), transaction.atomic(), acting_for("ada"):
+    with pytest.raises(RuntimeError, match="durable"), transaction.atomic(), acting_for("ada", application=DEFAULT):
         pass
 
 
@@ -149,7 +150,7 @@ class TestEverybodysRows:
         self, shared: MemoryStream, table: str, person: str | None
     ) -> None:
         name = f"moments_app_{table}"
-        with acting_for(person), connection.cursor() as cursor:
+        with acting_for(person, application=DEFAULT), connection.cursor() as cursor:
             cursor.execute(f"SELECT count(*) FROM {name} WHERE user_id IS NULL")
             assert cursor.fetchone() > (0,)
             cursor.execute(f"UPDATE {name} SET id = id")
@@ -166,20 +167,20 @@ class TestEverybodysRows:
             lambda: Job.objects.request("consolidate", stream=shared, requested_by="test"),
         ):
             Job.objects.filter(process="consolidate").delete()
-            with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada"):
+            with pytest.raises(DatabaseError, match="row-level security"), acting_for("ada", application=DEFAULT):
                 change()
 
     def test_a_service_that_was_checked_for_it_changes_them_until_its_transaction_ends(
         self, shared: MemoryStream, ada: UserProfile
     ) -> None:
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             let_everybodys_change()
             assert MemoryStream.objects.update(name="renamed") == 1
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             assert MemoryStream.objects.update(name="again") == 0
 
     def test_a_text_that_was_taken_back_is_not_seen(self, shared: MemoryStream, ada: UserProfile) -> None:
         undo(shared)
         assert shared.versions.exists()
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             assert not shared.versions.exists()

@@ -12,6 +12,7 @@ from moments_app.interfaces.mcp import server
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.models import MemoryStream
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.export import export_user
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
@@ -57,7 +58,7 @@ def _chat(user_id: str) -> str:
 
 
 def _over_mcp(user_id: str) -> dict[str, str]:
-    token = CURRENT.set(Connection(user_id, "default", "key:test", "admin"))
+    token = CURRENT.set(Connection(user_id, "default", "key:test", "admin", DEFAULT))
     try:
         search = server.search_long_term_memory(QUERY, match_count=100)
         return {
@@ -70,6 +71,6 @@ def _over_mcp(user_id: str) -> dict[str, str]:
 
 def _export(user_id: str) -> str:
     file = io.BytesIO()
-    export_user(user_id, file)
+    export_user(user_id, file, application=DEFAULT)
     with zipfile.ZipFile(file) as archive:
         return "\n".join(archive.read(name).decode() for name in archive.namelist())

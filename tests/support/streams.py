@@ -8,6 +8,7 @@ from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.append import NewMessage, append
 
 
@@ -28,7 +29,7 @@ def fold(stream: MemoryStream) -> Job:
 
 def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.", **fields: Any) -> MemoryStream:
     """An agent's shard."""
-    values = vars(SHARD_DEFAULTS) | {"extraction_prompt": prompt} | fields
+    values = vars(SHARD_DEFAULTS) | {"application_id": DEFAULT, "extraction_prompt": prompt} | fields
     return MemoryStream.objects.create(stream_type="agent", agent_id=agent_id, name=name, **values)
 
 

@@ -14,6 +14,7 @@ from memoryproject.schedules import schedules
 from moments_app.models import EmbeddingModel, Job, PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI
 from sessions_app.models import Message, UserProfile
+from sessions_app.models.application import DEFAULT
 from tests.support.fresh_database import FreshDatabase
 from tests.support.transcript import talk
 
@@ -50,10 +51,11 @@ def test_it_begins_with_what_migrate_leaves_and_with_nothing_else() -> None:
         "django_q_schedule",
         "moments_app_promptresource",
         "moments_app_promptversion",
+        "sessions_app_application",
     }
     assert Permission.objects.filter(codename="change_moment").exists()
     assert Schedule.objects.count() == len(schedules())
-    assert PromptResource.objects.version_in_force(MOMENT_BUILDER_URI).created_by == "shipped"
+    assert PromptResource.objects.version_in_force(MOMENT_BUILDER_URI, DEFAULT).created_by == "shipped"
 
 
 @pytest.mark.parametrize("turns", [1, 1_000])

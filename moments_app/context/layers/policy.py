@@ -12,9 +12,9 @@ STATIC = True
 
 
 def items(source: ContextInput) -> Sequence[Item]:
-    """Return the prompt resource when one is in force, else the setting."""
+    """Return the prompt resource of the application, or the site's, when one is in force; else the setting."""
     try:
-        version = PromptResource.objects.version_in_force(POLICY_URI)
+        version = PromptResource.objects.version_in_force(POLICY_URI, source.user.application_id)
     except PromptResource.DoesNotExist:
         return [Item(settings.MEMORY_CONTEXT.policy)]
     return [Item(version.content.strip(), ref=POLICY_URI)]

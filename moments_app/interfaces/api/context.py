@@ -122,20 +122,21 @@ class ContextView(PersonView):
     @operation(ContextAnswer, query=ContextInput, operation_id="memory_context_get", in_transaction=False)
     def get(self) -> Response:
         """Memory for the next call of a model: bounded, in layers, each line with its address."""
-        return Response(served_context(self.user_id(), self.query))
+        return Response(served_context(self.user_id(), self.query, application=self.application))
 
     @operation(ContextAnswer, body=ContextInput, operation_id="memory_context_post", in_transaction=False)
     def post(self) -> Response:
         """The same, for queries too long for an address."""
-        return Response(served_context(self.user_id(), self.body))
+        return Response(served_context(self.user_id(), self.body, application=self.application))
 
 
-def served_context(user_id: str | None, values: dict[str, Any]) -> dict[str, Any]:
+def served_context(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:
     """Make a context, note that it was served, and return it as `ContextAnswer` describes it.
 
     Args:
         user_id: of the person; None for nobody.
         values: validated by `ContextInput`.
+        application: primary key of the one that names the person.
 
     Raises:
         NotFound: this person has no such session.
@@ -149,7 +150,9 @@ def served_context(user_id: str | None, values: dict[str, Any]) -> dict[str, Any
         refresh=values["refresh"],
         plan=values["plan"],
     )
-    envelope = serve_context(user_id, values["session_id"], wanted, retrieval=values["retrieval"])
+    envelope = serve_context(
+        user_id, values["session_id"], wanted, application=application, retrieval=values["retrieval"]
+    )
     if envelope is None:
         raise NotFound
     return context_data(envelope)

@@ -87,7 +87,7 @@ class OwnerView(PersonView):
     def find_person(self) -> UserProfile | None:
         """Return the person; None for nobody, or for somebody whom the key may not see."""
         user_id = self.user_id()
-        return UserProfile.objects.filter(user_id=user_id).first() if user_id is not None else None
+        return UserProfile.objects.named(user_id, self.application) if user_id is not None else None
 
 
 class RetractionsView(OwnerView):

@@ -78,19 +78,20 @@ class SearchView(PersonView):
     @operation(SearchAnswer, body=SearchInput, in_transaction=False)
     def post(self) -> Response:
         """Facts, moments and turns, best first, each with its address."""
-        return Response(search_data(self.user_id(), self.body))
+        return Response(search_data(self.user_id(), self.body, application=self.application))
 
 
-def search_data(user_id: str | None, values: dict[str, Any]) -> dict[str, Any]:
+def search_data(user_id: str | None, values: dict[str, Any], *, application: int) -> dict[str, Any]:
     """Search a person's memory, and return what is found as `SearchAnswer` describes it.
 
     Args:
         user_id: of the person; None for nobody.
         values: validated by `SearchInput`.
+        application: primary key of the one that names the person.
     """
     kinds = list(dict.fromkeys(values["kinds"]))
     question = with_vector(RecallRequest(values["query"], kinds, values.get("since"), values["mode"]))
-    with acting_for(user_id) as user:
+    with acting_for(user_id, application=application) as user:
         most = values.get("match_count")
         results = recall(user, values.get("agent_id", ""), question, most=most) if user else []
     if user:

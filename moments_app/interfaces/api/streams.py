@@ -161,7 +161,8 @@ class StreamPersonView(PersonView):
 
     def streams(self) -> QuerySet[MemoryStream]:
         """Return these streams."""
-        seen = Q(user=self.person) | Q(user=None) if self.person else Q(user=None)
+        seen = Q(user=None, application=self.application)
+        seen |= Q(user=self.person) if self.person else Q()
         return MemoryStream.objects.filter(seen).select_related("user", "session")
 
     def stream(self, stream_id: uuid.UUID) -> MemoryStream:
@@ -207,7 +208,8 @@ class StreamsView(StreamPersonView):
     def post(self) -> Response:
         """Makes a shard: memory that all users of an agent share. One of that name: 409."""
         defaults = LESSONS_DEFAULTS if self.body["name"] == LESSONS else SHARD_DEFAULTS
-        stream = MemoryStream(stream_type=MemoryStream.Type.AGENT, **asdict(defaults) | self.body)
+        scope = {"stream_type": MemoryStream.Type.AGENT, "application_id": self.application}
+        stream = MemoryStream(**scope, **asdict(defaults) | self.body)
         self.open_shards_to_services(stream)
         _check_limits(stream)
         if not insert_unless_there(stream):

@@ -20,6 +20,7 @@ from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.throttling import KeyRateThrottle
 from sessions_app.models import ApiKey
+from sessions_app.models.application import DEFAULT
 
 CACHE_SECONDS = 300  # for which a key that was valid is taken as valid while the database is away
 
@@ -33,6 +34,7 @@ class ChatSession:
     user_id: str
     session_id: str
     agent_id: str = ""
+    application: int = DEFAULT  # what an earlier release wrote down names none
 
 
 async def authenticated(headers: Headers) -> ApiKey:
@@ -92,7 +94,7 @@ def chat_session_of(key: ApiKey, headers: Headers) -> ChatSession:
     session_id = _id(headers, "X-Session-Id")
     if not session_id:
         raise ChatError(400, "missing_session_id", "X-Session-Id is missing: it names the conversation.")
-    return ChatSession(user_id, session_id, _id(headers, "X-Agent-Id"))
+    return ChatSession(user_id, session_id, _id(headers, "X-Agent-Id"), key.application_id)
 
 
 def _id(headers: Headers, name: str) -> str:

@@ -1,6 +1,7 @@
 """Memory for a call."""
 
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from moments_app.context.assemble import Envelope
@@ -46,15 +47,16 @@ def with_memory(session: ChatSession, request: ChatRequest) -> RequestWithMemory
     layers = WITHOUT_TURNS if request.has_history else DEFAULT
     sent = [turn.content for turn in request.turns]
     wanted = ContextRequest(query=request.query, format="messages", layers=layers, sent=sent)
-    envelope = serve_context(session.user_id, session.session_id, wanted, retrieval="query")
-    while envelope is None:
+    serve = partial(
+        serve_context, session.user_id, session.session_id, wanted, application=session.application, retrieval="query"
+    )
+    while (envelope := serve()) is None:
         _begin(session)
-        envelope = serve_context(session.user_id, session.session_id, wanted, retrieval="query")
     return _put_into(request, envelope)
 
 
 def _begin(session: ChatSession) -> None:
-    with acting_for(session.user_id, create=True, holding=True) as user:
+    with acting_for(session.user_id, application=session.application, create=True, holding=True) as user:
         assert user is not None  # it was made
         locked_session(user, session.session_id, agent_id=session.agent_id, source=SOURCE)
 
@@ -79,6 +81,6 @@ def _replaced_turns(request: ChatRequest, envelope: Envelope) -> int:
     boundary, source = envelope.checkpoint, envelope.input
     if boundary is None or not request.has_history:
         return 0
-    with acting_for(source.user.user_id):
+    with acting_for(source.user.user_id, application=source.user.application_id):
         known = newest_turns(source.session, request.turns)
     return live_from(known, request.turns, boundary)

@@ -59,7 +59,7 @@ def replay_due() -> None:
 
 def catch_up(session: ChatSession) -> None:
     """Store what was left in the spool of a session, or wait until another has."""
-    left = spool.left_of(session.user_id, session.session_id)
+    left = spool.left_of(session.user_id, session.session_id, session.application)
     replay((path for path in left if _is_due(_file(path))), patiently=True)
 
 

@@ -5,11 +5,13 @@ heard. Whatever is stored twice is there once: the round's id is in the external
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 from uuid import uuid4
 
+from django.db.models import Q
 from django.utils import timezone
 
 from moments_app.interfaces.chat.answer import read_answer
@@ -109,7 +111,7 @@ class Round:
 
     def begin(self) -> BegunRound:
         """Store what was said."""
-        with acting_for(self.session.user_id, create=True, holding=True) as user:
+        with self._acting(create=True) as user:
             assert user is not None  # it was made
             return begin_round(user, self.session.session_id, self._said(), **self._named())
 
@@ -120,7 +122,7 @@ class Round:
             False if the person or the session was removed meanwhile, and the round with it.
         """
         answer, unanswered = self._answer()
-        with acting_for(self.session.user_id, holding=True) as user:
+        with self._acting() as user:
             if user and self.begun:
                 return end_round(user, self.begun, answer, round_id=self.round_id, unanswered=unanswered)
             if user:
@@ -128,10 +130,13 @@ class Round:
         if user is None and (self.begun or self._may_be_erased()):
             return False
         if user is None:
-            with acting_for(self.session.user_id, create=True, holding=True) as user:
+            with self._acting(create=True) as user:
                 assert user is not None  # it was made
                 self._append(user, answer, unanswered)
         return True
+
+    def _acting(self, *, create: bool = False) -> AbstractContextManager[UserProfile | None]:
+        return acting_for(self.session.user_id, application=self.session.application, create=create, holding=True)
 
     def _append(self, user: UserProfile, answer: NewMessage | None, unanswered: str) -> None:
         sent = [replace(turn, created_at=self.started_at) for turn in self._said()]
@@ -147,8 +152,8 @@ class Round:
 
     def _may_be_erased(self) -> bool:
         """Return True if somebody was erased since: nobody can say any more who that was."""
-        since = self.started_at - CLOCKS
-        return Event.objects.filter(type=ERASED_EVENT, created_at__gte=since).exists()
+        erased = Event.objects.filter(type=ERASED_EVENT, created_at__gte=self.started_at - CLOCKS)
+        return erased.filter(Q(application=self.session.application) | Q(application=None)).exists()
 
     def _answer(self) -> tuple[NewMessage | None, str]:
         """Return the answer as a turn, and why there is none."""

@@ -128,7 +128,10 @@ class WriteAhead:
 
 async def _spooled(said: Round) -> Spool | None:
     """Return the spool of a round, on the disk if what was said is nowhere else; None if there can't be one."""
-    make = partial(Spool.create, said.session.user_id, said.session.session_id, said.first_record())
+    session = said.session
+    make = partial(
+        Spool.create, session.user_id, session.session_id, said.first_record(), application=session.application
+    )
     try:
         if said.begun:
             return make()

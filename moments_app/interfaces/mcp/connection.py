@@ -31,12 +31,14 @@ class Connection:
         agent_id: the assistant, whose streams are written and whose shards are searched.
         actor: the name of the client in the event log and in jobs.
         scope: of its key.
+        application: primary key of the one that names the person.
     """
 
     user_id: str | None
     agent_id: str
     actor: str
     scope: str
+    application: int
 
     @contextmanager
     def reading(self) -> Iterator[UserProfile]:
@@ -45,7 +47,7 @@ class Connection:
         Raises:
             NotFound: there is no such person.
         """
-        with acting_for(self.user_id) as user:
+        with acting_for(self.user_id, application=self.application) as user:
             yield _found(user)
 
     @contextmanager
@@ -59,7 +61,8 @@ class Connection:
         if not ApiKey(scope=self.scope).allows(ApiKey.Scope.WRITE):
             raise PermissionDenied("This needs a key of scope write.")
         create = self.user_id is not None
-        with gone_is_not_found(), acting_for(self.user_id, create=create, holding=True) as user:
+        entered = acting_for(self.user_id, application=self.application, create=create, holding=True)
+        with gone_is_not_found(), entered as user:
             yield _found(user)
 
 

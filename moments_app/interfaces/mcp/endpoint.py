@@ -109,4 +109,5 @@ def _connection(request: Request) -> Connection:
     }
     values = ConnectionHeaders.validated(given)
     key = key_of(request)
-    return Connection(user_id_of(request, values.get("user_id")), values["agent_id"], key.actor, key.scope)
+    user_id = user_id_of(request, values.get("user_id"))
+    return Connection(user_id, values["agent_id"], key.actor, key.scope, key.application_id)

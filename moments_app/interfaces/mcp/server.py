@@ -194,10 +194,10 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
 
 @resource("rem://prompts/{+name}", "The text of a prompt that is in force.")
 def prompt_text(name: str) -> dict[str, Any]:
-    with CURRENT.get().reading():
+    with CURRENT.get().reading() as user:
         uri = f"rem://prompts/{name}"
         try:
-            version = PromptResource.objects.version_in_force(uri)
+            version = PromptResource.objects.version_in_force(uri, user.application_id)
         except PromptResource.DoesNotExist:
             raise NotFound from None
         return {"uri": uri, "version": version.number, "content": version.content}
@@ -222,7 +222,7 @@ def search_long_term_memory(
     connection = CURRENT.get()
     given = {"kinds": memory_types, "match_count": match_count}
     arguments = {"query": query, "agent_id": connection.agent_id} | _without_none(given)
-    return search_data(connection.user_id, SearchInput.validated(arguments))
+    return search_data(connection.user_id, SearchInput.validated(arguments), application=connection.application)
 
 
 @tool(only_reads=True)
@@ -236,7 +236,8 @@ def get_context(session_id: str, query: str = "", max_tokens: int | None = None)
     """
     arguments = {"session_id": session_id, "query": query, "format": "markdown"}
     values = ContextInput.validated(arguments | _without_none({"max_tokens": max_tokens}))
-    data = served_context(CURRENT.get().user_id, values)
+    connection = CURRENT.get()
+    data = served_context(connection.user_id, values, application=connection.application)
     return {name: data[name] for name in ("context_id", "context", "budget", "trimmed", "degraded")}
 
 

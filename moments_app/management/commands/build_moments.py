@@ -1,24 +1,27 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job
 from moments_app.moments.build import BuildMoments
+from sessions_app.management.application_option import add_application, application_of
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import Session
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = "Builds the moments of one session, here and now."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", required=True, help="the user_id")
         parser.add_argument("--session", required=True, help="the session_id")
+        add_application(parser)
         parser.add_argument("--force", action="store_true", help="whatever the thresholds say")
         parser.add_argument("--lag", type=int, help="turns to keep live, with --force")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        session = Session.objects.filter(user__user_id=options["user"], session_id=options["session"]).first()
+        session = Session.objects.named(options["session"], options["user"], application_of(options)).first()
         if session is None:
             raise CommandError(f"User {options['user']!r} has no session {options['session']!r}.")
         if options["lag"] is not None and (options["lag"] < 0 or not options["force"]):

@@ -1,21 +1,24 @@
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from moments_app.provenance.coverage import coverage, queue_again, uncovered
+from sessions_app.management.application_option import add_application, application_of
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = "Says where every turn is; fails when one is nowhere."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", metavar="USER_ID", help="Only this person's.")
+        add_application(parser)
         parser.add_argument("--queue", action="store_true", help="Ask again for what has failed or is nowhere.")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user = self._user(options["user"])
+        user = self._user(options["user"], application_of(options))
         if options["queue"]:
             return f"asked for: {len(queue_again(user, requested_by='coverage'))}"
         found = coverage(user)
@@ -25,10 +28,10 @@ class Command(BaseCommand):
             raise CommandError("\n".join([*lines, "Some turns are nowhere, or counters disagree with rows."]))
         return "\n".join(lines)
 
-    def _user(self, user_id: str | None) -> UserProfile | None:
+    def _user(self, user_id: str | None, application: int) -> UserProfile | None:
         if user_id is None:
             return None
-        try:
-            return UserProfile.objects.get(user_id=user_id)
-        except UserProfile.DoesNotExist:
-            raise CommandError(f"There is no user {user_id}.") from None
+        user = UserProfile.objects.named(user_id, application)
+        if user is None:
+            raise CommandError(f"There is no user {user_id}.")
+        return user

@@ -1,20 +1,23 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from moments_app.reports.estimate import estimate
+from sessions_app.management.application_option import add_application, application_of
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = "Says how many calls, tokens and how much money the memory of what waits would take."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", metavar="USER_ID", help="Only this person's sessions.")
+        add_application(parser)
         parser.add_argument("--everything", action="store_true", help="As if nothing had been made yet.")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user = UserProfile.objects.filter(user_id=options["user"]).first() if options["user"] else None
+        user = UserProfile.objects.named(options["user"], application_of(options)) if options["user"] else None
         if options["user"] and user is None:
             raise CommandError(f"There is no user {options['user']}.")
         lines = []

@@ -1,22 +1,26 @@
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from moments_app.interfaces.mcp.connection import CURRENT, Connection
 from moments_app.interfaces.mcp.server import server
+from sessions_app.management.application_option import add_application, application_of
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.models.session import DEFAULT_AGENT
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = "Serves one person's memory to an assistant on this machine: the Model Context Protocol over stdio."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", required=True, help="user_id of the person")
+        add_application(parser)
         parser.add_argument("--agent", default=DEFAULT_AGENT, help="agent_id of the assistant")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not UserProfile.objects.filter(user_id=options["user"]).exists():
+        application = application_of(options)
+        if UserProfile.objects.named(options["user"], application) is None:
             raise CommandError(f"There is no user {options['user']}.")
-        CURRENT.set(Connection(options["user"], options["agent"], "command:mcp", ApiKey.Scope.WRITE))
+        CURRENT.set(Connection(options["user"], options["agent"], "command:mcp", ApiKey.Scope.WRITE, application))
         server.run("stdio")

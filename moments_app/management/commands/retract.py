@@ -6,6 +6,7 @@ from django.core.management.base import CommandParser
 from moments_app.models import Retraction
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
 from moments_app.provenance.undo import undo_retraction
+from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import Session
 
@@ -19,6 +20,7 @@ class Command(RefusingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", nargs="?", help="The user_id.")
         parser.add_argument("session", nargs="?", help="The session_id.")
+        add_application(parser)
         parser.add_argument("--sequences", help="Of the turns, like 3,4,7-9; left out: all the session has.")
         parser.add_argument("--reason", default="", help="For whoever reads about it later.")
         parser.add_argument("--dry-run", action="store_true", help="Only say what would be withdrawn.")
@@ -29,7 +31,7 @@ class Command(RefusingCommand):
 
 
 def _retracted(options: dict[str, Any]) -> str:
-    session = Session.objects.filter(user__user_id=options["user"], session_id=options["session"]).first()
+    session = Session.objects.named(options["session"], options["user"], application_of(options)).first()
     if session is None:
         raise CannotRetract(f"User {options['user']!r} has no session {options['session']!r}.")
     sequences = None if options["sequences"] is None else sequences_of(options["sequences"])

@@ -22,6 +22,7 @@ from moments_app.operator.views.stream import (
     UndoConsolidation,
 )
 from sessions_app.admin.base import PageAdmin
+from sessions_app.models.application import DEFAULT
 
 COUNTED = 500  # items of a kind in a stream
 
@@ -37,8 +38,10 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         """Refuse in words what the database would refuse."""
         cleaned: dict[str, Any] = super().clean() or {}
-        shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, agent_id=cleaned.get("agent_id", ""))
-        if shards.filter(name=cleaned.get("name")).exists():
+        # Of the first application where the form doesn't ask for any.
+        self.instance.application_id = application = getattr(cleaned.get("application"), "pk", DEFAULT)
+        shards = MemoryStream.objects.filter(stream_type=MemoryStream.Type.AGENT, application=application)
+        if shards.filter(agent_id=cleaned.get("agent_id", ""), name=cleaned.get("name")).exists():
             self.add_error("name", "The agent has a shard of this name.")
         return cleaned
 

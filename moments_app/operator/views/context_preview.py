@@ -99,7 +99,13 @@ def _preview(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
         query=asked["query"],
         max_tokens=asked["max_tokens"],
         format=asked["format"] or "xml",
-        recall=recall_request_for(session.user.user_id, session.session_id, asked["query"], retrieval=retrieval),
+        recall=recall_request_for(
+            session.user.user_id,
+            session.session_id,
+            asked["query"],
+            application=session.application_pk,
+            retrieval=retrieval,
+        ),
         plan=plan,
     )
     try:

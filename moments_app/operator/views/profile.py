@@ -104,7 +104,7 @@ class ExportProfile(RowView[UserProfile]):
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         file = TemporaryFile()  # noqa: SIM115 (the response closes it)
         try:
-            export_user(self.row.user_id, file)
+            export_user(self.row.user_id, file, application=self.row.application_id)
         except CannotExport as error:
             messages.error(request, str(error))
             return HttpResponseRedirect(change_url(self.row))
@@ -136,7 +136,7 @@ class EraseProfile(RowPage[UserProfile]):
         if request.POST.get("user_id") != self.row.user_id:
             return self.page(problem="That is not the user_id. Nothing was erased.")
         try:
-            erased = erase_user(self.row.user_id, actor=self.actor)
+            erased = erase_user(self.row.user_id, application=self.row.application_id, actor=self.actor)
         except (OnHold, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
         messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")

@@ -160,7 +160,8 @@ class ChangesVersions(PromptEditor):
         """Have a version count from the next job on."""
         self.row.activate(version)
         payload = {"uri": self.row.uri, "version": version.number}
-        Event.objects.create(type="prompt_activated", actor=self.actor, payload=payload)
+        application = self.row.application_id
+        Event.objects.create(type="prompt_activated", actor=self.actor, application_id=application, payload=payload)
         self.log(self.row, f"Put version {version.number} in force.", f"Version {version.number} is in force.")
 
 

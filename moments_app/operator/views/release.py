@@ -54,11 +54,12 @@ def _number_waiting() -> int:
     return MemoryAtom.objects.to_review()[: COUNTED + 1].count()
 
 
-def audience(agent_id: str) -> str:
-    """Say who sees what an agent's shard has, or every agent's."""
-    talking: QuerySet[Any] = UserProfile.objects.all()
+def audience(agent_id: str, application: int) -> str:
+    """Say who sees what the shard of an application's agent has, or of its every agent."""
+    talking: QuerySet[Any] = UserProfile.objects.filter(application=application)
     if agent_id:
-        talking = Session.objects.filter(agent_id=agent_id).order_by().values("user").distinct()
+        sessions = Session.objects.filter(user__application=application, agent_id=agent_id)
+        talking = sessions.order_by().values("user").distinct()
     number = talking[: COUNTED + 1].count()
     people = f"more than {COUNTED:,} people" if number > COUNTED else "1 person" if number == 1 else f"{number} people"
     return f"agent {agent_id}: {people} so far" if agent_id else f"every agent: {people} so far"
@@ -128,7 +129,7 @@ class ReleaseCandidate(CandidateView, OperatorPage):
         return {
             "atom": atom,
             "wording": self.request.POST.get("wording", atom.content),
-            "audience": audience(agent_of(atom)),
+            "audience": audience(agent_of(atom), atom.stream.application_pk),
             "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
             "entries": entries(self.request, turns),
             "last_turn": turns[-1] if turns else None,
@@ -144,7 +145,8 @@ class ReleaseCandidate(CandidateView, OperatorPage):
             made = release(self.candidate, **form.cleaned_data, actor=self.actor)
         except CannotRelease as error:
             return self.page(problem=str(error))
-        self.log(made, "Released.", f"Released to the users of {audience(made.stream.agent_id)}.")
+        whom = audience(made.stream.agent_id, made.stream.application_pk)
+        self.log(made, "Released.", f"Released to the users of {whom}.")
         return self.next_page
 
 
@@ -187,7 +189,7 @@ class ReleaseForm(FormPage[Release]):
         made = self.row
         return {
             "release": made,
-            "audience": audience(made.stream.agent_id),
+            "audience": audience(made.stream.agent_id, made.stream.application_pk),
             "sources": self.sources,
             "wider": made.wider.standing().select_related("stream"),
             "replaced_by": made.replaced_by.first(),

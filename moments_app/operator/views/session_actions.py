@@ -111,6 +111,6 @@ def _to_rebuild(session: Session) -> dict[str, Any]:
         "engine_calls": calls_for(turns),
     }
     try:
-        return shown | {"prompt": builder_prompt()}
+        return shown | {"prompt": builder_prompt(session)}
     except CannotRun as error:
         return shown | {"problem": str(error)}

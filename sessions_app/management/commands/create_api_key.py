@@ -1,18 +1,21 @@
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
+from sessions_app.management.application_option import add_application, application_of
+from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import ApiKey, UserProfile
 
 
-class Command(BaseCommand):
+class Command(RefusingCommand):
     help = "Create an API key. The last line printed is the key itself; it can't be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="what the key is for")
         parser.add_argument("--user", help="limit the key to this user_id; without it, the key acts for any user")
+        add_application(parser)
         parser.add_argument("--scope", choices=ApiKey.Scope.values, default=ApiKey.Scope.WRITE)
         parser.add_argument("--expires", type=int, metavar="DAYS", help="how many days the key is valid")
 
@@ -20,10 +23,12 @@ class Command(BaseCommand):
         days = options["expires"]
         if days is not None and not 1 <= days <= 36_500:
             raise CommandError("--expires takes a number of days from 1 to 36500.")
-        user = UserProfile.objects.ensure(options["user"]) if options["user"] else None
+        application = application_of(options)
+        user = UserProfile.objects.ensure(options["user"], application) if options["user"] else None
         key, text = ApiKey.objects.issue(
             options["name"],
             user=user,
+            application=application,
             scope=options["scope"],
             expires_at=timezone.now() + timedelta(days=days) if days else None,
         )

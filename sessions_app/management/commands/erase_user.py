@@ -2,6 +2,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
 from sessions_app.people.erase import SomethingLeft, erase_user, holdings
@@ -12,12 +13,13 @@ class Command(RefusingCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")
+        add_application(parser)
         parser.add_argument("--dry-run", action="store_true", help="only count")
         parser.add_argument("--yes", action="store_true", help="don't ask")
 
     def handle(self, *args: Any, **options: Any) -> str:
-        user_id = options["user_id"]
-        user = UserProfile.objects.filter(user_id=user_id).first()
+        user_id, application = options["user_id"], application_of(options)
+        user = UserProfile.objects.named(user_id, application)
         if user is None:
             raise CommandError(f"There is no user {user_id!r}.")
         for name, count in holdings(user).items():
@@ -27,7 +29,7 @@ class Command(RefusingCommand):
         if not options["yes"] and input("Type the user_id again to erase all of it: ") != user_id:
             raise CommandError("That is not the same. Nothing was erased.")
         try:
-            erased = erase_user(user_id, actor="operator:command")
+            erased = erase_user(user_id, application=application, actor="operator:command")
         except (UserProfile.DoesNotExist, SomethingLeft) as error:
             raise CommandError(str(error)) from error
         if erased.has_files_left:

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import UserProfile
 from sessions_app.people.export import export_user
@@ -14,14 +15,16 @@ class Command(RefusingCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")
+        add_application(parser)
         parser.add_argument("file", type=Path)
 
     def handle(self, *args: Any, **options: Any) -> str:
         path: Path = options["file"]
+        application = application_of(options)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
             with unfinished.open("xb") as file:
-                counts = export_user(options["user_id"], file)
+                counts = export_user(options["user_id"], file, application=application)
             unfinished.replace(path)
         except UserProfile.DoesNotExist as error:
             raise CommandError(str(error)) from error

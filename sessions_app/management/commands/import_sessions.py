@@ -9,6 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from sessions_app.imports import FORMATS, Owner, Source, public_id, recognize
 from sessions_app.imports.import_sessions import ImportCounts, Rejected, import_sessions
 from sessions_app.imports.records import CannotImport
+from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 
 SECONDS_BETWEEN = {True: 0.2, False: 5.0}  # time between two progress reports: on a terminal, and elsewhere
@@ -26,6 +27,7 @@ class Command(RefusingCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--format", choices=["auto", *FORMATS], default="auto")
         parser.add_argument("--user", default="", help="user_id of the person, if the file names none")
+        add_application(parser)
         parser.add_argument("--agent", default="", help="agent_id of new sessions, if the file names none")
         parser.add_argument("--dry-run", action="store_true", help="say what would be added, and change nothing")
 
@@ -36,7 +38,11 @@ class Command(RefusingCommand):
         chosen = recognize(self.source) if options["format"] == "auto" else FORMATS[options["format"]]
         found = chosen.read(self.source, _owner(options["user"], options["agent"]))
         imported = import_sessions(
-            found, dry_run=options["dry_run"], on_rejected=self._reject, on_batch=self._report_progress
+            found,
+            application=application_of(options),
+            dry_run=options["dry_run"],
+            on_rejected=self._reject,
+            on_batch=self._report_progress,
         )
         summary = _counts(imported) + (" (dry run: nothing was changed)" if options["dry_run"] else "")
         if imported.rejected:

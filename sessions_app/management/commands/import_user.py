@@ -5,6 +5,7 @@ from django.core.management.base import CommandError, CommandParser
 from rest_framework.exceptions import ValidationError
 
 from sessions_app.api.fields import PublicIdField
+from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 from sessions_app.people.import_user import import_user
 
@@ -19,13 +20,14 @@ class Command(RefusingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument("--as", dest="user_id", metavar="USER_ID", help="new name; without it, the old one is kept")
+        add_application(parser)
 
     def handle(self, *args: Any, **options: Any) -> str:
         user_id = options["user_id"]
         try:
             if user_id is not None:
                 PublicIdField().run_validation(user_id)
-            added = import_user(options["file"], user_id=user_id)
+            added = import_user(options["file"], application=application_of(options), user_id=user_id)
         except ValidationError as error:
             raise CommandError(f"--as: {' '.join(map(str, error.detail))} Nothing was imported.") from error
         for name, count in added.items():

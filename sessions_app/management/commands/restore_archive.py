@@ -3,6 +3,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
 from sessions_app.models import Session
 from sessions_app.retention.archive_files import ArchiveError
@@ -16,11 +17,13 @@ class Command(RefusingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user_id")
         parser.add_argument("session_id")
+        add_application(parser)
         parser.add_argument("--month", help="YYYY-MM; without it, all months are restored")
 
     def handle(self, *args: Any, **options: Any) -> str:
         month = _month(options["month"]) if options["month"] else None
-        session = Session.objects.filter(user__user_id=options["user_id"], session_id=options["session_id"]).first()
+        named = Session.objects.named(options["session_id"], options["user_id"], application_of(options))
+        session = named.first()
         if session is None:
             raise CommandError(f"{options['user_id']} has no session {options['session_id']}.")
         try:

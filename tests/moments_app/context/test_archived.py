@@ -19,6 +19,7 @@ from moments_app.recall.search import recall
 from moments_app.sessions.sweep import compact_sessions
 from sessions_app.imports.import_sessions import Place, Record, import_sessions
 from sessions_app.models import Archive, Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.delete_session import delete_session
 from sessions_app.people.erase import erase_user
 from sessions_app.retention import read_archived as reading
@@ -59,7 +60,7 @@ def imported(user: UserProfile, *texts: str, session_id: str = "s1") -> Session:
         )
         for n, text in enumerate(texts or TEXTS)
     ]
-    assert import_sessions(records).added == len(records)
+    assert import_sessions(records, application=DEFAULT).added == len(records)
     return Session.objects.get(user=user, session_id=session_id)
 
 
@@ -198,16 +199,16 @@ def test_row_9_archived_turns_are_found_by_their_own_person_alone(ada: UserProfi
     archived(bo, "Bo has no keyboard.")
     places = [(session.pk, n) for n in range(6)]
     assert found(bo, "harpsichord") == [] and read_archived(bo, places) == {}
-    with acting_for("bo"):
+    with acting_for("bo", application=DEFAULT):
         assert read_archived(ada, places) == {}
-    with acting_for("ada"):
+    with acting_for("ada", application=DEFAULT):
         assert read_archived(ada, places) == {(session.pk, n): text for n, text in enumerate(TEXTS)}
 
 
 def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: UserProfile) -> None:
     session = archived(ada)
     said = [NewMessage("user", text, external_id=f"m{n}") for n, text in enumerate(TEXTS)]  # and without a time
-    again = import_sessions([Record("1", Place("ada", "s1"), message) for message in said])
+    again = import_sessions([Record("1", Place("ada", "s1"), message) for message in said], application=DEFAULT)
     assert (again.added, again.known, again.rejected) == (0, 6, 0)
     assert session.messages.count() == 6
 
@@ -295,7 +296,7 @@ def test_row_11_archived_turns_of_an_erased_person_leave_no_trace(
     assert retain().archived_turns == 4
     assert "sessions_app_message" in traces("zqwert", archive_folder)  # its words
     vectors = TurnEmbedding.objects.count()
-    assert not erase_user("ada", actor="test").has_files_left
+    assert not erase_user("ada", application=DEFAULT, actor="test").has_files_left
     assert traces("zqwert", archive_folder) == [] and files(archive_folder / str(ada.pk)) == []
     assert TurnEmbedding.objects.count() == vectors / 2
     assert contents(bo, "harpsichord")[0] == "The zqplok has a harpsichord."

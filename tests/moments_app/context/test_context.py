@@ -22,7 +22,7 @@ from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream,
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
-from sessions_app.models import ApiKey, UserProfile
+from sessions_app.models import ApiKey, UserProfile, application
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -341,7 +341,7 @@ class TestCost:
         )
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
-        with acting_for("ada") as ada:
+        with acting_for("ada", application=application.DEFAULT) as ada:
             assert ada is not None
             with CaptureQueriesContext(connection) as captured:
                 envelope = preview(ada, "s1", ContextRequest(query="the element", refresh=True))

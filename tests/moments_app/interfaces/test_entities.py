@@ -12,6 +12,7 @@ from moments_app.context.input import read_input
 from moments_app.context.layers import entities
 from moments_app.models import Entity, EntityLink
 from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
 from tests.support.transcript import talk
@@ -161,7 +162,7 @@ class TestRelevance:
         ask = "SELECT count(*) FROM search_moments_app_entity(%s, 'element', 'open', 10)"
         seen = {}
         for name in ("ada", "bo", None):
-            with acting_for(name), connection.cursor() as cursor:
+            with acting_for(name, application=DEFAULT), connection.cursor() as cursor:
                 cursor.execute(ask, [ada.pk])
                 seen[name] = cursor.fetchone()[0]
         assert seen == {"ada": 1, "bo": 0, None: 0}

@@ -20,6 +20,7 @@ from moments_app.moments.rebuild import RebuildMoments
 from moments_app.provenance.retract import retract
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.row_security import acting_for
 from tests.moments_app.operator.test_moment_chain import chain_url, rows_of
@@ -121,7 +122,7 @@ def test_row_37_an_import_is_linked_into_what_is_there(
     for name in ("third", "first"):
         build(converse(ada, name), lag=0)
     call_command("export_user", "ada", str(tmp_path / "ada.zip"))
-    erase_user("ada", actor="test")
+    erase_user("ada", application=DEFAULT, actor="test")
     again = UserProfile.objects.ensure("ada")
     build(converse(again, "second"), lag=0)
     call_command("import_user", str(tmp_path / "ada.zip"))
@@ -202,7 +203,7 @@ def test_row_37_the_latest_and_neighbours_are_read_by_one_index(ada: UserProfile
         "earlier": Moment.objects.earlier_than(moments[300])[:5],
         "later": Moment.objects.later_than(moments[300])[:5],
     }
-    with acting_for("ada"):
+    with acting_for("ada", application=DEFAULT):
         plans = {name: rows.explain() for name, rows in wanted.items()} if as_request else {}
     for name, rows in wanted.items():
         plan = plans.get(name) or rows.explain()

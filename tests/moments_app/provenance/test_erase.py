@@ -30,6 +30,7 @@ from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import undo
 from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user
 from sessions_app.tasks import remove_archives
 from tests.support.api import Api
@@ -165,7 +166,7 @@ def test_row_11_an_erased_person_leaves_no_trace(
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 23
-    erased = erase_user(ada.user_id, actor="operator:root")
+    erased = erase_user(ada.user_id, application=DEFAULT, actor="operator:root")
     for noted in (receipts.waiting, accesses.waiting, served_lines.waiting):
         noted.flush()
     assert traces("zqada", archive_folder) == []
@@ -204,7 +205,7 @@ class TestShards:
     def test_row_11_a_text_that_took_an_item_of_theirs_in_is_made_again_without(self, kilns: MemoryStream) -> None:
         assert "Ada one." in kilns.consolidated_content
         first = kilns.versions.order_by("id")[0]
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         kilns.refresh_from_db()
         assert kilns.consolidated_content == first.content_after
         assert list(kilns.versions.all()) == [first]
@@ -221,7 +222,7 @@ class TestShards:
         fold(lessons)
         said_by(Session.objects.get(user__user_id="ada"), lessons, "Ada's lesson.")
         before = MemoryStream.objects.get(pk=lessons.pk).consolidated_content
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         assert MemoryStream.objects.get(pk=lessons.pk).consolidated_content == before
         assert lessons.versions.count() == 1
         assert not Job.objects.open().filter(stream=lessons).exists()
@@ -231,7 +232,7 @@ class TestShards:
         said_by(talk(ada, 2), stream, "Ada one.")
         fold(stream)
         undo(stream)
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         assert not StreamVersion.objects.exists()
 
     def test_row_11_what_came_from_a_session_that_was_deleted_before_goes_too(
@@ -242,7 +243,7 @@ class TestShards:
         assert stream.atoms.exists()
         assert service.delete("sessions/s1", user_id="ada").status_code == 204
         assert stream.atoms.exists()
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         assert not stream.atoms.exists()
 
     def test_row_11_a_consolidation_under_way_does_not_write_it_down(
@@ -250,14 +251,14 @@ class TestShards:
     ) -> None:
         job = Job.objects.request(Consolidate.name, stream=kilns, requested_by="test", force=True)
         with running(job, model_server):
-            erase_user("ada", actor="test")
+            erase_user("ada", application=DEFAULT, actor="test")
         work_off()
         assert traced("ada one") == traced("ada two") == []
 
     def test_the_context_of_others_is_made_anew(self, kilns: MemoryStream, service: Api) -> None:
         asked = {"user_id": "bo", "session_id": "s1"}
         assert "Ada two." in service.get("memory/context", **asked).content.decode()
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         assert "Ada" not in service.get("memory/context", **asked).content.decode()
 
 
@@ -302,7 +303,7 @@ class TestMeanwhile:
     ) -> None:
         job = Job.objects.request(process, talk(ada, 30, text="zqada"), requested_by="test", force=True)
         with running(job, model_server):
-            erase_user("ada", actor="test")
+            erase_user("ada", application=DEFAULT, actor="test")
         assert traced("zqada") == []
         assert not UserProfile.objects.exists()
         assert not Job.objects.exists()
@@ -337,7 +338,7 @@ class TestMeanwhile:
         at_once(work, 6)
         assert {code for code in codes if code >= 400} <= {404}
         if UserProfile.objects.filter(user_id="ada").exists():
-            erase_user("ada", actor="test")
+            erase_user("ada", application=DEFAULT, actor="test")
         receipts.waiting.flush()
         assert traced("zqada") == []
 
@@ -378,7 +379,7 @@ class TestMeanwhile:
         settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
         talk(ada, 2)
         assert service.get("memory/context", user_id="ada", session_id="s1").status_code == 200
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         receipts.waiting.flush()
         assert not ContextReceipt.objects.exists()
 
@@ -446,7 +447,7 @@ class TestAsking:
         assert answer.json()["errors"][0]["code"] == "legal_hold"
         assert "1 sessions" in answer.json()["errors"][0]["detail"]
         with pytest.raises(OnHold):
-            erase_user("ada", actor="test")
+            erase_user("ada", application=DEFAULT, actor="test")
         with pytest.raises(CommandError, match="legal hold"):
             call_command("erase_user", "ada", "--yes", stdout=StringIO())
         assert Message.objects.count() == 3
@@ -486,7 +487,7 @@ class TestProof:
             )
             try:
                 with pytest.raises(SomethingLeft, match="unknown"):
-                    erase_user("ada", actor="test")
+                    erase_user("ada", application=DEFAULT, actor="test")
             finally:
                 cursor.execute("DROP TABLE unknown")
         assert dumped() == before
@@ -501,7 +502,7 @@ class TestProof:
         LogEntry.objects.log_actions(login.pk, [bo], CHANGE, change_message="bo")
         LogEntry.objects.log_actions(login.pk, [gone], CHANGE, change_message="zq-gone")
         gone.delete()
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         entries = LogEntry.objects.order_by("id").values_list("object_repr", "change_message")
         assert list(entries) == [("(erased)", ""), ("bo", "bo"), ("(erased)", "")]
 

@@ -20,6 +20,7 @@ from moments_app.context import receipts
 from moments_app.models import MemoryStream
 from moments_app.models.job import Job
 from sessions_app.models import Archive, Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
 from tests.support.api import Api
@@ -34,7 +35,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def exported(user_id: str) -> dict[str, str]:
     """The files of a person's export; the time it was made is left out."""
     file = BytesIO()
-    export_user(user_id, file)
+    export_user(user_id, file, application=DEFAULT)
     with zipfile.ZipFile(file) as archive:
         found = {name: archive.read(name).decode() for name in archive.namelist()}
     found.pop("manifest.json")
@@ -118,7 +119,7 @@ def test_archived_turns_are_in_it_as_if_they_were_there(ada: UserProfile, tmp_pa
     assert Message.objects.turns().count() == 30
     assert exported("ada") == before
     path = written("ada", tmp_path / "ada.zip")
-    erase_user("ada", actor="test")
+    erase_user("ada", application=DEFAULT, actor="test")
     imported(path)
     assert exported("ada")["messages.jsonl"] == before["messages.jsonl"]
     assert Session.objects.get().kept_from_sequence == 0
@@ -167,7 +168,7 @@ def restorable(files: dict[str, str]) -> dict[str, str]:
 def test_what_is_exported_erased_and_imported_is_exported_again_to_the_byte(lived: None, tmp_path: Path) -> None:
     before, of_bo = exported("ada"), exported("bo")
     path = written("ada", tmp_path / "ada.zip")
-    erase_user("ada", actor="test")
+    erase_user("ada", application=DEFAULT, actor="test")
     imported(path)
     assert restorable(exported("ada")) == restorable(before)
     assert exported("bo") == of_bo
@@ -177,7 +178,7 @@ def test_what_is_exported_erased_and_imported_is_exported_again_to_the_byte(live
 @pytest.mark.slow
 def test_an_import_can_be_repeated(lived: None, tmp_path: Path) -> None:
     path = written("ada", tmp_path / "ada.zip")
-    erase_user("ada", actor="test")
+    erase_user("ada", application=DEFAULT, actor="test")
     imported(path)
     after = exported("ada")
     assert "0 rows added" in imported(path)
@@ -207,7 +208,7 @@ class TestWrongFiles:
     def good(self, ada: UserProfile, tmp_path: Path) -> Path:
         talk(ada, 3)
         path = written("ada", tmp_path / "good.zip")
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         Job.objects.all().delete()
         return path
 

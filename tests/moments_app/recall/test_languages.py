@@ -14,6 +14,7 @@ from moments_app.recall.index_words import index_words
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.search import find_sessions
@@ -249,13 +250,13 @@ class TestIsolation:
             cursor.execute(call, asked)
             of_bo = {pk for (pk,) in cursor.fetchall()}
         assert of_bo
-        with acting_for("ada"), connection.cursor() as cursor:
+        with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
             cursor.execute(call, asked)
             assert not of_bo & {pk for (pk,) in cursor.fetchall()}
 
     def test_row_9_typos_are_not_told_anothers_words(self, ada: UserProfile, bo: UserProfile) -> None:
         say(bo, "The harpsichord came from Lyon.")
         say(ada, "Nothing to say.")
-        with acting_for("ada") as acting:
+        with acting_for("ada", application=DEFAULT) as acting:
             assert acting is not None
             assert recall(acting, "", RecallRequest("harpsicord", since=timezone.now() - timedelta(days=9999))) == []

@@ -23,6 +23,7 @@ from moments_app.recall.search import recall
 from moments_app.turns import served_lines
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -317,12 +318,12 @@ class TestIsolation:
                 cursor.execute(call, asked)
                 of_bo = {pk for (pk,) in cursor.fetchall()}
             assert of_bo
-            with acting_for("ada"), connection.cursor() as cursor:
+            with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
                 cursor.execute(call, asked)
                 assert not of_bo & {pk for (pk,) in cursor.fetchall()}
 
     def test_row_9_anothers_words_and_counts_are_not_seen(self, ada: UserProfile) -> None:
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             assert set(Word.objects.values_list("user_id", flat=True)) == {ada.pk}
             assert set(Vocabulary.objects.values_list("user_id", flat=True)) == {ada.pk}
 
@@ -342,7 +343,7 @@ class TestIsolation:
     def test_a_shards_fact_does_not_tell_whose_session_it_came_from(self, ada: UserProfile, bo: UserProfile) -> None:
         session = bo.sessions.get()
         note(shard("repairs"), "Felt for the lute.", "fact", source_session=session)
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             assert [result.session_id for result in found(ada, "lute felt", "fact")] == [None]
         assert [result.session_id for result in found(ada, "lute felt", "fact")] == [None]
 
@@ -571,13 +572,13 @@ class TestByMeaning:
         with connection.cursor() as cursor:
             cursor.execute(call, asked)
             of_bo = {pk for (pk,) in cursor.fetchall()}
-        with acting_for("ada"), connection.cursor() as cursor:
+        with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
             cursor.execute(call, asked)
             assert of_bo and not of_bo & {pk for (pk,) in cursor.fetchall()}
 
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
     def test_row_9_anothers_vectors_are_not_seen(self, ada: UserProfile, kind: str) -> None:
-        with acting_for("ada"):
+        with acting_for("ada", application=DEFAULT):
             owners = set(KINDS[kind].objects.values_list("user_id", flat=True))
         assert owners - {None} == {ada.pk}
 

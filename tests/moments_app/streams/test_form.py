@@ -17,6 +17,7 @@ from moments_app.streams.form import FormMemories
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns import served_lines
 from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -107,10 +108,16 @@ class TestStreams:
 
     def test_the_database_keeps_scopes_apart(self, ada: UserProfile) -> None:
         shard("kilns")
-        with pytest.raises(IntegrityError, match="stream_unique_in_scope"):
+        with pytest.raises(IntegrityError, match="shard_unique_in_application"):
             shard("kilns")
+        with pytest.raises(IntegrityError, match="shard_has_application"):
+            shard("vents", application_id=None)
+        with pytest.raises(IntegrityError, match="stream_unique_of_person"):
+            [MemoryStream.objects.create(stream_type="user", user=ada, extraction_prompt="x") for _ in range(2)]
         with pytest.raises(IntegrityError, match="stream_scope_fits_type"):
-            MemoryStream.objects.create(stream_type="agent", name="x", user=ada, extraction_prompt="x")
+            MemoryStream.objects.create(
+                stream_type="agent", name="x", application_id=DEFAULT, user=ada, extraction_prompt="x"
+            )
         with pytest.raises(IntegrityError, match="stream_scope_fits_type"):
             MemoryStream.objects.create(stream_type="user", extraction_prompt="x")
 
@@ -281,10 +288,10 @@ def test_row_9_atoms_and_streams_are_seen_by_their_person_and_shards_by_all(ada:
     form(talk(bo, 6, text="I live in Turin and I love kilns."))
     note(shard("kilns"), "A shard's own.", "fact")
     for person in (ada, bo):
-        with acting_for(person.user_id), connection.cursor() as cursor:
+        with acting_for(person.user_id, application=DEFAULT), connection.cursor() as cursor:
             for table in ("memoryatom", "memorystream"):
                 cursor.execute(f"SELECT DISTINCT user_id FROM moments_app_{table}")
                 assert {row[0] for row in cursor} == {person.pk, None}
-    with acting_for(None), connection.cursor() as cursor:
+    with acting_for(None, application=DEFAULT), connection.cursor() as cursor:
         cursor.execute("SELECT DISTINCT user_id FROM moments_app_memoryatom")
         assert {row[0] for row in cursor} == {None}

@@ -23,6 +23,7 @@ from moments_app.sessions.settle import Settle
 from moments_app.streams.curate import CannotCurate, evict, restore
 from moments_app.streams.release import CannotRelease, decline, extend, quotes, release, revoke, reword
 from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
@@ -123,7 +124,10 @@ class TestWhatWasSaid:
         learned = list(MemoryAtom.objects.to_review().values_list("content", flat=True))
         own = context(service, "ada", "s1", layers="collective", max_tokens=4_000)
         assert learned and all(content in own for content in learned)
-        with acting_for("bo"), connection.cursor() as cursor:  # nor with the code's filters removed
+        with (
+            acting_for("bo", application=DEFAULT),
+            connection.cursor() as cursor,
+        ):  # nor with the code's filters removed
             cursor.execute("SELECT COALESCE(string_agg(content, ' '), '') FROM moments_app_memoryatom")
             [seen] = cursor.fetchone()
             assert not any(mark in seen for mark in MARKS)
@@ -322,7 +326,7 @@ class TestConsolidated:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         fold(stream)
         fold(stream)
-        erased = erase_user("ada", actor="test")
+        erased = erase_user("ada", application=DEFAULT, actor="test")
         assert erased.rows["releases"] == 1
         assert not Release.objects.filter(pk=made.pk).exists() and not MemoryAtom.objects.exists()
         stream.refresh_from_db()
@@ -333,7 +337,7 @@ class TestConsolidated:
     ) -> None:
         made = release(candidate(ada), "Vent it first.", actor=EVE)
         made.sources.create(user=bo, atom=candidate(bo))
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         assert Release.objects.standing().get() == made
         assert made.sources.get().user == bo
         assert [atom.content for atom in MemoryAtom.objects.order_by("-id")] == [KILN, "Vent it first."]
@@ -403,13 +407,13 @@ class TestWhatShardsHadBefore:
         for name, text in reached(service, "bo").items():
             assert [mark for mark in MARKS if mark.casefold() in text.casefold()] == [], name
         work_off()
-        with acting_for("bo"):
+        with acting_for("bo", application=DEFAULT):
             assert not Word.objects.filter(stem__in=["hiv", "quinc"]).exists()
         assert Word.objects.filter(vocabulary__user=ada, stem="hiv").exists()
 
     def test_row_11_what_versions_keep_goes_with_the_person(self, before: MemoryStream) -> None:
         self.migrate()
-        erase_user("ada", actor="test")
+        erase_user("ada", application=DEFAULT, actor="test")
         assert not before.versions.exists()
 
     def test_row_24_undoing_an_earlier_retraction_gives_it_back_to_its_person_alone(

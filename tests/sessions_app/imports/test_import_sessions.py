@@ -14,6 +14,7 @@ from sessions_app.imports import FORMATS, Owner, Source
 from sessions_app.imports.import_sessions import import_sessions
 from sessions_app.management.commands import import_sessions as command
 from sessions_app.models import Message, Session
+from sessions_app.models.application import DEFAULT
 from tests.support.exports import as_lines
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,7 +86,8 @@ def test_more_than_a_batch_of_one_session_is_imported_whole(tmp_path: Path) -> N
 def test_sessions_interleaved_in_the_file_keep_their_order_and_share_batches(tmp_path: Path) -> None:
     path = as_lines(tmp_path / "f", *(line(str(n), session_id=f"s{n % 2}") for n in range(1_200)))
     sizes: list[int] = []
-    import_sessions(FORMATS["jsonl"].read(Source(path), Owner()), on_batch=lambda so_far: sizes.append(so_far.added))
+    found = FORMATS["jsonl"].read(Source(path), Owner())
+    import_sessions(found, application=DEFAULT, on_batch=lambda so_far: sizes.append(so_far.added))
     assert sizes == [500, 1_000, 1_100, 1_200]
     for number, session in enumerate(Session.objects.order_by("session_id")):
         said = session.messages.in_order().values_list("content", flat=True)

@@ -24,6 +24,7 @@ from pytest_django.fixtures import Settings
 from moments_app.models import EmbeddingModel, Moment
 from moments_app.models.embedding import TurnEmbedding
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.models.searched import said_fields
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import CannotExport, export_user
@@ -660,7 +661,7 @@ def claimed(session: Session) -> Iterator[None]:
 
 def messages_in_export(user_id: str) -> list[dict[str, Any]]:
     file = BytesIO()
-    export_user(user_id, file)
+    export_user(user_id, file, application=DEFAULT)
     with ZipFile(file) as export:
         return [json.loads(line) for line in export.read("messages.jsonl").splitlines()]
 
@@ -672,7 +673,7 @@ def test_archived_turns_are_in_an_export_as_the_others_are(ada: UserProfile, fol
     assert messages_in_export("ada") == before
     next(path for path in folder.rglob("*.gz")).write_bytes(b"")
     with pytest.raises(CannotExport, match="SHA-256"):
-        export_user("ada", BytesIO())
+        export_user("ada", BytesIO(), application=DEFAULT)
 
 
 def test_row_11_erasing_a_person_removes_their_archives(ada: UserProfile, bo: UserProfile, folder: Path) -> None:
@@ -682,7 +683,7 @@ def test_row_11_erasing_a_person_removes_their_archives(ada: UserProfile, bo: Us
     (folder / str(ada.pk) / "left").write_text("by a crash")
     theirs = [path for path in files(folder) if path.is_relative_to(folder / str(bo.pk))]
     assert theirs
-    assert not erase_user("ada", actor="test").has_files_left
+    assert not erase_user("ada", application=DEFAULT, actor="test").has_files_left
     assert files(folder) == theirs
     assert not (folder / str(ada.pk)).exists()
     assert {archive.user_id for archive in Archive.objects.all()} == {bo.pk}

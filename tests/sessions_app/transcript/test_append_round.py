@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage
 from sessions_app.transcript.append_round import append_round, begin_round, end_round, live_from, newest_turns
@@ -26,7 +27,7 @@ def said(texts: str, **fields: Any) -> list[NewMessage]:
 
 
 def store(sent: str, answer: str = "", **metadata: str) -> None:
-    with acting_for("ada", create=True, holding=True) as user:
+    with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
         assert user is not None
         turns = said(f"a:{answer}", metadata=metadata) if answer else [None]
         append_round(user, "s1", said(sent), turns[0])
@@ -99,7 +100,7 @@ def test_an_answer_that_broke_off_behind_its_last_word_is_whole_when_it_comes_ag
     if not begins:
         store("u:1", "one", model="m")
     else:
-        with acting_for("ada", holding=True) as user:
+        with acting_for("ada", application=DEFAULT, holding=True) as user:
             assert user is not None
             begun = begin_round(user, "s1", said("u:1"), round_id="r2")
             [answer] = said("a:one", metadata={"model": "m"})
@@ -111,11 +112,11 @@ def test_an_answer_that_broke_off_behind_its_last_word_is_whole_when_it_comes_ag
 def test_a_round_that_begins_and_ends_again_and_again_is_there_once() -> None:
     [answer] = said("a:one")
     for _ in range(2):
-        with acting_for("ada", create=True, holding=True) as user:
+        with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
             assert user is not None
             begun = begin_round(user, "s1", said("u:1"), round_id="r1")
         for _ in range(2):
-            with acting_for("ada", holding=True) as user:
+            with acting_for("ada", application=DEFAULT, holding=True) as user:
                 assert user is not None
                 assert end_round(user, begun, answer, round_id="r1")
     assert transcript() == "u:1 a:one"
@@ -127,10 +128,10 @@ def test_a_round_takes_the_same_statements_however_long_the_conversation_is() ->
         store(" ".join(f"u:{n} a:{n}" for n in range(length)))
         [answer] = said(f"a:of-{length}")
         with CaptureQueriesContext(connection) as queries:
-            with acting_for("ada", holding=True) as user:
+            with acting_for("ada", application=DEFAULT, holding=True) as user:
                 assert user is not None
                 begun = begin_round(user, "s1", said(f"u:after-{length}"), round_id=f"r{length}")
-            with acting_for("ada", holding=True) as user:
+            with acting_for("ada", application=DEFAULT, holding=True) as user:
                 assert user is not None
                 end_round(user, begun, answer, round_id=f"r{length}")
         counts.append(len(queries))
@@ -139,7 +140,7 @@ def test_a_round_takes_the_same_statements_however_long_the_conversation_is() ->
 
 def test_a_message_is_marked_as_unanswered_by_the_round_that_brought_it() -> None:
     for round_id, why in (("r1", "upstream_timeout"), ("r2", "refused")):
-        with acting_for("ada", create=True, holding=True) as user:
+        with acting_for("ada", application=DEFAULT, create=True, holding=True) as user:
             assert user is not None
             begun = begin_round(user, "s1", said("u:1"), round_id=round_id)
             assert end_round(user, begun, None, round_id=round_id, unanswered=why)
@@ -154,7 +155,7 @@ def test_calls_of_tools_are_alike_whatever_else_the_caller_sends_of_them() -> No
         return NewMessage(role="assistant", payload={"tool_calls": [call]})
 
     result = NewMessage(role="tool", content="rain", payload={"tool_call_id": "c1"})
-    with acting_for("ada", create=True) as user:
+    with acting_for("ada", application=DEFAULT, create=True) as user:
         assert user is not None
         append_round(user, "s1", [asked], calling(call))
         append_round(user, "s1", [asked, calling(call | {"index": 0}), result], NewMessage("assistant", "Rain."))
@@ -218,7 +219,7 @@ def test_of_a_longer_history_the_newest_turns_are_stored() -> None:
 def test_a_history_is_cut_where_the_live_window_begins(there: str, boundary: int, sent: str, live: str) -> None:
     store(there)
     turns = said(sent)
-    with acting_for("ada"):
+    with acting_for("ada", application=DEFAULT):
         known = newest_turns(Session.objects.get(), turns)
     connection.close()
     start = live_from(known, turns, boundary)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from memoryproject.conf import MomentBuilderSettings
 from moments_app.moments.lag import lag
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.load import Omitted, load_session_messages, page_of_messages
 from tests.support.api import Api
@@ -163,7 +164,7 @@ def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfi
         cursor.execute(MORE_TURNS, [30_000, sessions[0].pk])
         cursor.execute("ANALYZE sessions_app_message")
     for session in sessions[:2]:
-        with acting_for(session.user.user_id) if as_request else nullcontext():
+        with acting_for(session.user.user_id, application=DEFAULT) if as_request else nullcontext():
             with CaptureQueriesContext(connection) as queries:
                 load_session_messages(session, 50)
             plan = explained(queries[0]["sql"])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
+from sessions_app.models.application import DEFAULT
 from sessions_app.transcript import spool
 from sessions_app.transcript.spool import Spool, claimed
 
@@ -26,7 +27,7 @@ def folder(settings: Settings, tmp_path: Path) -> Path:
 
 def left(user_id: str = "ada", session_id: str = "s1") -> Path:
     """A file with one record that nobody holds."""
-    file = Spool.create(user_id, session_id, {"of": user_id})
+    file = Spool.create(user_id, session_id, {"of": user_id}, application=DEFAULT)
     file.leave()
     return file._path
 
@@ -54,7 +55,7 @@ def test_only_the_owner_can_read_it_and_no_name_tells_a_person(folder: Path) -> 
 
 
 def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: Path) -> None:
-    held = Spool.create("ada", "s1", {})
+    held = Spool.create("ada", "s1", {}, application=DEFAULT)
     assert spool.waiting() == 0
     with claimed(held._path) as records:
         assert records is None
@@ -68,10 +69,10 @@ def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: P
 @pytest.mark.parametrize("was_found", ["before", "after"])
 def test_whoever_is_patient_waits_for_another_who_stores_it(was_found: str) -> None:
     path = left()
-    [before] = spool.left_of("ada", "s1")
+    [before] = spool.left_of("ada", "s1", DEFAULT)
     with ThreadPoolExecutor(1) as pool:
         with claimed(path):
-            [after] = spool.left_of("ada", "s1")
+            [after] = spool.left_of("ada", "s1", DEFAULT)
             waiting = pool.submit(lambda: list(records_of(before if was_found == "before" else after)))
             with pytest.raises(TimeoutError):
                 waiting.result(0.2)
@@ -93,25 +94,25 @@ def test_what_fails_stays() -> None:
 def test_those_of_a_session_are_found_oldest_first() -> None:
     paths = [left("ada", "s1"), left("ada", "s2"), left("bo", "s1"), left("ada", "s1")]
     assert spool.orphans() == paths
-    assert spool.left_of("ada", "s1") == [paths[0], paths[3]]
-    under_way = Spool.create("ada", "s1", {})
+    assert spool.left_of("ada", "s1", DEFAULT) == [paths[0], paths[3]]
+    under_way = Spool.create("ada", "s1", {}, application=DEFAULT)
     with claimed(paths[0]):
         assert spool.orphans() == paths[1:]
-        assert spool.left_of("ada", "s1") == [taken(paths[0]), paths[3]]
+        assert spool.left_of("ada", "s1", DEFAULT) == [taken(paths[0]), paths[3]]
     under_way.discard()
 
 
 def test_a_person_is_forgotten_and_nobody_else(folder: Path) -> None:
     left("ada")
-    under_way = Spool.create("ada", "s2", {})
+    under_way = Spool.create("ada", "s2", {}, application=DEFAULT)
     path = left("bo")
-    spool.forget("ada")
+    spool.forget("ada", DEFAULT)
     assert list(folder.iterdir()) == [path]
     under_way.discard()
 
 
 def test_on_a_full_disk_what_was_cut_short_does_not_count(capfd: pytest.CaptureFixture[str]) -> None:
-    file = Spool.create("ada", "s1", {"n": 1})
+    file = Spool.create("ada", "s1", {"n": 1}, application=DEFAULT)
     with full_disk(after=500):
         file.add({"text": "SECRET" * 200})
         file.add({"n": 2})

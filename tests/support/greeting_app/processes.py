@@ -55,7 +55,9 @@ class Greet(Process[GreetInput, str]):
 
     def claim(self, job: Job) -> GreetInput | Skipped:
         session = session_of(job)
-        return Skipped("greeted already") if session.title else GreetInput(prompt_in_force(GREETING_URI), session)
+        if session.title:
+            return Skipped("greeted already")
+        return GreetInput(prompt_in_force(GREETING_URI, session), session)
 
     def think(self, input: GreetInput, engine: Greeter, progress: Progress) -> str:
         return engine.greet(input.prompt_version.content, input.session.user.user_id)

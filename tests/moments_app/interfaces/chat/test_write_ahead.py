@@ -22,6 +22,7 @@ from moments_app.interfaces.chat.replay import replay_due
 from moments_app.interfaces.chat.request import read_request
 from moments_app.interfaces.chat.rounds import Round
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.transcript import spool
 from sessions_app.transcript.spool import Spool
@@ -111,7 +112,7 @@ def the_round(text: str = "Hello", session_id: str = "s1", answer: bytes = ANSWE
 def left(said: Round, *records: dict[str, Any]) -> None:
     """Leave a round in the spool, as a process does that is killed."""
     part = {"part": said.heard.decode("latin-1")}
-    file = Spool.create(said.session.user_id, said.session.session_id, said.first_record())
+    file = Spool.create(said.session.user_id, said.session.session_id, said.first_record(), application=DEFAULT)
     for record in records or ({"status": said.status}, part, {"incomplete": ""}):
         file.add(record)
     file.leave()
@@ -376,7 +377,7 @@ def test_row_11_an_erasure_takes_what_waits_in_the_spool(ada: UserProfile, bo: U
     left(said)
     left(the_round("SECRET", "s2"))
     assert spool.waiting() == 2
-    erase_user("ada", actor="test")
+    erase_user("ada", application=DEFAULT, actor="test")
     assert list(settings.SPOOL_DIR.iterdir()) == []
 
 
@@ -388,7 +389,7 @@ def test_row_11_what_another_host_has_of_an_erased_person_is_dropped_there(
     left(begun)
     left(unbegun)
     own, settings.SPOOL_DIR = settings.SPOOL_DIR, tmp_path / "elsewhere"
-    erase_user("ada", actor="test")
+    erase_user("ada", application=DEFAULT, actor="test")
     settings.SPOOL_DIR = own
     replay_due()
     assert list(own.iterdir()) == []
