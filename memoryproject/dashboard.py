@@ -23,6 +23,7 @@ from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import may_see
+from sessions_app.limited_operators import scope_key
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
@@ -74,7 +75,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     sees_sessions = request.user.has_perm("sessions_app.view_session")
     shown: dict[str, Any] = {"title": "Dashboard", "sees_jobs": sees_jobs, "sees_sessions": sees_sessions}
     if sees_jobs or sees_sessions:
-        activity: Any = cache.get_or_set("dashboard-activity", overview.activity, KEPT_SECONDS)
+        activity: Any = cache.get_or_set(f"dashboard-activity{scope_key()}", overview.activity, KEPT_SECONDS)
         shown |= {"activity": activity, "prices_are_set": bool(settings.ENGINE.prices)}
         shown |= _work(activity, may_see(request, Circuit)) if sees_jobs else {}
         shown |= _memory(activity) if sees_sessions else {}

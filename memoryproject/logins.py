@@ -2,22 +2,36 @@
 
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import logout
+from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import SessionBase
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.core.exceptions import PermissionDenied
+from django.db import OperationalError, ProgrammingError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.template.response import SimpleTemplateResponse
 from django.urls import reverse
 from django.utils import timezone
+from psycopg.errors import InsufficientPrivilege
 
 from sessions_app import second_factor
-from sessions_app.models import Event
+from sessions_app.api.errors import unavailable
+from sessions_app.limited_operators import is_limited, operating_in
+from sessions_app.limits import Unavailable
+from sessions_app.models import Event, LoginLimit
 
+APPS = {"sessions_app", "moments_app"}
 BEGAN, SEEN = "login_began", "login_seen"  # seconds since the epoch, in a session
 SEEN_EVERY = 60  # seconds between two writes of a session that is worked in
 OPEN = {"login", "logout"}
 SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
+# Pages of a login about itself, which show nothing of anybody else.
+OWN = OPEN | {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
+# The whole site's: what others than its applications have, and who works here.
+SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
 
 
 def client_address(request: HttpRequest) -> str:
@@ -35,6 +49,30 @@ def log_lock(*, ip_address: str, **_: Any) -> None:
     lock = {"type": "login_locked", "actor": f"address:{ip_address}"}
     if not Event.objects.filter(**lock, created_at__gte=timezone.now() - settings.AXES_COOLOFF_TIME).exists():
         Event.objects.create(**lock)
+
+
+class SiteRights:
+    """Denies operators who are limited to some applications what is the whole site's, whatever groups they are in."""
+
+    def authenticate(self, request: HttpRequest | None, **credentials: Any) -> None:
+        """Know nobody."""
+
+    def has_perm(self, user: Any, permission: str, row: Any = None) -> bool:
+        """Deny a right; grant none.
+
+        Raises:
+            PermissionDenied: no other backend is asked.
+        """
+        app, _, codename = permission.partition(".")
+        if is_limited(user) and (app not in APPS or codename.partition("_")[2] in SITE_MODELS):
+            raise PermissionDenied
+        return False
+
+    def has_module_perms(self, user: Any, app: str) -> bool:
+        """Deny a whole app; grant none."""
+        if is_limited(user) and app not in APPS:
+            raise PermissionDenied
+        return False
 
 
 def begin(request: HttpRequest, **_: Any) -> None:
@@ -83,3 +121,45 @@ def _missing(request: HttpRequest) -> str:
     if second_factor.has_one(second_factor.login_of(request)):
         return GIVE_CODE
     return SET_UP if second_factor.is_required() else ""
+
+
+class LimitedOperatorMiddleware:
+    """Runs the pages of operators who are limited to some applications under the role that sees these alone."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Answer in place of the view, with its template rendered: that asks the database, too."""
+        match = request.resolver_match
+        if match is None or match.namespace != "admin" or match.url_name in OWN or not request.user.is_authenticated:
+            return None
+        login = second_factor.login_of(request)
+        applications = LoginLimit.objects.applications_of(login.pk)
+        if not applications:
+            return None
+        request.user = _limited(login)
+        try:
+            with operating_in(login.pk, applications):
+                return _rendered(view(request, *args, **kwargs))
+        except ProgrammingError as error:
+            if isinstance(error.__cause__, InsufficientPrivilege):
+                raise PermissionDenied from error  # rows of others were to be written
+            raise
+        except OperationalError as error:
+            return unavailable(request, Unavailable(error))
+
+
+def _limited(login: User) -> User:
+    """Return a login as its pages see it; nobody saves this one."""
+    limited = copy(login)
+    limited.is_superuser = False
+    limited.is_limited = True  # type: ignore[attr-defined]
+    return limited
+
+
+def _rendered(answer: HttpResponseBase) -> HttpResponseBase:
+    return answer.render() if isinstance(answer, SimpleTemplateResponse) else answer

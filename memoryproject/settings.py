@@ -85,6 +85,7 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
     "sessions_app.admin.reading.ReadingMiddleware",
+    "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
 ROOT_URLCONF = "memoryproject.urls"
@@ -139,7 +140,11 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "memoryproject.logins.SiteRights",
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
 # Addresses are locked, not logins: otherwise anybody could lock out an operator whose name they know.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"

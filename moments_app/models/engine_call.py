@@ -14,6 +14,7 @@ from django.utils import timezone
 from moments_app.engines.interface import CallRecord
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
+from sessions_app.limited_operators import unlimited
 
 MICRO = Decimal("0.000001")
 TRIAL = "try "  # so begins the purpose of calls by which operators try a prompt: they are paid, and delay no work
@@ -43,7 +44,8 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         if not calls and not usd:
             return None
         today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        spent = self.filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
+        with unlimited():  # a limited operator's trial counts with all others
+            spent = self.filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
             reason = f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY."
@@ -61,19 +63,20 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             job: it was made for, which may have been deleted meanwhile, with its session.
             prompt_version: that was used.
         """
-        self.create(
-            job=Job.objects.filter(pk=job.pk).first() if job else None,
-            prompt_version=prompt_version,
-            purpose=call.purpose,
-            engine=call.engine,
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            cost_usd=cost_of(call.engine, call.input_tokens, call.output_tokens),
-            latency_ms=call.latency_ms,
-            ok=not call.error_kind,
-            error_kind=call.error_kind,
-            error=call.error,
-        )
+        with unlimited():  # a call without a job is the site's, whoever had it made
+            self.create(
+                job=Job.objects.filter(pk=job.pk).first() if job else None,
+                prompt_version=prompt_version,
+                purpose=call.purpose,
+                engine=call.engine,
+                input_tokens=call.input_tokens,
+                output_tokens=call.output_tokens,
+                cost_usd=cost_of(call.engine, call.input_tokens, call.output_tokens),
+                latency_ms=call.latency_ms,
+                ok=not call.error_kind,
+                error_kind=call.error_kind,
+                error=call.error,
+            )
 
 
 def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) -> Decimal | None:

@@ -4,6 +4,7 @@ from sessions_app.models.api_key import ApiKey
 from sessions_app.models.application import Application
 from sessions_app.models.archive import Archive
 from sessions_app.models.event import Event
+from sessions_app.models.login_limit import LoginLimit
 from sessions_app.models.message import Message
 from sessions_app.models.profile_version import ProfileVersion
 from sessions_app.models.searched import Searched
@@ -15,6 +16,7 @@ __all__ = [
     "Application",
     "Archive",
     "Event",
+    "LoginLimit",
     "Message",
     "ProfileVersion",
     "Searched",

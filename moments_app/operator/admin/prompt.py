@@ -15,6 +15,7 @@ from moments_app.operator.views.prompt import (
     TryPrompt,
 )
 from sessions_app.admin.base import PageAdmin
+from sessions_app.limited_operators import is_limited
 
 
 @admin.register(PromptResource)
@@ -29,6 +30,11 @@ class PromptResourceAdmin(PageAdmin):
     fields = (("name", "uri", "purpose"),)
     change_page = PromptEditor
     views = (AddVersion, ActivateVersion, CompareVersions, TryPrompt, TrialSubjects)
+
+    def has_change_permission(self, request: HttpRequest, obj: PromptResource | None = None) -> bool:
+        """Leave the site's prompts to operators who are not limited to some applications."""
+        is_others = obj is not None and obj.application_id is None and is_limited(request.user)
+        return not is_others and bool(super().has_change_permission(request, obj))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # moments name the version they were made with

@@ -15,6 +15,7 @@ from moments_app.operator.profile_history import history
 from moments_app.operator.rights import EXPORT_PERSON
 from sessions_app.admin.links import change_url, list_url, page_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView, may_see
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event, ProfileVersion, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
 from sessions_app.people.erase import OnHold, erase_user, holdings
@@ -135,8 +136,10 @@ class EraseProfile(RowPage[UserProfile]):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if request.POST.get("user_id") != self.row.user_id:
             return self.page(problem="That is not the user_id. Nothing was erased.")
+        person = self.row
         try:
-            erased = erase_user(self.row.user_id, application=self.row.application_id, actor=self.actor)
+            with unlimited():  # nothing may be left of the person that this operator doesn't see, as in others' logs
+                erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
         except (OnHold, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
         messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")

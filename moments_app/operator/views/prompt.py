@@ -156,6 +156,9 @@ class ChangesVersions(PromptEditor):
     permission = "change"
     http_method_names = ["post"]
 
+    def has_permission(self) -> bool:
+        return bool(self.admin.has_change_permission(self.request, self.row))
+
     def put_in_force(self, version: PromptVersion) -> None:
         """Have a version count from the next job on."""
         self.row.activate(version)

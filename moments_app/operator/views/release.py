@@ -29,6 +29,7 @@ from moments_app.streams.release import (
 from sessions_app.admin.links import change_url, page_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, may_see
+from sessions_app.limited_operators import scope_key
 from sessions_app.models import Message, Session, UserProfile
 
 SEE_ITEMS = "moments_app.view_memoryatom"
@@ -46,8 +47,12 @@ class WordingForm(forms.Form):
 
 def waiting(request: HttpRequest) -> str:
     """Count the candidates that wait for a decision, for the sidebar of each page; blank for none."""
-    number: int = cache.get_or_set(WAITING, _number_waiting, KEPT) or 0
+    number: int = cache.get_or_set(_waiting_key(), _number_waiting, KEPT) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
+
+
+def _waiting_key() -> str:
+    return WAITING + scope_key()
 
 
 def _number_waiting() -> int:
@@ -109,7 +114,7 @@ class CandidateView(OperatorView):
     @property
     def next_page(self) -> HttpResponse:
         """Where the operator goes on, who has just decided."""
-        cache.delete(WAITING)
+        cache.delete(_waiting_key())
         return HttpResponseRedirect(page_url(Release, "waiting"))
 
 

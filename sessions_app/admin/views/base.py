@@ -60,15 +60,17 @@ class OperatorView(View):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Refuse whoever may not, and note whom the page tells of; Django refuses methods that the view lacks."""
         method = str(request.method).lower()
-        if method in self.http_method_names and hasattr(self, method) and not self._may_enter():
+        if method in self.http_method_names and hasattr(self, method) and not self.may_enter():
             raise PermissionDenied
         answer = super().dispatch(request, *args, **kwargs)
         if answer.status_code == 200:
             self.note_reading()
         return answer
 
-    def _may_enter(self) -> bool:
-        return self.request.user.has_perms(self.needs) and self.has_permission()
+    def may_enter(self) -> bool:
+        """Tell whether the operator may see the list that the view stands beside, and open the page, or do this."""
+        sees_list = bool(self.admin.has_view_permission(self.request))
+        return sees_list and self.request.user.has_perms(self.needs) and self.has_permission()
 
     def has_permission(self) -> bool:
         """Tell whether the operator may open the page, or do this."""

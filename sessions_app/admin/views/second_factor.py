@@ -26,7 +26,7 @@ class CodeForm(forms.Form):
 class OwnPage(OperatorPage):
     """A page of a login about itself: whoever may enter the admin at all has it."""
 
-    def has_permission(self) -> bool:
+    def may_enter(self) -> bool:
         return True
 
     @property
