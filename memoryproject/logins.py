@@ -5,12 +5,16 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
+from axes.backends import AxesStandaloneBackend
 from django.conf import settings
 from django.contrib.auth import logout
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import User
+from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import PermissionDenied
 from django.db import OperationalError, ProgrammingError
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.template.response import SimpleTemplateResponse
 from django.urls import reverse
@@ -51,28 +55,40 @@ def log_lock(*, ip_address: str, **_: Any) -> None:
         Event.objects.create(**lock)
 
 
-class SiteRights:
-    """Denies operators who are limited to some applications what is the whole site's, whatever groups they are in."""
+class LoadsAtOnce(ModelBackend):
+    """Loads with a login what each of its pages asks for: whether it has a second factor, and its applications."""
 
-    def authenticate(self, request: HttpRequest | None, **credentials: Any) -> None:
-        """Know nobody."""
+    def get_user(self, user_id: int) -> User | None:
+        """Return the login of a session."""
+        applications = LoginLimit.objects.filter(login=OuterRef("pk")).values("application")
+        logins = User.objects.annotate(
+            has_second_factor=Exists(second_factor.set_up().filter(user=OuterRef("pk"))),
+            applications=ArraySubquery(applications),
+        )
+        login = logins.filter(pk=user_id).first()
+        return login if login and self.user_can_authenticate(login) else None
 
-    def has_perm(self, user: Any, permission: str, row: Any = None) -> bool:
-        """Deny a right; grant none.
 
-        Raises:
-            PermissionDenied: no other backend is asked.
-        """
-        app, _, codename = permission.partition(".")
-        if is_limited(user) and (app not in APPS or codename.partition("_")[2] in SITE_MODELS):
+class Passwords(LoadsAtOnce):
+    """Lets in who has the password."""
+
+
+class Door(AxesStandaloneBackend, LoadsAtOnce):  # type: ignore[misc]
+    """Keeps out addresses that guess; and from what is the whole site's, operators of some applications.
+
+    Rights of the site are denied to them whatever groups they are in. No other backend is asked then.
+    """
+
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        app, _, codename = perm.partition(".")
+        if is_limited(user_obj) and (app not in APPS or codename.partition("_")[2] in SITE_MODELS):
             raise PermissionDenied
-        return False
+        return super().has_perm(user_obj, perm, obj)
 
-    def has_module_perms(self, user: Any, app: str) -> bool:
-        """Deny a whole app; grant none."""
-        if is_limited(user) and app not in APPS:
+    def has_module_perms(self, user_obj: Any, app_label: str) -> bool:
+        if is_limited(user_obj) and app_label not in APPS:
             raise PermissionDenied
-        return False
+        return super().has_module_perms(user_obj, app_label)
 
 
 def begin(request: HttpRequest, **_: Any) -> None:
@@ -118,7 +134,7 @@ def _missing(request: HttpRequest) -> str:
     """Name the page that comes before all others; blank where nothing is missing."""
     if second_factor.is_verified(request):
         return ""
-    if second_factor.has_one(second_factor.login_of(request)):
+    if second_factor.login_of(request).has_second_factor:  # type: ignore[attr-defined]
         return GIVE_CODE
     return SET_UP if second_factor.is_required() else ""
 
@@ -138,7 +154,7 @@ class LimitedOperatorMiddleware:
         if match is None or match.namespace != "admin" or match.url_name in OWN or not request.user.is_authenticated:
             return None
         login = second_factor.login_of(request)
-        applications = LoginLimit.objects.applications_of(login.pk)
+        applications = login.applications  # type: ignore[attr-defined]
         if not applications:
             return None
         request.user = _limited(login)

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core import signing
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice, default_key
@@ -85,9 +86,15 @@ def login_of(request: HttpRequest) -> User:
     return request.user
 
 
+def set_up() -> "QuerySet[TOTPDevice]":
+    """Return the second factors that are in use."""
+    devices: QuerySet[TOTPDevice] = TOTPDevice.objects.filter(confirmed=True)
+    return devices
+
+
 def has_one(login: User) -> bool:
     """Tell whether a login has a second factor."""
-    return bool(TOTPDevice.objects.filter(user=login, confirmed=True).exists())
+    return set_up().filter(user=login).exists()
 
 
 def is_verified(request: HttpRequest) -> bool:

@@ -6,20 +6,12 @@ from django.db import models
 from sessions_app.models.application import Application
 
 
-class LoginLimitQuerySet(models.QuerySet["LoginLimit"]):
-    def applications_of(self, login: int) -> list[int]:
-        """Return the primary keys of the applications that a login sees; none for one that sees all."""
-        return list(self.filter(login=login).order_by("application").values_list("application", flat=True))
-
-
 class LoginLimit(models.Model):
     """An application that a login may see; a login without any sees all."""
 
     login = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="limits")
     # Protected: with the last of its applications, a login would see all.
     application = models.ForeignKey(Application, on_delete=models.PROTECT, related_name="+")
-
-    objects = LoginLimitQuerySet.as_manager()
 
     class Meta:
         verbose_name = "limit to an application"
