@@ -43,14 +43,16 @@ ENTRIES = {
     "django_q.ormq": Entry("queue entry", "queue", "stacks"),
     "django_q.failure": Entry("task error", "task errors", "error"),
     "django_q.schedule": Entry("schedule", "schedules", "schedule"),
+    "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
     "auth.user": Entry("login", "logins", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
-# What needs somebody, as functions of a request.
-_BADGES = {
+# What else entries have: what needs somebody, and whether they are shown, as functions of a request.
+_MORE: dict[str, dict[str, object]] = {
     "moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"},
     "moments_app.release": {"badge": "moments_app.operator.views.release.waiting"},
+    "sessions_app.application": {"permission": "sessions_app.admin.applications.are_shown"},
 }
 
 _RECALL_CONSOLE = {
@@ -91,7 +93,7 @@ def _entry(model: str) -> dict[str, object]:
         "link": link,
         "active": lambda request: request.path.startswith(str(link)) and not _is_console(request),
         "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
-    } | _BADGES.get(model, {})
+    } | _MORE.get(model, {})
 
 
 # What a login may do about itself.
@@ -129,5 +131,5 @@ NAVIGATION = [
         "django_q.failure",
         "django_q.schedule",
     ),
-    _section("Access", "sessions_app.apikey", "auth.user", "auth.group"),
+    _section("Access", "sessions_app.application", "sessions_app.apikey", "auth.user", "auth.group"),
 ]

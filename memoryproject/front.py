@@ -25,6 +25,7 @@ from a2wsgi.wsgi import build_environ
 from starlette.types import Message, Receive, Scope, Send
 
 from memoryproject.pulse import PULSE
+from sessions_app import known_keys
 from sessions_app.refusals import error_data
 
 Environ = dict[str, Any]
@@ -41,6 +42,7 @@ WAIT_SECONDS = 10.0  # for a thread
 STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
 
+_KEY = re.compile(rb"bearer mem_(u?[0-9a-f]+)_", re.IGNORECASE)
 _KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 
@@ -189,6 +191,12 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
     return f"user {named[0]}" if named[0] else ""
 
 
+def application_of(authorization: bytes) -> str:
+    """Return what names the application of a key; blank for the first one, and where it isn't known."""
+    key = _KEY.match(authorization)
+    return str(known_keys.application_of(key[1].decode().lower()) or "") if key else ""
+
+
 async def refuse(send: Send, refused: Refused) -> None:
     """Answer as the API tells errors."""
     told = error_data(refused.status, refused.code, str(refused))
@@ -247,8 +255,10 @@ class Bridge:
 
     async def _run(self, call: "_Call", threads: Threads, scope: Scope) -> list[Message]:
         path, authorization = scope["path"], dict(scope["headers"]).get(b"authorization", b"")
-        person = person_of(path, scope["query_string"], authorization)
-        async with threads.one(session_of(path), person):
+        # Two applications may have people and sessions of the same names.
+        names = session_of(path), person_of(path, scope["query_string"], authorization)
+        session, person = (name and application_of(authorization) + name for name in names)
+        async with threads.one(session, person):
             call.has_thread = True
             run = contextvars.copy_context().run
             return await asyncio.get_running_loop().run_in_executor(self._executor, run, call.run)

@@ -4,8 +4,9 @@ Each function of `FIGURES` yields some of them, by a constant number of statemen
 of rows; to add a figure is to add a function.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 
 from django.conf import settings
 from django.core.cache import cache
@@ -16,15 +17,20 @@ from drf_spectacular.utils import extend_schema
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from memoryproject import site_state
 from moments_app.interfaces.chat.figures import FAILURES
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
+from moments_app.models.engine_call import EngineCallQuerySet
+from moments_app.models.job import JobQuerySet
 from moments_app.recall.embed import Filled, filled
 from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
+from sessions_app.api.person import key_of
+from sessions_app.models.application import DEFAULT
 from sessions_app.transcript import spool
 
 RECENT = timedelta(minutes=5)  # in which calls of providers are counted
@@ -32,32 +38,53 @@ DAY = timedelta(days=1)
 KEPT_SECONDS = 60  # vectors take longer to count than Prometheus needs them fresh
 
 Labeled = dict[tuple[str, ...], float]
+Figures = Callable[[], Iterator[Metric]]
 
 
 class MetricsView(APIView):
-    """The figures, for whoever has a key."""
+    """The figures, for service keys: the site's for the first application's, and for others those of their own."""
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> HttpResponse:
-        """Return all figures."""
+        """Return all figures.
+
+        Raises:
+            PermissionDenied: a person's key has no business with them.
+        """
+        key = key_of(request)
+        if key.user_id is not None:
+            raise PermissionDenied("A person's key sees no figures.")
         registry = CollectorRegistry()
-        registry.register(_FromDatabase())
-        registry.register(FAILURES)
+        if key.application_id == DEFAULT:
+            registry.register(_FromDatabase(FIGURES))
+            registry.register(FAILURES)
+        else:
+            registry.register(_FromDatabase(figures_of(key.application_id)))
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 class _FromDatabase(Collector):
+    def __init__(self, figures: Sequence[Figures]) -> None:
+        self._figures = figures
+
     def describe(self) -> list[Metric]:
         """Return nothing: or they would be read twice."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        for figures in FIGURES:
+        for figures in self._figures:
             yield from figures()
 
 
-def _jobs() -> Iterator[Metric]:
-    groups = waiting()
+def figures_of(application: int) -> "list[Figures]":
+    """Return the figures of one application, which tell nothing of others."""
+    jobs = Job.objects.of_application(application)
+    calls = EngineCall.objects.filter(job__in=jobs)
+    return [partial(_jobs, jobs), partial(_calls, calls)]
+
+
+def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
+    groups = waiting(jobs)
     counts: Labeled = {(str(status),): 0 for status in (*Job.OPEN, Job.Status.FAILED)}
     by_process: Labeled = {}
     for group in groups:
@@ -66,14 +93,14 @@ def _jobs() -> Iterator[Metric]:
         by_process[key] = by_process.get(key, 0) + group.number
     yield _gauge("memory_jobs", "Jobs that are open or have failed.", ["status"], counts)
     yield _gauge("memory_jobs_by_process", "The same by process.", ["status", "process", "lane"], by_process)
-    yield from _waits([group for group in groups if group.waits_for])
+    yield from _waits(jobs, [group for group in groups if group.waits_for])
 
 
-def _waits(groups: list[Group]) -> Iterator[Metric]:
+def _waits(jobs: JobQuerySet, groups: list[Group]) -> Iterator[Metric]:
     now = timezone.now()
     held: Labeled = {(group.waits_for, group.process): group.number for group in groups if group.waits_for != DUE}
     waits: Labeled = {(kind,): 0 for kind in (DUE, *Job.Held.values)}
-    waits[DUE,] = Job.objects.oldest_wait()  # with those that a dead worker left
+    waits[DUE,] = jobs.oldest_wait()  # with those that a dead worker left
     for group in groups:
         since = group.since or now
         waits[group.waits_for,] = max(waits[group.waits_for,], (now - since).total_seconds())
@@ -85,12 +112,20 @@ def _waits(groups: list[Group]) -> Iterator[Metric]:
     yield _gauge(name, "Longest wait of work that is due or held.", [], {(): max(waits.values())})
 
 
-def _providers() -> Iterator[Metric]:
-    recent = EngineCall.objects.filter(created_at__gte=timezone.now() - RECENT).order_by()
+def _site_jobs() -> Iterator[Metric]:
+    yield from _jobs(Job.objects.all())
+
+
+def _calls(calls: EngineCallQuerySet) -> Iterator[Metric]:
+    recent = calls.filter(created_at__gte=timezone.now() - RECENT).order_by()
     counts = recent.values("engine", "error_kind").annotate(number=Count("pk"))
     rows = counts.values_list("engine", "error_kind", "number")
-    calls: Labeled = {(engine, kind or "ok"): number for engine, kind, number in rows}
-    yield _gauge("memory_engine_calls_recent", "Calls within five minutes, by their end.", ["engine", "end"], calls)
+    ends: Labeled = {(engine, kind or "ok"): number for engine, kind, number in rows}
+    yield _gauge("memory_engine_calls_recent", "Calls within five minutes, by their end.", ["engine", "end"], ends)
+
+
+def _providers() -> Iterator[Metric]:
+    yield from _calls(EngineCall.objects.all())
     refused = len(site_state.refused_providers())
     yield _gauge("memory_providers_refused", "Providers that refuse the key or address set.", [], {(): refused})
 
@@ -125,7 +160,7 @@ def _site() -> Iterator[Metric]:
     yield _gauge("memory_process_restarts_last_day", "Processes that died and were started again.", [], {(): restarts})
 
 
-FIGURES: list[Callable[[], Iterator[Metric]]] = [_jobs, _providers, _vectors, _rounds, _contexts, _site]
+FIGURES: list[Figures] = [_site_jobs, _providers, _vectors, _rounds, _contexts, _site]
 
 
 def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:

@@ -64,7 +64,7 @@ def judge() -> Verdict:
 def _held() -> Iterator[str]:
     """Yield what holds jobs; a back-off or another job only when that lasts."""
     now, patience = timezone.now(), timedelta(seconds=settings.JOBS.queue_age_alarm_seconds)
-    groups = waiting()
+    groups = waiting(Job.objects.all())
     for kind in Job.Held:
         held = [group for group in groups if group.waits_for == kind]
         since = min((group.since for group in held if group.since), default=now)

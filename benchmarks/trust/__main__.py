@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import describe_machine
 from benchmarks.trust import fuzz, held, isolation, page
-from benchmarks.trust.calls import operations
-from benchmarks.trust.isolation import FOREIGN, OWN, TOPIC, UNKNOWN, Caller, Upstream
+from benchmarks.trust.calls import Operation, Schema, operations
+from benchmarks.trust.isolation import FOREIGN, OWN, TOPIC, UNKNOWN, Caller, Probed, Upstream
 from memoryproject.conf import BASE_DIR
 from memoryproject.drill.provider import Provider, well
 from memoryproject.drill.recovery import now, wait_until_caught_up
@@ -26,10 +27,11 @@ from memoryproject.drill.site import Site
 TURNS = 60
 LOAD_KEYS = 8  # a key has a rate of its own
 MAKE_KEYS = """
-from sessions_app.models import ApiKey, UserProfile
-people = {{name: UserProfile.objects.ensure(name) for name in ("ada", "bo", "stranger")}}
-for user, scope in {wanted!r}:
-    print("key", ApiKey.objects.issue("trust", user=people.get(user), scope=scope)[1])
+from sessions_app.models import ApiKey, Application, UserProfile
+for user, scope, name in {wanted!r}:
+    application = Application.objects.get_or_create(name=name)[0].pk
+    person = UserProfile.objects.ensure(user, application) if user else None
+    print("key", ApiKey.objects.issue("trust", user=person, application=application, scope=scope)[1])
 """
 IDS = {  # where a person's ids are listed, and under which name
     "session_id": ("sessions", "sessions", "session_id"),
@@ -40,6 +42,8 @@ IDS = {  # where a person's ids are listed, and under which name
     "retraction_id": ("retractions", "retractions", "retraction_id"),
 }
 MOST_IDS = 3  # of a kind that are tried
+METRICS = Operation("GET", "/metrics")
+FIRST, SECOND = "default", "second"  # applications
 
 
 def main() -> int:
@@ -62,28 +66,30 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
         site, [("", "admin"), ("ada", "write"), ("ada", "read"), ("stranger", "write")]
     )
     for person, word in (("ada", OWN), ("bo", FOREIGN)):
-        _seed(site, person, word)
+        _seed(site, service, person, word)
+    of_second, of_its_bo = _keys(site, [("", "admin"), ("bo", "write")], SECOND)
+    for person in ("ada", "bo"):  # who have the same names there, and nothing of what Bo says here
+        _seed(site, of_second, person, OWN)
     wait_until_caught_up(site, now(), "^nobody$")  # retracted turns have no vectors
     known, schemas = operations(site)
-    ids = {name: _ids(site, name, "ada") for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
-    foreign = {name: [one for one in _ids(site, name, "bo") if one not in ids[name]][:MOST_IDS] for name in IDS}
+    ids = {name: _ids(site, service, name, "ada") for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
+    bos = {name: _ids(site, service, name, "bo") for name in IDS}
+    foreign = {name: [one for one in bos[name] if one not in ids[name]][:MOST_IDS] for name in IDS}
     if empty := [name for name, found in foreign.items() if not found]:
         raise RuntimeError(f"Bo has none of these to ask for: {', '.join(empty)}.")
-    foreign |= {"user_id": ["bo"]}
 
     print(f"Isolation: {len(known)} operations …")
-    provider.failure = upstream = Upstream()
-    bound = {"is_bound": True}
-    callers = [
-        Caller(of_ada, {}, **bound),
-        Caller(of_ada, {"user_id": "bo"}, **bound),
-        Caller(of_stranger, {}, **bound),
+    here = [
+        Caller(of_ada, {}, is_bound=True),
+        Caller(of_ada, {"user_id": "bo"}, is_bound=True),
+        Caller(of_stranger, {}, is_bound=True),
         Caller(service, {"user_id": "ada"}, is_bound=False),
     ]
-    [[bo]] = site.rows("SELECT id FROM sessions_app_userprofile WHERE user_id = 'bo'")
-    probed = isolation.probe(site, known, schemas, callers, foreign, bo)
-    leaks = probed.leaks + upstream.leaks
-    provider.failure = well
+    namesakes = [Caller(of_second, {"user_id": "bo"}, is_bound=False), Caller(of_its_bo, {}, is_bound=True)]
+    elsewhere = [Caller(of_second, {"user_id": "ada"}, is_bound=True)]
+    unnamed = {name: found for name, found in foreign.items() if name != "session_id"} | {"user_id": ["stranger"]}
+    asked = [(here, foreign | {"user_id": ["bo"]}), (namesakes, unnamed), (elsewhere, foreign | unnamed)]
+    probed = _isolated(site, provider, known, schemas, asked)
 
     requests = int(os.environ.get("FUZZ", "2000"))
     print(f"Fuzzing: {requests:,} requests …")
@@ -95,12 +101,12 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     minutes = float(os.environ.get("MINUTES", "1"))
     print(f"Load: the highest that is held for {minutes:g} minutes …")
     load = held.highest(site, _keys(site, [("", "write")] * LOAD_KEYS), minutes * 60)
-    remarks += leaks + fuzzed.failures
+    remarks += probed.leaks + fuzzed.failures
     remarks += [f"{gaps} gaps or missing turns of writers on one session"] if gaps else []
     remarks += [] if load.is_held else [f"No load was held: {load.errors} errors at {load.rate:.0f} appends a second"]
     return [
         ("requests fuzzed", f"{fuzzed.requests:,} to {len(known)} operations", f"{len(fuzzed.failures)} answered 5xx"),
-        ("isolation probes", f"{probed.probes:,}", f"{len(leaks)} leaks"),
+        ("isolation probes, over two applications", f"{probed.probes:,}", f"{len(probed.leaks)} leaks"),
         ("concurrent writers on one session", str(writers), f"{gaps} gaps"),
         (
             "highest load held, appends a second",
@@ -110,13 +116,34 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     ]
 
 
-def _keys(site: Site, wanted: list[tuple[str, str]]) -> list[str]:
-    printed = site.manage("shell", "-v", "0", "-c", MAKE_KEYS.format(wanted=wanted))
+def _isolated(
+    site: Site,
+    provider: Provider,
+    known: list[Operation],
+    schemas: dict[str, Schema],
+    asked: list[tuple[list[Caller], dict[str, list[str]]]],
+) -> Probed:
+    """Have callers ask for what is Bo's, each for some of it; then do without the filters of the code."""
+    provider.failure = upstream = Upstream()
+    [[bo]] = site.rows("SELECT id FROM sessions_app_userprofile WHERE user_id = 'bo' AND application_id = 1")
+    found = Probed()
+    for callers, foreign in asked:
+        found += isolation.probe(site, [*known, METRICS], schemas, callers, foreign, bo)
+    found += isolation.without_filters(site, bo)
+    found.leaks += upstream.leaks
+    provider.failure = well
+    return found
+
+
+def _keys(site: Site, wanted: list[tuple[str, str]], application: str = FIRST) -> list[str]:
+    named = [(person, scope, application) for person, scope in wanted]
+    printed = site.manage("shell", "-v", "0", "-c", MAKE_KEYS.format(wanted=named))
     return [line.split()[1] for line in printed.splitlines() if line.startswith("key ")]
 
 
-def _seed(site: Site, person: str, word: str) -> None:
+def _seed(site: Site, key: str, person: str, word: str) -> None:
     """Give a person what there can be: two sessions, moments, a goal, a retraction."""
+    ask = partial(_ask, site, key)
     for session in ("talk", f"{person}-own"):
         messages = [
             {
@@ -125,24 +152,24 @@ def _seed(site: Site, person: str, word: str) -> None:
             }
             for number in range(TURNS)
         ]
-        _ask(site, "POST", f"sessions/{session}/messages", {"user_id": person, "messages": messages})
-        _ask(site, "POST", "moments/build", {"user_id": person, "session_id": session, "force": True, "lag": 2})
+        ask("POST", f"sessions/{session}/messages", {"user_id": person, "messages": messages})
+        ask("POST", "moments/build", {"user_id": person, "session_id": session, "force": True, "lag": 2})
     goal = {"user_id": person, "kind": "goal", "title": f"Make {word}", "body": f"From {TOPIC}."}
-    _ask(site, "POST", "entities", goal)
+    ask("POST", "entities", goal)
     retraction = {"user_id": person, "session_id": f"{person}-own", "sequences": [3], "reason": word}
-    _ask(site, "POST", "retractions", retraction)
+    ask("POST", "retractions", retraction)
 
 
-def _ask(site: Site, method: str, path: str, body: Any = None) -> Any:
-    status, answer = site.request(method, f"/api/v1/{path}", body)
+def _ask(site: Site, key: str, method: str, path: str, body: Any = None) -> Any:
+    status, answer = site.request(method, f"/api/v1/{path}", body, headers={"Authorization": f"Bearer {key}"})
     if status >= 300:
         raise RuntimeError(f"{method} {path} is answered {status}: {answer.decode()[:300]}")
     return json.loads(answer)
 
 
-def _ids(site: Site, name: str, person: str) -> list[str]:
+def _ids(site: Site, key: str, name: str, person: str) -> list[str]:
     path, listed, field = IDS[name]
-    found = _ask(site, "GET", f"{path}?user_id={person}&limit=50")[listed]
+    found = _ask(site, key, "GET", f"{path}?user_id={person}&limit=50")[listed]
     return sorted({str(one[field]) for one in found} - {UNKNOWN})
 
 

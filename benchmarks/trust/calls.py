@@ -4,8 +4,10 @@ import http.client
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 from urllib.parse import quote, urlencode
+from zipfile import ZipFile, is_zipfile
 
 from memoryproject.drill.site import Site
 
@@ -85,11 +87,19 @@ class Call:
         try:
             connection.request(self.operation.method, self.path, self.body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read().decode(errors="replace")
+            return answer.status, _text(answer.read())
         except (OSError, http.client.HTTPException) as error:
             return 599, type(error).__name__
         finally:
             connection.close()
+
+
+def _text(data: bytes) -> str:
+    """Return what an answer says; of a zip, what its files say."""
+    if not is_zipfile(BytesIO(data)):
+        return data.decode(errors="replace")
+    with ZipFile(BytesIO(data)) as archive:
+        return "\n".join(archive.read(name).decode() for name in archive.namelist())
 
 
 def call(operation: Operation, path: Mapping[str, str], query: Any, body: Any, **headers: str) -> Call:

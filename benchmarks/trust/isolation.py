@@ -35,6 +35,9 @@ class Probed:
     probes: int = 0
     leaks: list[str] = field(default_factory=list)
 
+    def __add__(self, other: "Probed") -> "Probed":
+        return Probed(self.probes + other.probes, self.leaks + other.leaks)
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -43,7 +46,7 @@ class Caller:
     Args:
         key: of the caller.
         who: is said in each call.
-        is_bound: the key is a person's own.
+        is_bound: no address of another person may be answered: the key is a person's own, or of another application.
     """
 
     key: str
@@ -91,6 +94,36 @@ def probe(
             _compare(site, caller, read_resource(uri, **_named(caller)), None, found)
     if site.rows(STATE, bo, bo, bo, bo) != before:
         found.leaks.append("Something of Bo's was changed.")
+    return found
+
+
+READABLE = """
+SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+AND has_table_privilege('memory_request', oid, 'SELECT') ORDER BY 1
+"""
+ENTER = """
+SELECT set_config('memory.user_pk', %s, true), set_config('memory.application', %s, true),
+    set_config('role', 'memory_request', true)
+"""
+
+
+def without_filters(site: Site, bo: int) -> Probed:
+    """Read whole tables as requests of everybody but Bo would whose code had forgotten whom they are for.
+
+    Nothing of Bo's is released, so nobody has it.
+    """
+    found = Probed()
+    people = site.rows("SELECT id::text, application_id::text FROM sessions_app_userprofile WHERE id <> %s", bo)
+    nobody = [("", application) for application in {application for _, application in people}]
+    tables = [name for (name,) in site.rows(READABLE)]
+    for pk, application in [*people, *nobody]:
+        with site.connect() as connection, connection.transaction():
+            connection.execute(ENTER, [pk, application])
+            for table in tables:
+                rows = connection.execute(f"SELECT row_to_json(t)::text FROM {table} t").fetchall()
+                found.probes += 1
+                if any(FOREIGN in text for (text,) in rows):
+                    found.leaks.append(f"{table}: Bo's words are read as {pk or 'nobody'} of {application}.")
     return found
 
 

@@ -60,6 +60,11 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Keep the jobs about this person."""
         return self.filter(user=user)
 
+    def of_application(self, application: int) -> Self:
+        """Keep the jobs about an application's people and shards."""
+        of_shard = Q(user=None, stream__application=application)
+        return self.filter(Q(user__application=application) | of_shard)
+
     def of_subject(self, subject: int | None) -> Self:
         """Keep the jobs about a person or a shard, as `Job.subject`."""
         return self.alias(about=SUBJECT).filter(about=subject)

@@ -2,6 +2,7 @@
 
 from typing import Any, Self
 
+from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
@@ -93,6 +94,12 @@ class PromptResource(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Check the constraint, to tell it in words: a form need not have all its fields."""
+        same = PromptResource.objects.filter(uri=self.uri, application=self.application)
+        if same.exclude(pk=self.pk).exists():
+            raise ValidationError({"uri": "There is a prompt resource of this address."})
 
     @transaction.atomic
     def add_version(

@@ -3,12 +3,13 @@
 from collections.abc import Collection
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from moments_app.models import Entity, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.models import Session, UserProfile
 
+NULLS_FIRST = F("application").asc(nulls_first=True)
 SESSIONS = "rem://sessions/"
 
 
@@ -23,12 +24,14 @@ class Pages:
     def __init__(self, user: UserProfile, refs: Collection[str]) -> None:
         self._refs = refs
         self._urls = {user.uri: change_url(user)}
-        own = Q(user=user) | Q(user=None)
+        theirs = Q(user=user) | Q(user=None)
         self._find("rem://moments/key/", Moment.objects.for_user(user), "key")
         self._find("rem://entities/", Entity.objects.for_user(user), "entity_id")
-        self._find("rem://atoms/", MemoryAtom.objects.filter(own), "atom_id")
-        self._find("rem://streams/", MemoryStream.objects.filter(own), "stream_id")
-        self._find("", PromptResource.objects.all(), "uri", among="rem://prompts/")
+        self._find("rem://atoms/", MemoryAtom.objects.filter(theirs), "atom_id")
+        self._find("rem://streams/", MemoryStream.objects.filter(theirs), "stream_id")
+        site, own = Q(application=None), Q(application=user.application_id)
+        # What is the application's own comes last, in the place of the site's.
+        self._find("", PromptResource.objects.filter(site | own).order_by(NULLS_FIRST), "uri", among="rem://prompts/")
         named = {_session_id(ref) for ref in refs if ref.startswith(SESSIONS)}
         sessions = Session.objects.for_user(user).filter(session_id__in=named)
         self._sessions = dict(sessions.values_list("session_id", "pk")) if named else {}

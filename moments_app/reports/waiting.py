@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 
 from moments_app.jobs.process import Lane, processes
 from moments_app.models import Job
+from moments_app.models.job import JobQuerySet
 
 DUE = "due"
 GROUPED = ("status", "process", "waits_for")
@@ -37,7 +38,7 @@ class Group:
         return _lanes().get(self.process, "")
 
 
-def waiting() -> list[Group]:
+def waiting(among: JobQuerySet) -> list[Group]:
     """Count the jobs that are open or have failed, by one statement that reads these alone."""
     queued = Job.Status.QUEUED
     waits_for = Case(
@@ -54,7 +55,7 @@ def waiting() -> list[Group]:
         When(status=queued, then=F("held_since")),
         output_field=DateTimeField(),
     )
-    jobs = Job.objects.filter(status__in=[*Job.OPEN, Job.Status.FAILED]).annotate(waits_for=waits_for)
+    jobs = among.filter(status__in=[*Job.OPEN, Job.Status.FAILED]).annotate(waits_for=waits_for)
     groups = jobs.values(*GROUPED).annotate(number=Count("*"), since=Min(since)).order_by()
     return [Group(*row) for row in groups.values_list(*GROUPED, "number", "since")]
 

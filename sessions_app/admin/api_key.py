@@ -9,10 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from unfold.decorators import display
 
+from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.api_key import ApiKeyForm, MadeApiKey, RevokeApiKey
 from sessions_app.models import ApiKey
+from sessions_app.models.application import DEFAULT
 
 SCOPES = {
     ApiKey.Scope.READ: "read: load, search, get contexts",
@@ -46,6 +48,7 @@ class ApiKeyAdmin(PageAdmin):
 
     list_display = ("name", "state", "shown_prefix", "acts_for", "scope", "made_at", "expiry", "last_use")
     list_filter = (StateFilter, "scope")
+    applications = ("application",)
     list_select_related = ("user",)
     tells_of_people = False
     search_fields = ("name", "prefix")
@@ -59,7 +62,8 @@ class ApiKeyAdmin(PageAdmin):
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         if obj is None:
-            return ("name", "scope", "user", "expires_at")
+            whose = ("application", "user") if are_several() else ("user",)
+            return ("name", "scope", *whose, "expires_at")
         return (
             ("shown_prefix", "acts_for"),
             ("shown_scope", "last_use"),
@@ -91,7 +95,14 @@ class ApiKeyAdmin(PageAdmin):
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         """Issue the key; `response_add` shows its text, this once."""
-        key, text = ApiKey.objects.issue(obj.name, user=obj.user, scope=obj.scope, expires_at=obj.expires_at)
+        chosen = form.cleaned_data.get("application")
+        key, text = ApiKey.objects.issue(
+            obj.name,
+            user=obj.user,
+            application=chosen.pk if chosen else DEFAULT,
+            scope=obj.scope,
+            expires_at=obj.expires_at,
+        )
         obj.pk, obj.prefix, obj.created_at = key.pk, key.prefix, key.created_at
         request.issued_text = text  # type: ignore[attr-defined]
 

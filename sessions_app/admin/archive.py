@@ -12,6 +12,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
 
     list_display = ("name", "session", "user", "month", "first_sequence", "last_sequence", "turn_count", "byte_count")
     tells_of_people = False
+    applications = ("user__application",)
     list_select_related = ("session", "user")
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     open_lookups = ("session__id__exact",)

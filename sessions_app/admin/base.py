@@ -9,7 +9,7 @@ from django.contrib.admin.utils import unquote
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.formats import date_format
@@ -22,6 +22,7 @@ from unfold.paginator import InfinitePaginator
 from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views.base import FormPage, OperatorView, RowView
 
@@ -54,6 +55,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         search_prefixes: a search finds rows of which one of these fields begins with the term.
         open_lookups: what addresses may narrow the list down by, beside its filters.
         tells_of_people: the list says more of people than their names.
+        applications: the lookups from a row to its application, of which one leads there; none: it is the site's.
     """
 
     show_full_result_count = False
@@ -69,6 +71,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     search_prefixes: ClassVar[Sequence[str]] = ()
     open_lookups: ClassVar[Sequence[str]] = ()
     tells_of_people = True
+    applications: ClassVar[Sequence[str]] = ()
 
     def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
         super().__init__(model, admin_site)
@@ -92,6 +95,32 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             return prefix_search(queryset, search_term, *self.search_prefixes), False
         found: tuple[QuerySet[Any], bool] = super().get_search_results(request, queryset, search_term)
         return found
+
+    # --- applications, where there are several ---
+
+    def of_application(self, application: int) -> Q:
+        """Return the condition that rows belong to an application."""
+        return of_application(self.applications, application)
+
+    def with_application(self, rows: Any) -> Any:
+        """Add the name of each row's application."""
+        return named(rows, self.applications)
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        rows = super().get_queryset(request)
+        return self.with_application(rows) if self.applications and are_several() else rows
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        columns = super().get_list_display(request)
+        return (*columns, "application_column") if self.applications and are_several() else columns
+
+    def get_list_filter(self, request: HttpRequest) -> Any:
+        filters = super().get_list_filter(request)
+        return (*filters, ApplicationFilter) if self.applications and are_several() else filters
+
+    @admin.display(description="Application", empty_value="the site's")
+    def application_column(self, row: Any) -> Any:
+        return getattr(row, NAMED, None)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup in self.open_lookups or super().lookup_allowed(lookup, value, request)

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.text import Truncator
 
+from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Event, Session, UserProfile
 
@@ -24,6 +26,7 @@ class EventAdmin(LogAdmin):
     list_display = ("happened_at", "what", "in_short", "person", "session", "who")
     list_filter = (("type", NewestValuesFilter),)
     tells_of_people = False
+    applications = ("application",)
     search_fields = ("user_pk",)
     search_help_text = "The beginning of a user_id"
     ordering = ("-created_at", "-id")
@@ -37,6 +40,15 @@ class EventAdmin(LogAdmin):
             person_name=Subquery(UserProfile.objects.filter(pk=OuterRef("user_pk")).values("user_id")),
             session_name=Subquery(Session.objects.filter(pk=OuterRef("session_pk")).values("session_id")),
         )
+
+    def of_application(self, application: int) -> Q:
+        people = UserProfile.objects.filter(application=application)
+        return super().of_application(application) | Q(user_pk__in=people.values("pk"))
+
+    def with_application(self, rows: Any) -> Any:
+        """Add the name of the person's application, else the event's own."""
+        person = UserProfile.objects.filter(pk=OuterRef("user_pk"))
+        return rows.annotate(**{NAMED: Coalesce(Subquery(person.values("application__name")), "application__name")})
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Event], search_term: str

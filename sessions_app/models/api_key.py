@@ -16,6 +16,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from sessions_app import known_keys
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
 
@@ -67,7 +68,11 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         prefix, secret = parts[1:] if len(parts) == 3 and parts[0] == "mem" else ("", "")
         key = next(iter(self.raw(_VERIFY_SQL, [prefix])), None)
         matches = hmac.compare_digest(_digest(secret), key.secret_hash if key else _digest(""))
-        return key if key and matches and key.is_valid() else None
+        if not key or not matches or not key.is_valid():
+            return None
+        if key.application_id != DEFAULT:
+            known_keys.note(key.prefix, key.application_id)
+        return key
 
 
 class ApiKey(models.Model):

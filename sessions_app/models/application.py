@@ -4,6 +4,9 @@ Whatever belongs to a person belongs to that person's application. What belongs 
 events that name nobody) names its application itself. An installation begins with one, and sees nothing of it.
 """
 
+from typing import Any
+
+from django.core.cache import cache
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -11,6 +14,7 @@ from django.db.models import Q
 from sessions_app.refusals import Refusal
 
 DEFAULT = 1  # the primary key of the application that every installation begins with
+SEVERAL = "several-applications"  # in the cache: whether there is more than one
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
@@ -54,3 +58,8 @@ class Application(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save it, and have pages ask anew whether there are several."""
+        super().save(*args, **kwargs)
+        cache.delete(SEVERAL)

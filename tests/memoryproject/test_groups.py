@@ -51,6 +51,8 @@ MAY = {
         "auth.view_user",
         "auth.view_group",
         "sessions_app.add_apikey",
+        "sessions_app.add_application",
+        "sessions_app.change_application",
         "sessions_app.change_apikey",
         "sessions_app.delete_userprofile",
         "sessions_app.delete_session",

@@ -26,9 +26,9 @@ def context(service: Api, user_id: str, session_id: str = "asking", **asked: Any
     return str(answer.json()["context"])
 
 
-def reached(service: Api, user_id: str) -> dict[str, str]:
-    """What one gets who asks in a new session, with an agent that others talk to."""
-    user = UserProfile.objects.ensure(user_id)
+def reached(service: Api, user_id: str, application: int = DEFAULT) -> dict[str, str]:
+    """What one gets who asks in a new session, with an agent that others talk to; `service` has a key for that."""
+    user = UserProfile.objects.ensure(user_id, application)
     if not Session.objects.filter(user=user, session_id="asking").exists():
         append(user, "asking", [NewMessage("user", "Hello.")])
     shards = MemoryStream.objects.filter(stream_type="agent")
@@ -45,20 +45,20 @@ def reached(service: Api, user_id: str) -> dict[str, str]:
         "lines": json.dumps([service.get(f"streams/{one.stream_id}", user_id=user_id).json() for one in shards]),
         "atoms": json.dumps(items),
         "search": service.post("memory/search", **asked).content.decode(),
-        "chat": _chat(user_id),
-        "export": _export(user_id),
+        "chat": _chat(user_id, application),
+        "export": _export(user_id, application),
     }
-    return found | _over_mcp(user_id)
+    return found | _over_mcp(user_id, application)
 
 
-def _chat(user_id: str) -> str:
+def _chat(user_id: str, application: int) -> str:
     body = {"model": "m", "messages": [{"role": "user", "content": QUERY}]}
     asked = read_request(json.dumps(body).encode())
-    return with_memory(ChatSession(user_id, "asking"), asked).body.decode().replace(QUERY, "")
+    return with_memory(ChatSession(user_id, "asking", application=application), asked).body.decode().replace(QUERY, "")
 
 
-def _over_mcp(user_id: str) -> dict[str, str]:
-    token = CURRENT.set(Connection(user_id, "default", "key:test", "admin", DEFAULT))
+def _over_mcp(user_id: str, application: int) -> dict[str, str]:
+    token = CURRENT.set(Connection(user_id, "default", "key:test", "admin", application))
     try:
         search = server.search_long_term_memory(QUERY, match_count=100)
         return {
@@ -69,8 +69,8 @@ def _over_mcp(user_id: str) -> dict[str, str]:
         CURRENT.reset(token)
 
 
-def _export(user_id: str) -> str:
+def _export(user_id: str, application: int) -> str:
     file = io.BytesIO()
-    export_user(user_id, file, application=DEFAULT)
+    export_user(user_id, file, application=application)
     with zipfile.ZipFile(file) as archive:
         return "\n".join(archive.read(name).decode() for name in archive.namelist())

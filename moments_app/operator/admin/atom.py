@@ -29,6 +29,7 @@ class MemoryAtomAdmin(PageAdmin):
     """Items of memory. What an operator writes is pinned: kept word for word."""
 
     list_display = ("content", "kind", "state_label", "in_stream", "said", "recalled")
+    applications = ("user__application", "stream__application")
     list_filter = (UserFilter, "atom_type", "state", "is_pinned")
     list_filter_submit = True
     paginator = InfinitePaginator

@@ -19,6 +19,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     """Receipts of contexts: their sizes, by layer."""
 
     list_display = ("created_at", "session_link", "user_link", "total", "layers", "context_id")
+    applications = ("user__application",)
     list_filter = (UserFilter, ("created_at", DaysFilter))
     list_filter_submit = True
     list_select_related = ("session", "user")

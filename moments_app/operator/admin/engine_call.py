@@ -44,6 +44,7 @@ class EngineCallAdmin(LogAdmin):
     """Calls of a model; never what was said in them."""
 
     list_display = ("called_at", "purpose", "engine", "outcome", "tokens", "cost", "took", "job_link")
+    applications = ("job__user__application", "job__stream__application")
     list_filter = (
         OutcomeFilter,
         ("error_kind", FailureKindFilter),

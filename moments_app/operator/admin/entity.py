@@ -39,6 +39,7 @@ class EntityAdmin(PageAdmin):
     """A task, a goal or a problem of a person."""
 
     list_display = ("title", "kind", "status", "user_link", "due_at", "session_link", "updated_at")
+    applications = ("user__application",)
     list_filter = ("kind", "status", UserFilter, ("due_at", DaysFilter))
     list_filter_submit = True
     list_select_related = ("user", "source_session")

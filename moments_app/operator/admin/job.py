@@ -68,6 +68,7 @@ class JobAdmin(LogAdmin):
     """Jobs with their outcome; what failed can be tried again, what waits or runs be cancelled."""
 
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
+    applications = ("user__application", "stream__application")
     list_filter = (StateFilter, ("process", NewestValuesFilter))
     tells_of_people = False
     list_select_related = ("session__user", "user", "stream")

@@ -42,6 +42,7 @@ class MomentAdmin(PageAdmin):
     """Moments to find and to correct."""
 
     list_display = ("key", "topics", "period", "user_link", "session_link", "engine")
+    applications = ("user__application",)
     list_filter = (UserFilter, TopicFilter, EmotionFilter, CategoryFilter, ("starts_at", DaysFilter))
     list_filter_submit = True
     paginator = InfinitePaginator

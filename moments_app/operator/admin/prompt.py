@@ -14,6 +14,7 @@ from moments_app.operator.views.prompt import (
     TrialSubjects,
     TryPrompt,
 )
+from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.limited_operators import is_limited
 
@@ -23,6 +24,7 @@ class PromptResourceAdmin(PageAdmin):
     """Prompt resources, each with the version in force."""
 
     list_display = ("name", "uri", "purpose", "active_version", "active_since")
+    applications = ("application",)
     list_filter = ("purpose",)
     list_select_related = ("active_version__resource",)
     search_fields = ("uri", "name")
@@ -30,6 +32,10 @@ class PromptResourceAdmin(PageAdmin):
     fields = (("name", "uri", "purpose"),)
     change_page = PromptEditor
     views = (AddVersion, ActivateVersion, CompareVersions, TryPrompt, TrialSubjects)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Ask whose prompt it is, where there are several applications."""
+        return (*self.fields, "application") if are_several() else self.fields
 
     def has_change_permission(self, request: HttpRequest, obj: PromptResource | None = None) -> bool:
         """Leave the site's prompts to operators who are not limited to some applications."""

@@ -27,6 +27,7 @@ class ReleaseAdmin(ReadOnlyAdmin):
     """Releases, newest first."""
 
     list_display = ("wording", "shard", "people", "rule", "actor", "created_at", "state")
+    applications = ("stream__application",)
     list_filter = (("revoked_at", admin.EmptyFieldListFilter), "rule")
     search_fields = search_prefixes = ("wording", "actor")
     search_help_text = "The beginning of a wording, or of who decided"

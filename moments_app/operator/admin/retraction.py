@@ -15,6 +15,7 @@ class RetractionAdmin(ReadOnlyAdmin):
 
     list_display = ("created_at", "session", "user", "reason", "requested_by", "undone_at")
     list_select_related = ("session", "user")
+    applications = ("user__application",)
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     search_help_text = "The beginning of a session_id or user_id"

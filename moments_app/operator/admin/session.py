@@ -42,6 +42,7 @@ class SessionAdmin(PageAdmin):
     """Conversations, found by their names and by what was said."""
 
     list_display = ("name", "person", "source", "agent_id", "turns", "tokens", "active_at", "state")
+    applications = ("user__application",)
     list_filter = (
         "status",
         ("source", FieldTextFilter),
@@ -134,7 +135,7 @@ class SessionAdmin(PageAdmin):
     def get_list_display(self, request: HttpRequest) -> Any:
         """Show where the words were said that were searched for."""
         if not request.GET.get(SEARCH_VAR, "").strip():
-            return self.list_display
+            return super().get_list_display(request)
         return ("name", _said_column(request), "person", "turns", "active_at", "state")
 
     def get_search_results(

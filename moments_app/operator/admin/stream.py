@@ -21,6 +21,7 @@ from moments_app.operator.views.stream import (
     StreamVersions,
     UndoConsolidation,
 )
+from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.models.application import DEFAULT
 
@@ -34,6 +35,8 @@ class ShardForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.instance.stream_type = MemoryStream.Type.AGENT
         self.fields["name"].required = True
+        if "application" in self.fields:
+            self.fields["application"].required = True
 
     def clean(self) -> dict[str, Any]:
         """Refuse in words what the database would refuse."""
@@ -54,7 +57,8 @@ class StreamList(ChangeList):  # type: ignore[misc]
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         shown = MemoryStream.objects.filter(pk__in=[stream.pk for stream in self.result_list])
-        self.result_list = shown.select_related("user", "session").with_figures(COUNTED).order_by("-pk")
+        shown = shown.select_related("user", "session").with_figures(COUNTED).order_by("-pk")
+        self.result_list = self.model_admin.with_application(shown) if are_several() else shown
 
 
 @admin.register(MemoryStream)
@@ -71,6 +75,7 @@ class MemoryStreamAdmin(PageAdmin):
         "fact_count",
         "consolidated",
     )
+    applications = ("user__application", "application")
     list_filter = ("stream_type", "is_active")
     paginator = InfinitePaginator
     sortable_by = ()
@@ -112,6 +117,12 @@ class MemoryStreamAdmin(PageAdmin):
         ("A shard: memory that all users of an agent share", {"fields": (("name", "agent_id"),)}),
         *((name, {"fields": options["fields"]}) for name, options in fieldsets[1:]),
     )
+
+    def get_fieldsets(self, request: HttpRequest, obj: MemoryStream | None = None) -> Any:
+        """Ask for a shard's application, where there are several."""
+        if obj is not None or not are_several():
+            return super().get_fieldsets(request, obj)
+        return (("Whose it is", {"fields": ("application",)}), *self.add_fieldsets)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[StreamList]:
         return StreamList

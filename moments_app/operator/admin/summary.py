@@ -38,6 +38,7 @@ class SummaryAdmin(ReadOnlyAdmin):
     """Versions of rolling summaries: what they cover, what they carry on, how long they took."""
 
     list_display = ("window", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
+    applications = ("user__application",)
     list_filter = (StatusFilter, UserFilter)
     list_filter_submit = True
     paginator = InfinitePaginator

@@ -28,6 +28,7 @@ class UserProfileAdmin(PageAdmin):
     """The profile of a person, to read and to correct."""
 
     list_display = ("user_id", "gist", "topics", "timezone", "updated_at")
+    applications = ("application",)
     paginator = InfinitePaginator
     search_fields = search_prefixes = ("user_id",)
     search_help_text = "The beginning of a user_id"

@@ -14,11 +14,13 @@ from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
+from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
 from sessions_app.admin.links import page_url, turn_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, OperatorView
-from sessions_app.models import UserProfile
+from sessions_app.models import Application, UserProfile
+from sessions_app.models.application import DEFAULT
 
 BAR = 1000  # width of the bar, in its own units
 PEOPLE = 20  # offered at once
@@ -36,6 +38,7 @@ STEP_LABELS = {
 class RecallForm(forms.Form):
     """A query, and the person whose memory it is asked of."""
 
+    application = forms.ModelChoiceField(Application.objects.all(), required=False, empty_label=None)
     user_id = forms.CharField(label="User", max_length=255)
     query = forms.CharField(label="Query", max_length=QUERY_MAX_CHARS)
     mode = forms.ChoiceField(label="Search by", choices=[(mode, MODE_LABELS[mode]) for mode in MODES], required=False)
@@ -73,6 +76,7 @@ class Recall(ConsoleView, OperatorPage):
         has_query = self.request.GET.keys() & RecallForm.base_fields.keys()
         form = RecallForm(self.request.GET if has_query else None, initial={"kinds": KINDS, "mode": "hybrid"})
         shown = {"form": form, "kinds": _chosen(form), "match_count": settings.RECALL.match_count}
+        shown |= {"several_applications": are_several()}
         return shown | (self._found(form) if form.is_valid() else {})
 
     def people(self) -> Collection[int]:
@@ -81,8 +85,8 @@ class Recall(ConsoleView, OperatorPage):
 
     def _found(self, form: RecallForm) -> dict[str, Any]:
         """Ask recall of the person's memory, if there is such a person."""
-        user_id = form.cleaned_data["user_id"]
-        self.asked = UserProfile.objects.filter(user_id=user_id).first()
+        user_id, application = form.cleaned_data["user_id"], form.cleaned_data["application"]
+        self.asked = UserProfile.objects.named(user_id, application.pk if application else DEFAULT)
         return _found(form, self.asked) if self.asked else {"nobody": user_id, "people": _people(user_id)}
 
 

@@ -124,10 +124,8 @@ class TestWhatWasSaid:
         learned = list(MemoryAtom.objects.to_review().values_list("content", flat=True))
         own = context(service, "ada", "s1", layers="collective", max_tokens=4_000)
         assert learned and all(content in own for content in learned)
-        with (
-            acting_for("bo", application=DEFAULT),
-            connection.cursor() as cursor,
-        ):  # nor with the code's filters removed
+        # Nor with the code's filters removed.
+        with acting_for("bo", application=DEFAULT), connection.cursor() as cursor:
             cursor.execute("SELECT COALESCE(string_agg(content, ' '), '') FROM moments_app_memoryatom")
             [seen] = cursor.fetchone()
             assert not any(mark in seen for mark in MARKS)
