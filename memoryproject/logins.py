@@ -32,8 +32,8 @@ BEGAN, SEEN = "login_began", "login_seen"  # seconds since the epoch, in a sessi
 SEEN_EVERY = 60  # seconds between two writes of a session that is worked in
 OPEN = {"login", "logout"}
 SET_UP, GIVE_CODE = "auth_user_second_factor", "auth_user_give_code"
-# Pages of a login about itself, which show nothing of anybody else.
-OWN = OPEN | {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
+# Pages of a login about itself.
+OWN = {SET_UP, GIVE_CODE, "auth_user_recovery_codes", "auth_user_turn_off", "password_change"}
 # The whole site's: what others than its applications have, and who works here.
 SITE_MODELS = {"application", "circuit", "embeddingmodel", "loginlimit"}
 
@@ -151,13 +151,14 @@ class LimitedOperatorMiddleware:
     def process_view(self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Answer in place of the view, with its template rendered: that asks the database, too."""
         match = request.resolver_match
-        if match is None or match.namespace != "admin" or match.url_name in OWN or not request.user.is_authenticated:
+        if match is None or match.namespace != "admin" or match.url_name in OPEN or not request.user.is_authenticated:
             return None
         login = second_factor.login_of(request)
         applications = login.applications  # type: ignore[attr-defined]
         if not applications:
             return None
-        request.user = _limited(login)
+        if match.url_name not in OWN:  # a login changes itself there, not the copy
+            request.user = _limited(login)
         try:
             with operating_in(login.pk, applications):
                 return _rendered(view(request, *args, **kwargs))

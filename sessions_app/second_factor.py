@@ -18,6 +18,7 @@ from django.http import HttpRequest
 from django_otp.plugins.otp_static.models import StaticDevice, StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice, default_key
 
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import Event
 
 NAME = "second factor"
@@ -146,6 +147,7 @@ def _token(device: StaticDevice, code: str) -> StaticToken:
     return StaticToken(device=device, token=code)
 
 
+@unlimited()  # the events of logins are the site's
 @transaction.atomic
 def remove(login: User, *, actor: str) -> None:
     """Take the second factor away, and the recovery codes.
@@ -164,5 +166,6 @@ def note_set_up(login: User) -> None:
     _log("second_factor_set_up", login.get_username())
 
 
+@unlimited()
 def _log(event: str, username: str, **payload: int) -> None:
     Event.objects.create(type=event, actor=f"operator:{username}", payload=payload)

@@ -1,5 +1,6 @@
 """Operators who are limited to some applications: they meet nothing of others, whatever a page forgets to filter."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.core.cache import cache
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from django.urls import reverse
+from django_otp.oath import totp
 
 from memoryproject.verification import unprotected_tables
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, PromptVersion
@@ -19,6 +21,7 @@ from sessions_app.limited_operators import OPERATOR_ROLE, operating_in, unlimite
 from sessions_app.models import ApiKey, Application, Event, LoginLimit, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.provenance import declared
+from sessions_app.second_factor import Offer
 from tests.support.every_page import every_address
 from tests.support.furnished import furnish
 from tests.support.jobs import build
@@ -171,7 +174,14 @@ class TestOnesOwn:
 
     def test_their_password_and_second_factor_are_theirs(self, eve: Client) -> None:
         assert eve.get(reverse("admin:password_change")).status_code == 200
-        assert eve.get(reverse("admin:auth_user_second_factor")).status_code == 200
+        own = reverse("admin:auth_user_second_factor")
+        [signed] = re.findall(r'name="offer" value="([^"]+)"', page(eve, own))
+        login = User.objects.get(pk=eve.session["_auth_user_id"])
+        code = f"{totp(bytes.fromhex(Offer.brought_back(login, signed).key)):06}"  # type: ignore[union-attr]
+        assert b"Keep these recovery codes" in eve.post(own, {"offer": signed, "code": code}).content
+        assert b"This code is wrong" in eve.post(f"{own}off/", {"code": "wrong"}).content
+        events = list(Event.objects.order_by("pk").values_list("type", flat=True))
+        assert events == ["second_factor_set_up", "second_factor_refused"]
 
 
 class TestSettingIt:
