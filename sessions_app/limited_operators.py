@@ -37,10 +37,8 @@ CREATE_OPERATOR_ROLE = RunSQL(
         GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {OPERATOR_ROLE};
         ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {OPERATOR_ROLE};
         ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE ON SEQUENCES TO {OPERATOR_ROLE};
-        ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT EXECUTE ON FUNCTIONS TO {OPERATOR_ROLE};
     """,
     reverse_sql=f"""
-        ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON FUNCTIONS FROM {OPERATOR_ROLE};
         ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON SEQUENCES FROM {OPERATOR_ROLE};
         ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON TABLES FROM {OPERATOR_ROLE};
         REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM {OPERATOR_ROLE};
@@ -48,7 +46,8 @@ CREATE_OPERATOR_ROLE = RunSQL(
     """,
 )
 
-# The functions that search return numbers of rows alone, and the rows are read under the policies.
+# The functions that search return numbers of rows alone, and the rows are read under the policies. One that is made
+# anew is granted anew.
 LET_OPERATORS_SEARCH = RunSQL(
     sql=f"""
         DO $$ DECLARE function regprocedure; BEGIN
