@@ -60,7 +60,7 @@ _RECALL_CONSOLE = {
     "title": "Recall console",
     "icon": "manage_search",
     "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
-    "permission": lambda request: request.user.has_perm("moments_app.view_memoryatom"),
+    "permission": "moments_app.operator.views.recall.may_recall",
     "active": lambda request: _is_console(request),
 }
 
@@ -96,6 +96,12 @@ def _entry(model: str) -> dict[str, object]:
         "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
     } | _MORE.get(model, {})
 
+
+# What a login may do about itself.
+ACCOUNT = [
+    {"title": "Change password", "link": reverse_lazy("admin:password_change")},
+    {"title": "Second factor", "link": reverse_lazy("admin:auth_user_second_factor")},
+]
 
 NAVIGATION = [
     _section(

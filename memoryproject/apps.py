@@ -11,13 +11,15 @@ class MemoryProjectConfig(AppConfig):
 
     def ready(self) -> None:
         from axes.signals import user_locked_out
+        from django.contrib.auth.signals import user_logged_in
 
         from memoryproject.admin_menu import name_models
         from memoryproject.groups import register_groups
-        from memoryproject.logins import log_lock
+        from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
 
         user_locked_out.connect(log_lock)
+        user_logged_in.connect(begin)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))

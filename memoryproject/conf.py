@@ -403,7 +403,11 @@ class Settings(Group):
         10, ge=1, description="Wrong passwords from one address before it is locked out of the admin."
     )
     login_lock_minutes: int = Field(15, ge=1, description="For so long.")
-    login_hours: int = Field(336, ge=1, description="A login lasts so long.")
+    login_hours: int = Field(12, ge=1, description="A login lasts so long at most.")
+    login_idle_minutes: int = Field(60, ge=2, description="A login ends after so long without a page.")
+    login_second_factor: Literal["optional", "required"] = Field(
+        "optional", description="`required`: nobody works in the admin without codes of an app."
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
     log_format: Literal["json", "console"] = Field("json", description="`console` is for people to read.")
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")

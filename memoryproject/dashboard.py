@@ -22,6 +22,8 @@ from moments_app.models import Circuit, Job
 from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
 from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import may_see
+from sessions_app.limited_operators import scope_key
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
@@ -73,18 +75,18 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     sees_sessions = request.user.has_perm("sessions_app.view_session")
     shown: dict[str, Any] = {"title": "Dashboard", "sees_jobs": sees_jobs, "sees_sessions": sees_sessions}
     if sees_jobs or sees_sessions:
-        activity: Any = cache.get_or_set("dashboard-activity", overview.activity, KEPT_SECONDS)
+        activity: Any = cache.get_or_set(f"dashboard-activity{scope_key()}", overview.activity, KEPT_SECONDS)
         shown |= {"activity": activity, "prices_are_set": bool(settings.ENGINE.prices)}
-        shown |= _work(activity) if sees_jobs else {}
+        shown |= _work(activity, may_see(request, Circuit)) if sees_jobs else {}
         shown |= _memory(activity) if sees_sessions else {}
     return context | shown
 
 
-def _work(activity: Activity) -> dict[str, Any]:
+def _work(activity: Activity, sees_circuits: bool) -> dict[str, Any]:
     work, recently = overview.work(), site_state.recently(CHANGES_SHOWN)
     failed = Job.objects.filter(status=Job.Status.FAILED).select_related("user", "session__user", "stream")
     return {
-        "alerts": [*map(Alert, recently.refused), *_alerts(work, activity.today)],
+        "alerts": [*map(Alert, recently.refused), *_alerts(work, activity.today, sees_circuits)],
         "changes": recently.changes,
         "restarts": recently.restarts,
         "work": _work_cards(work),
@@ -99,12 +101,13 @@ def _work(activity: Activity) -> dict[str, Any]:
     }
 
 
-def _alerts(work: Backlog, today: Day) -> list[Alert]:
+def _alerts(work: Backlog, today: Day, sees_circuits: bool) -> list[Alert]:
     jobs, calls = reverse(JOBS), reverse(CALLS)
     found = [Alert(state) for state in health.checks().values() if state != health.OK]
     if _is_silent(work.worker_seen_at):
         found.append(Alert(f"No worker: {_seen(work.worker_seen_at)}. Start manage.py qcluster."))
-    found += [Alert(circuit.why, change_url(circuit), "Look at it") for circuit in Circuit.objects.open()]
+    circuits = Circuit.objects.open() if sees_circuits else ()
+    found += [Alert(circuit.why, change_url(circuit), "Look at it") for circuit in circuits]
     if work.failed:
         found.append(Alert(_count(work.failed, "job") + " failed for good.", f"{jobs}?state=failed", "Look at them"))
     if work.stuck:

@@ -11,7 +11,7 @@ from django.conf import global_settings
 from django.templatetags.static import static
 
 from memoryproject import conf
-from memoryproject.admin_menu import NAVIGATION
+from memoryproject.admin_menu import ACCOUNT, NAVIGATION
 from memoryproject.conf import BASE_DIR
 
 environ.Env.read_env(BASE_DIR / ".env")
@@ -60,6 +60,9 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "axes",
     "csp",
+    "django_otp",
+    "django_otp.plugins.otp_static",
+    "django_otp.plugins.otp_totp",
     "django_q",
     "rest_framework",
     "drf_spectacular",
@@ -80,10 +83,14 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django_otp.middleware.OTPMiddleware",
     "memoryproject.logins.ProvenLoginMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
+    "memoryproject.logins.LoginMiddleware",
+    "sessions_app.admin.reading.ReadingMiddleware",
+    "memoryproject.logins.LimitedOperatorMiddleware",
 ]
 
 ROOT_URLCONF = "memoryproject.urls"
@@ -139,7 +146,7 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = ["memoryproject.logins.Door", "memoryproject.logins.Passwords"]
 # Addresses are locked, not logins: otherwise anybody could lock out an operator whose name they know.
 AXES_LOCKOUT_PARAMETERS = ["ip_address"]
 AXES_CLIENT_IP_CALLABLE = "memoryproject.logins.client_address"
@@ -151,7 +158,11 @@ AXES_LOCKOUT_TEMPLATE = "login_locked.html"
 AXES_DISABLE_ACCESS_LOG = True  # the event log has what happened
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
-SESSION_COOKIE_AGE = CONF.login_hours * 3600
+LOGIN_HOURS = CONF.login_hours
+LOGIN_IDLE_MINUTES = CONF.login_idle_minutes
+LOGIN_SECOND_FACTOR = CONF.login_second_factor
+SESSION_COOKIE_AGE = LOGIN_HOURS * 3600
+OTP_TOTP_ISSUER = "Memory platform"
 
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -324,4 +335,5 @@ UNFOLD = {
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
     "SIDEBAR": {"navigation": NAVIGATION},
+    "ACCOUNT": {"navigation": ACCOUNT},
 }

@@ -8,10 +8,13 @@ from django.db.migrations.loader import MigrationLoader
 
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
+from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.application import DEFAULT
 from sessions_app.retention import archive_files
 from sessions_app.row_security import ROLE, acting_for
+
+OWN = ("sessions_app", "moments_app")
 
 
 def verify() -> Iterator[str]:
@@ -49,8 +52,8 @@ def _told_of_newer(loader: MigrationLoader) -> str:
 
 
 def _of_a_newer_version(loader: MigrationLoader) -> list[tuple[str, str]]:
-    ours = ("sessions_app", "moments_app")  # others may have been applied for an app that is no longer installed
-    return unknown(loader, (key for key in loader.applied_migrations if key[0] in ours))
+    # Others may have been applied for an app that is no longer installed.
+    return unknown(loader, (key for key in loader.applied_migrations if key[0] in OWN))
 
 
 def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -61,19 +64,21 @@ def unknown(loader: MigrationLoader, recorded: Iterable[tuple[str, str]]) -> lis
 
 
 def unprotected_tables() -> list[str]:
-    """Return tables that requests may read and that have neither a person's policy nor are without a person."""
+    """Return tables with data of people that a role may read and that have no policy for it."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            SELECT relname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'user_id'
-            WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-            AND has_table_privilege(%s, pg_class.oid, 'SELECT')
-            AND NOT (relrowsecurity AND EXISTS (SELECT FROM pg_policy WHERE polrelid = pg_class.oid))
-            ORDER BY 1
+            SELECT relname, rolname FROM pg_roles JOIN pg_class ON rolname = ANY(%s)
+            JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'user_id'
+            WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname ~ %s
+            AND has_table_privilege(pg_roles.oid, pg_class.oid, 'SELECT') AND NOT (relrowsecurity
+                AND EXISTS (SELECT FROM pg_policy WHERE polrelid = pg_class.oid AND pg_roles.oid = ANY(polroles)))
+            ORDER BY 1, 2
             """,
-            [ROLE],
+            [[ROLE, OPERATOR_ROLE], f"^({'|'.join(OWN)})_"],
         )
-        return [f"{name} has no policy: requests could read other people's rows." for (name,) in cursor.fetchall()]
+        found = cursor.fetchall()
+    return [f"{name} has no policy for {role}: it could read other people's rows." for name, role in found]
 
 
 def a_request() -> list[str]:

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("sessions_app", "0021_daily_limits"), ("moments_app", "0044_row_security_of_applications")]
+    dependencies = [("sessions_app", "0021_daily_limits"), ("moments_app", "0045_limited_operators")]
 
     operations = [
         migrations.AddField(

@@ -16,6 +16,7 @@ from moments_app.engines.interface import CallRecord
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 from sessions_app.daily_limits import Call, call_under_way
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyUsage
 from sessions_app.models.daily_limit import Amounts, Subject, tomorrow
 
@@ -81,7 +82,8 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         if not calls and not usd:
             return None
         today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        spent = self.filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
+        with unlimited():  # a limited operator's trial counts with all others
+            spent = self.filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
             reason = f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY."
@@ -101,24 +103,25 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             prompt_version: that was used.
         """
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
-        self.create(
-            job=Job.objects.filter(pk=job.pk).first() if job else None,
-            prompt_version=prompt_version,
-            purpose=call.purpose,
-            engine=call.engine,
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            cost_usd=cost,
-            latency_ms=call.latency_ms,
-            ok=not call.error_kind,
-            error_kind=call.error_kind,
-            error=call.error,
-            kept_count=call.kept,
-            dropped_count=sum(call.dropped.values()),
-            dropped_reasons=dict(call.dropped),
-        )
-        whose = Call(job.counts_for) if job else call_under_way()
-        whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
+        with unlimited():  # a call without a job is the site's, whoever had it made
+            self.create(
+                job=Job.objects.filter(pk=job.pk).first() if job else None,
+                prompt_version=prompt_version,
+                purpose=call.purpose,
+                engine=call.engine,
+                input_tokens=call.input_tokens,
+                output_tokens=call.output_tokens,
+                cost_usd=cost,
+                latency_ms=call.latency_ms,
+                ok=not call.error_kind,
+                error_kind=call.error_kind,
+                error=call.error,
+                kept_count=call.kept,
+                dropped_count=sum(call.dropped.values()),
+                dropped_reasons=dict(call.dropped),
+            )
+            whose = Call(job.counts_for) if job else call_under_way()
+            whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
 
 def _limit_reached(job: Job) -> Pause | None:

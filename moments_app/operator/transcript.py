@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.http import HttpRequest
+
 from moments_app.models import Moment, Retraction
 from moments_app.moments.partition import CLEARED, DIGEST
+from sessions_app.admin.views.base import may_see
 from sessions_app.models import Message
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
@@ -79,16 +82,17 @@ class Entry:
         return str(payload.get("summary") or payload.get("context") or "")
 
 
-def entries(messages: Iterable[Message], marks: Marks = Marks()) -> list[Entry]:
+def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Marks()) -> list[Entry]:
     """Join messages with the moments they belong to or name, and with what retracted them: a query a kind at most.
 
     Args:
+        request: of an operator, who is shown moments and retractions if they may see those.
         messages: of one session, in conversation order.
         marks: what is pointed out.
     """
     messages = list(messages)
-    by_pk, by_key = _moments(messages)
-    retractions = _retractions(messages)
+    by_pk, by_key = _moments(messages) if may_see(request, Moment) else ({}, {})
+    retractions = _retractions(messages) if may_see(request, Retraction) else {}
     found: list[Entry] = []
     for message in messages:
         if message.kind == Message.Kind.PARTITION:

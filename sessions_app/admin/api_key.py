@@ -50,6 +50,7 @@ class ApiKeyAdmin(PageAdmin):
     list_filter = (StateFilter, "scope")
     applications = ("application",)
     list_select_related = ("user",)
+    tells_of_people = False
     search_fields = ("name", "prefix")
     ordering = ("-id",)
     raw_id_fields = ("user",)

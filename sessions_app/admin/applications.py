@@ -13,6 +13,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
+from sessions_app.limited_operators import scope_key
 from sessions_app.models import Application
 from sessions_app.models.application import SEVERAL
 
@@ -21,8 +22,11 @@ KEPT_SECONDS = 60
 
 
 def are_several() -> bool:
-    """Return True if there is more than one application; every page asks, so a process may be a minute late."""
-    return bool(cache.get_or_set(SEVERAL, Application.objects.are_several, KEPT_SECONDS))
+    """Return True if there is more than one application; every page asks, so a process may be a minute late.
+
+    Operators who are limited to some don't see whether there are others; they are limited because there are.
+    """
+    return bool(scope_key()) or bool(cache.get_or_set(SEVERAL, Application.objects.are_several, KEPT_SECONDS))
 
 
 def are_shown(request: HttpRequest) -> bool:

@@ -11,6 +11,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     """A session's turns of one month, in one file."""
 
     list_display = ("name", "session", "user", "month", "first_sequence", "last_sequence", "turn_count", "byte_count")
+    tells_of_people = False
     applications = ("user__application",)
     list_select_related = ("session", "user")
     search_fields = search_prefixes = ("session__session_id", "user__user_id")

@@ -23,9 +23,12 @@ from unfold.utils import parse_date_str
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
+from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views.base import FormPage, OperatorView, RowView
 
 FOUND = 1_000
+# In an address: what a list is narrowed down to a person by.
+NAMES_SOMEBODY = {"q", "user_id", "user__id__exact", "session__id__exact"}
 
 
 class LinesField(SimpleArrayField):
@@ -51,6 +54,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         when_empty: the sentence of a list that has nothing yet.
         search_prefixes: a search finds rows of which one of these fields begins with the term.
         open_lookups: what addresses may narrow the list down by, beside its filters.
+        tells_of_people: the list says more of people than their names.
         applications: the lookups from a row to its application, of which one leads there; none: it is the site's.
     """
 
@@ -66,6 +70,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     form_page: ClassVar[type[FormPage[Any]]] = FormPage
     search_prefixes: ClassVar[Sequence[str]] = ()
     open_lookups: ClassVar[Sequence[str]] = ()
+    tells_of_people = True
     applications: ClassVar[Sequence[str]] = ()
 
     def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
@@ -126,6 +131,29 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
             raise PermissionDenied  # Django would say that no action was chosen
         title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
+        shown = getattr(response, "context_data", {}).get("cl")
+        if shown and (self.tells_of_people or request.GET.keys() & NAMES_SOMEBODY):
+            people = (person for row in shown.result_list for person in people_of(row))
+            note_reading(request, str(self.opts.verbose_name_plural), people)
+        return response
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        response: HttpResponse = super().history_view(request, object_id, extra_context)
+        return self._noted(request, response, "history")
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        response: HttpResponse = super().delete_view(request, object_id, extra_context)
+        return self._noted(request, response, "delete")
+
+    def _noted(self, request: HttpRequest, response: HttpResponse, page: str) -> HttpResponse:
+        """Note whom one of Django's pages about a row tells of."""
+        row = getattr(response, "context_data", {}).get("object")
+        if row is not None:
+            note_reading(request, f"{self.opts.verbose_name}: {page}", people_of(row))
         return response
 
     def change_view(
@@ -154,6 +182,7 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def _around(self, request: HttpRequest, row: Model) -> dict[str, Any]:
         page = self.form_page(admin=self, row=row)
         page.setup(request)
+        page.note_reading()
         return page.context()
 
 

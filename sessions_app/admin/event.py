@@ -25,6 +25,7 @@ class EventAdmin(LogAdmin):
 
     list_display = ("happened_at", "what", "in_short", "person", "session", "who")
     list_filter = (("type", NewestValuesFilter),)
+    tells_of_people = False
     applications = ("application",)
     search_fields = ("user_pk",)
     search_help_text = "The beginning of a user_id"

@@ -1,15 +1,48 @@
 """Logins of operators and their groups, in the look of the other pages."""
 
+from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
+from django_otp.plugins.otp_static.models import StaticDevice
+from django_otp.plugins.otp_totp.models import TOTPDevice
+from unfold.admin import TabularInline
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from sessions_app.admin.base import PageAdmin
+from sessions_app.admin.views.second_factor import (
+    GiveCode,
+    LoginForm,
+    RecoveryCodes,
+    RemoveSecondFactor,
+    SecondFactor,
+    TurnOff,
+)
+from sessions_app.models import LoginLimit
 
-admin.site.unregister(User)
-admin.site.unregister(Group)
+for model in (User, Group, TOTPDevice, StaticDevice):  # the keys of second factors are nobody's to look at
+    admin.site.unregister(model)
+
+
+class LimitForm(forms.models.BaseInlineFormSet):  # type: ignore[type-arg]
+    """The applications that a login is limited to."""
+
+    def clean(self) -> None:
+        """Refuse to limit a superuser, who could lift the limit."""
+        super().clean()
+        if self.instance.is_superuser and any(
+            form.cleaned_data and not form.cleaned_data.get("DELETE") for form in self.forms
+        ):
+            raise forms.ValidationError("A superuser sees everything: take that status away first.")
+
+
+class LimitInline(TabularInline):  # type: ignore[misc]
+    """Only these applications; without any, the login sees all."""
+
+    model = LoginLimit
+    formset = LimitForm
+    extra = 0
 
 
 @admin.register(User)
@@ -19,6 +52,9 @@ class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
+    form_page = LoginForm
+    inlines = (LimitInline,)
+    views = (SecondFactor, RecoveryCodes, TurnOff, GiveCode, RemoveSecondFactor)
 
 
 @admin.register(Group)

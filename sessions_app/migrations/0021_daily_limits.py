@@ -4,6 +4,7 @@ import django.core.validators
 import django.db.models.deletion
 from django.db import migrations, models
 
+from sessions_app.limited_operators import APPLICATIONS, let_operators, of_person, seen
 from sessions_app.row_security import ACTING, IS_REQUEST, ROLE, protect
 
 PARAMETERS = (
@@ -94,7 +95,7 @@ OF_ONE = models.Q(
 
 
 class Migration(migrations.Migration):
-    dependencies = [("sessions_app", "0018_names_no_longer_unique")]
+    dependencies = [("sessions_app", "0020_limited_operators")]
 
     operations = [
         migrations.CreateModel(
@@ -149,5 +150,14 @@ class Migration(migrations.Migration):
         ),
         protect("sessions_app_dailylimit", privileges="SELECT"),
         protect("sessions_app_dailyusage", privileges="SELECT"),
+        # What an application may use is the site's to say.
+        *(
+            let_operators(
+                table,
+                f"{of_person(table)} OR {seen(table, 'sessions_app_apikey', 'key_id')}",
+                read=f"application_id = ANY({APPLICATIONS})",
+            )
+            for table in ("sessions_app_dailylimit", "sessions_app_dailyusage")
+        ),
         migrations.RunSQL(COUNT_SQL, f"DROP FUNCTION count_usage({PARAMETERS})"),
     ]

@@ -5,6 +5,7 @@ from sessions_app.models.application import Application
 from sessions_app.models.archive import Archive
 from sessions_app.models.daily_limit import DailyLimit, DailyUsage
 from sessions_app.models.event import Event
+from sessions_app.models.login_limit import LoginLimit
 from sessions_app.models.message import Message
 from sessions_app.models.profile_version import ProfileVersion
 from sessions_app.models.searched import Searched
@@ -18,6 +19,7 @@ __all__ = [
     "DailyLimit",
     "DailyUsage",
     "Event",
+    "LoginLimit",
     "Message",
     "ProfileVersion",
     "Searched",

@@ -1,14 +1,61 @@
 """The append-only log of what happened."""
 
-from django.db import models
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection, models
+from django.db.models import Q
+from django.utils import timezone
+from psycopg.types.json import Jsonb
 
 from sessions_app.models.application import Application
 from sessions_app.models.user_profile import UserProfile
 
 MOMENT_DELETED = "moment_deleted"
+USER_READ = "user_read"
+USER_EXPORTED = "user_exported"
+READINGS = (USER_READ, USER_EXPORTED)
+READ_EVERY = timedelta(hours=1)  # a page that an operator opens again within this is no other event
+
+# Who is being erased is waited for, and then nobody: see `UserProfile.objects.hold`.
+NOTE_READING_SQL = f"""
+INSERT INTO sessions_app_event (type, actor, user_pk, payload, created_at)
+SELECT '{USER_READ}', %(actor)s, person.id, %(payload)s, %(now)s FROM sessions_app_userprofile person
+WHERE person.id = ANY(%(people)s) AND NOT EXISTS (
+    SELECT FROM sessions_app_event earlier
+    WHERE earlier.type = '{USER_READ}' AND earlier.user_pk = person.id AND earlier.created_at > %(since)s
+        AND earlier.actor = %(actor)s AND earlier.payload = %(payload)s
+)
+FOR KEY SHARE OF person
+"""  # noqa: S608 (a constant)
 
 
 class EventQuerySet(models.QuerySet["Event"]):
+    def note_reading(self, people: Iterable[int], *, actor: str, page: str, address: str) -> None:
+        """Note that an operator reads of people: by one statement, and once an hour for a person and address.
+
+        Args:
+            people: primary keys of those whom the page tells of.
+            actor: operator:….
+            page: the name of the page.
+            address: its path, which names rows by their numbers and says nothing else.
+        """
+        now = timezone.now()
+        given: dict[str, Any] = {
+            "people": list(people),
+            "actor": actor,
+            "payload": Jsonb({"page": page, "address": address}),
+            "now": now,
+            "since": now - READ_EVERY,
+        }
+        with connection.cursor() as cursor:
+            cursor.execute(NOTE_READING_SQL, given)
+
+    def readings_of(self, user: UserProfile) -> "EventQuerySet":
+        """Return who read of a person, and who exported all of it, newest first."""
+        return self.filter(type__in=READINGS, user_pk=user.pk).order_by("-created_at", "-id")
+
     def left_out_of(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
         """Return the first and last sequence of a session's deleted moments: memory of those turns is unwanted."""
         deleted = self.filter(user_pk=user.pk, session_pk=session_pk, type=MOMENT_DELETED)
@@ -43,6 +90,9 @@ class Event(models.Model):
             models.Index(fields=["-created_at", "-id"], name="event_newest"),
             models.Index(fields=["type", "-created_at", "-id"], name="event_type_newest"),
             models.Index(fields=["user_pk", "-id"], name="event_user"),
+            models.Index(
+                fields=["user_pk", "-created_at", "-id"], condition=Q(type__in=READINGS), name="event_reading"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -152,6 +152,7 @@ class Session(models.Model):
     objects = SessionQuerySet.as_manager()
 
     class Meta:
+        permissions = [("preview_context", "Can see the context of a session")]
         constraints = [models.UniqueConstraint(fields=["user", "session_id"], name="session_unique_for_user")]
         indexes = [
             models.Index(fields=["user", "-last_activity_at", "-id"], name="session_user_activity"),

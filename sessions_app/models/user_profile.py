@@ -85,6 +85,10 @@ class UserProfile(models.Model):
 
     class Meta:
         verbose_name = "user profile"
+        permissions = [
+            ("read_userprofile", "Can read what is kept of a person all together"),
+            ("export_userprofile", "Can export everything that is kept of a person"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["application", "user_id"], name="user_profile_unique_in_application")
         ]

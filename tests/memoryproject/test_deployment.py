@@ -12,6 +12,7 @@ from memoryproject.embedded import server
 from tests.support.processes import manage
 
 NAME = f"deployment_test_{os.getpid()}"  # tests run in several processes on one server
+ROLES = ("memory_request", "memory_operator")
 APPEND = """
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.models.application import DEFAULT
@@ -54,10 +55,12 @@ def test_an_owner_without_superpowers_can_deploy(
     administrator.execute(f"CREATE ROLE {NAME} {rights}")
     administrator.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
     if rights == "LOGIN":
-        administrator.execute(
-            "DO $$ BEGIN CREATE ROLE memory_request NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
-        )
-    administrator.execute(f"GRANT memory_request TO {NAME}")
+        for role in ROLES:
+            administrator.execute(
+                f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+            )
+    for role in ROLES:
+        administrator.execute(f"GRANT {role} TO {NAME}")
     with psycopg.connect(administrator.info.dsn, dbname=NAME, autocommit=True) as there:
         there.execute("CREATE EXTENSION vector")
     migrated = manage("migrate", "--verbosity", "0", **owners)

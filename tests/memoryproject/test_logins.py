@@ -1,5 +1,6 @@
 """The door of the admin: how often somebody may try, and how long a login lasts."""
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -9,8 +10,9 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from memoryproject.logins import client_address
+from memoryproject.logins import BEGAN, SEEN, client_address
 from sessions_app.models import Event
+from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db
 
@@ -52,3 +54,41 @@ def test_a_right_password_forgets_the_wrong_ones(settings: Settings) -> None:
     for _ in range(3):
         assert [log_in("wrong") for _ in range(settings.AXES_FAILURE_LIMIT - 1)][-1] == 200
         assert log_in("right") == 302
+
+
+class TestHowLong:
+    """A login ends, whether it is used or not."""
+
+    @pytest.fixture
+    def client(self) -> Client:
+        return operator("view_session")
+
+    def age(self, client: Client, **seconds: float) -> int:
+        """Have it begun, or been used, so long ago; return what a page answers."""
+        session = client.session
+        for name, value in seconds.items():
+            session[{"began": BEGAN, "seen": SEEN}[name]] = time.time() - value
+        session.save()
+        return client.get("/admin/").status_code
+
+    def test_row_36_one_that_rests_too_long_is_over(self, client: Client, settings: Settings) -> None:
+        before = time.time()
+        assert self.age(client, seen=settings.LOGIN_IDLE_MINUTES * 60 - 600) == 200
+        assert client.session[SEEN] >= before  # it was used
+        assert self.age(client, seen=settings.LOGIN_IDLE_MINUTES * 60 + 1) == 302
+        assert client.get("/admin/").status_code == 302
+
+    def test_row_36_one_that_is_used_all_the_time_is_over_too(self, client: Client, settings: Settings) -> None:
+        assert self.age(client, began=settings.LOGIN_HOURS * 3600 - 600) == 200
+        assert self.age(client, began=settings.LOGIN_HOURS * 3600 + 1) == 302
+
+    def test_a_page_writes_the_session_once_a_minute(self, client: Client) -> None:
+        assert self.age(client, seen=-1000) == 200  # long before a minute is over, however slow the machine is
+        assert client.session[SEEN] > time.time()
+
+    def test_who_is_sent_to_log_in_comes_back(self, client: Client) -> None:
+        session = client.session
+        del session[BEGAN]
+        session.save()
+        answer = client.get("/admin/sessions_app/session/?q=ada")
+        assert answer.headers["Location"] == "/admin/login/?next=/admin/sessions_app/session/%3Fq%3Dada"

@@ -24,6 +24,7 @@ class ContextReceiptAdmin(ReadOnlyAdmin):
     list_filter_submit = True
     list_select_related = ("session", "user")
     paginator = InfinitePaginator
+    tells_of_people = False
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     search_help_text = "The beginning of a session_id or user_id"
     ordering = ("-created_at", "-id")

@@ -70,6 +70,7 @@ class JobAdmin(LogAdmin):
     list_display = ("what", "state", "about", "why", "asked_at", "took", "asked_by")
     applications = ("user__application", "stream__application")
     list_filter = (StateFilter, ("process", NewestValuesFilter))
+    tells_of_people = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
     open_lookups = ("session__id__exact", "user__id__exact", "stream__id__exact", "circuit__id__exact")

@@ -16,6 +16,7 @@ from moments_app.operator.views.prompt import (
 )
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
+from sessions_app.limited_operators import is_limited
 
 
 @admin.register(PromptResource)
@@ -35,6 +36,11 @@ class PromptResourceAdmin(PageAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Ask whose prompt it is, where there are several applications."""
         return (*self.fields, "application") if are_several() else self.fields
+
+    def has_change_permission(self, request: HttpRequest, obj: PromptResource | None = None) -> bool:
+        """Leave the site's prompts to operators who are not limited to some applications."""
+        is_others = obj is not None and obj.application_id is None and is_limited(request.user)
+        return not is_others and bool(super().has_change_permission(request, obj))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # moments name the version they were made with

@@ -11,7 +11,7 @@ from moments_app.operator.transcript import entries
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction
+from sessions_app.admin.views.base import FormPage, RowAction, may_see
 from sessions_app.models import Message
 from sessions_app.retention.read_archived import with_text
 
@@ -43,7 +43,7 @@ class AtomForm(FormPage[MemoryAtom]):
     def context(self) -> dict[str, Any]:
         atom, may_change = self.row, self.admin.has_change_permission(self.request)
         may_move = self.admin.has_change_permission(self.request, atom)
-        turns, is_released = _source_turns(atom), hasattr(atom, "release")
+        turns, is_released = self._source_turns(), hasattr(atom, "release")
         return {
             "show_save_and_add_another": False,
             "atom": atom,
@@ -51,11 +51,16 @@ class AtomForm(FormPage[MemoryAtom]):
             "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
             "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],
-            "calls": atom.job.engine_calls.all() if atom.job else (),
-            "entries": entries(with_text(turns[0].user, turns[:SOURCES]) if turns else ()),
+            "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
+            "sees_turns": may_see(self.request, Message),
+            "entries": entries(self.request, with_text(turns[0].user, turns[:SOURCES]) if turns else ()),
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
         }
+
+    def _source_turns(self) -> list[Message]:
+        turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()
+        return list(self.seen(turns))
 
 
 class EvictAtom(RowAction[MemoryAtom]):
@@ -97,10 +102,6 @@ class MoveAtom(RowAction[MemoryAtom]):
         log = f"Moved from {atom.stream.title} to {stream.title}."
         move = partial(curate.move, atom, stream, requested_by=self.actor)
         self.attempt(atom, move, log=log, message=f"Moved to {stream.title}.")
-
-
-def _source_turns(atom: MemoryAtom) -> list[Message]:
-    return list(Message.objects.filter(pk__in=atom.source_message_ids).select_related("session").in_order())
 
 
 def _is_left_behind(atom: MemoryAtom) -> bool:

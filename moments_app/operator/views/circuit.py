@@ -16,11 +16,12 @@ class CircuitForm(FormPage[Circuit]):
     before = "operator/circuits/circuit.html"
 
     def context(self) -> dict[str, Any]:
-        held = Job.objects.held().filter(circuit=self.row).select_related("user", "session__user", "stream")
+        held = Job.objects.held().filter(circuit=self.row)
+        shown = self.seen(held.select_related("user", "session__user", "stream"))
         return {
             "circuit": self.row,
             "may_change": self.admin.has_steer_permission(self.request),
-            "held": held.order_by("id")[:HELD_SHOWN],
+            "held": shown.order_by("id")[:HELD_SHOWN],
             "held_count": held.count(),
         }
 

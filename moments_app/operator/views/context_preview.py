@@ -17,6 +17,7 @@ from moments_app.context.request import PLANS, ContextRequest
 from moments_app.interfaces.api.context import context_data
 from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.operator.addresses import Pages
+from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
 from sessions_app.models import Message, Session
@@ -68,6 +69,7 @@ class ContextPreview(SessionTab):
     """The context that an application would get for this session, layer by layer."""
 
     route, name, tab = "<int:pk>/context/", "context", "Context preview"
+    needs = (PREVIEW_CONTEXT, *SEE_MEMORY)
     template_name = "operator/sessions/context.html"
 
     def context(self) -> dict[str, Any]:

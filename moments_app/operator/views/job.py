@@ -31,17 +31,20 @@ class JobForm(FormPage[Job]):
 
     def context(self) -> dict[str, Any]:
         job = self.row
+        calls = job.engine_calls.select_related("prompt_version__resource")
         return {
             "job": job,
             "state": state_of(job),
             "may_change": self.admin.has_steer_permission(self.request),
             "max_attempts": settings.JOBS.max_attempts,
             "params": _json(job.params),
-            "calls": job.engine_calls.select_related("prompt_version__resource").order_by("id")[:CALLS_SHOWN],
-            "moments": job.moments.defer("search_vector").order_by("id")[:LEFT_SHOWN],
-            "summaries": job.summaries.order_by("id")[:LEFT_SHOWN],
-            "atoms": job.atoms.order_by("id")[:LEFT_SHOWN],
-            "texts": StreamVersion.objects.filter(job=job).select_related("stream").order_by("id")[:LEFT_SHOWN],
+            "calls": self.seen(calls).order_by("id")[:CALLS_SHOWN],
+            "moments": self.seen(job.moments.defer("search_vector")).order_by("id")[:LEFT_SHOWN],
+            "summaries": self.seen(job.summaries.all()).order_by("id")[:LEFT_SHOWN],
+            "atoms": self.seen(job.atoms.all()).order_by("id")[:LEFT_SHOWN],
+            "texts": self.seen(StreamVersion.objects.filter(job=job))
+            .select_related("stream")
+            .order_by("id")[:LEFT_SHOWN],
             "result": _json(job.result),
             "left_shown": LEFT_SHOWN,
         }

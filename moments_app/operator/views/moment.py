@@ -1,5 +1,6 @@
 """The page of a moment, beside its source turns, and the chain of a person's moments."""
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,8 @@ from moments_app.models.moment import MomentQuerySet
 from moments_app.operator import moment_chain
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
-from sessions_app.admin.views.base import FormPage, OperatorPage, RowView
+from sessions_app.admin.reading import people_of
+from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowView, may_see
 from sessions_app.models import Message, UserProfile
 
 SOURCE_TURNS = 200
@@ -29,14 +31,14 @@ class MomentForm(FormPage[Moment]):
 
     def context(self) -> dict[str, Any]:
         moment = self.row
-        calls = EngineCall.objects.filter(job=moment.job_id).order_by("-id")[:CALLS_SHOWN] if moment.job_id else []
+        calls = EngineCall.objects.filter(job=moment.job_id or 0).order_by("-id")
         corrections = LogEntry.objects.filter(
             content_type=ContentType.objects.get_for_model(Moment), object_id=str(moment.pk)
         )
-        return read(moment) | {
+        return read(self, moment) | {
             "is_fullwidth": "1",
             "next_moment": Moment.objects.later_than(moment).first(),
-            "calls": calls,
+            "calls": self.seen(calls)[:CALLS_SHOWN],
             "corrections": corrections.select_related("user")[:CORRECTIONS_SHOWN],
         }
 
@@ -47,7 +49,7 @@ class MomentReading(RowView[Moment]):
     route, name = "<int:pk>/reading/", "reading"
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        return render(request, "operator/moments/reading.html", read(self.row))
+        return render(request, "operator/moments/reading.html", read(self, self.row))
 
 
 class Chain(OperatorPage):
@@ -69,7 +71,11 @@ class Chain(OperatorPage):
         newest, oldest = moments.first(), moments.last()
         section = self._section_asked_for(moments) or (moment_chain.around(newest) if newest else None)
         shown = {"person": self.person, "newest": newest, "oldest": oldest, "section": section}
-        return shown | (read(section.opened) if section and section.opened else {})
+        return shown | (read(self, section.opened) if section and section.opened else {})
+
+    def people(self) -> Collection[int]:
+        """Return the person whose chain it is."""
+        return people_of(self.person)
 
     def _section_asked_for(self, moments: MomentQuerySet) -> moment_chain.ChainSection | None:
         """Read the section that the address names by one of the person's moments."""
@@ -80,15 +86,16 @@ class Chain(OperatorPage):
         return None
 
 
-def read(moment: Moment) -> dict[str, Any]:
-    """Read a moment with its turns and the moments it names."""
+def read(view: OperatorView, moment: Moment) -> dict[str, Any]:
+    """Read a moment with the moments it names, and with its turns if the operator of the view may see turns."""
     own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
     named = {previous.key: previous for previous in own}
-    turns = Message.objects.turns().filter(user_id=moment.user_id, moment=moment).in_order()
+    turns = view.seen(Message.objects.turns().filter(user_id=moment.user_id, moment=moment).in_order())
     shown, more = first_of(turns, SOURCE_TURNS)
     return {
         "moment": moment,
         "previous_moments": [named[key] for key in moment.previous_moment_keys if key in named],
-        "entries": entries(shown),
+        "entries": entries(view.request, shown),
+        "sees_turns": may_see(view.request, Message),
         "has_more_turns": more is not None,
     }

@@ -10,11 +10,15 @@ from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBas
 from django.shortcuts import get_object_or_404
 
 from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
+from moments_app.operator.pager import first_of
 from moments_app.operator.profile_history import history
+from moments_app.operator.rights import EXPORT_PERSON
 from sessions_app.admin.links import change_url, list_url, page_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView, may_see
 from sessions_app.admin.views.daily_limit import usage_context
-from sessions_app.models import ProfileVersion, Session, UserProfile
+from sessions_app.limited_operators import unlimited
+from sessions_app.models import Event, ProfileVersion, Session, UserProfile
+from sessions_app.models.event import USER_EXPORTED
 from sessions_app.people.erase import OnHold, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
 
@@ -30,6 +34,7 @@ KEPT: dict[str, type[Model]] = {
     "Context receipts": ContextReceipt,
 }
 COUNTED = 100
+READINGS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,26 @@ class KeptRows:
 class ProfileForm(FormPage[UserProfile]):
     """Ways to what is kept of a person, and to what can be done with all of it; and what they have used."""
 
-    before = "operator/profiles/memory.html"
-    after = "operator/limits/usage.html"
+    before, after = "operator/profiles/memory.html", "operator/profiles/after.html"
 
     def context(self) -> dict[str, Any]:
-        return usage_context(self.request, self.row) | {
-            "profile": self.row,
-            "put_off": _put_off(self.row),
-            "kept": _kept(self.request, self.row),
-            "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
-        }
+        return (
+            usage_context(self.request, self.row)
+            | {
+                "profile": self.row,
+                "put_off": _put_off(self.row),
+                "kept": _kept(self.request, self.row),
+                "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
+            }
+            | self._readings()
+        )
+
+    def _readings(self) -> dict[str, Any]:
+        """Read who read of the person last, for those who may see events."""
+        if not may_see(self.request, Event):
+            return {"readings": None}
+        newest, more = first_of(Event.objects.readings_of(self.row), READINGS_SHOWN)
+        return {"readings": newest, "more_readings": more}
 
 
 class ProfileVersions(RowPage[UserProfile]):
@@ -89,9 +104,9 @@ class RestoreProfile(RowAction[UserProfile]):
 
 
 class ExportProfile(RowView[UserProfile]):
-    """Everything that is kept of a person, as a file."""
+    """Everything that is kept of a person, as a file: each time it is an event."""
 
-    route, name = "<path:pk>/export/", "export"
+    route, name, needs = "<path:pk>/export/", "export", (EXPORT_PERSON,)
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         file = TemporaryFile()  # noqa: SIM115 (the response closes it)
@@ -101,6 +116,7 @@ class ExportProfile(RowView[UserProfile]):
             messages.error(request, str(error))
             return HttpResponseRedirect(change_url(self.row))
         file.seek(0)
+        Event.objects.create(type=USER_EXPORTED, actor=self.actor, user_pk=self.row.pk)
         return FileResponse(file, as_attachment=True, filename="export.zip", content_type="application/zip")
 
 
@@ -126,8 +142,10 @@ class EraseProfile(RowPage[UserProfile]):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         if request.POST.get("user_id") != self.row.user_id:
             return self.page(problem="That is not the user_id. Nothing was erased.")
+        person = self.row
         try:
-            erased = erase_user(self.row.user_id, application=self.row.application_id, actor=self.actor)
+            with unlimited():  # nothing may be left of the person that this operator doesn't see, as in others' logs
+                erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
         except (OnHold, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
         messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")
@@ -153,7 +171,7 @@ def _kept(request: HttpRequest, profile: UserProfile) -> list[KeptRows]:
             url=list_url(model, user__id__exact=profile.pk),
         )
         for label, model in KEPT.items()
-        if request.user.has_perm(f"{model._meta.app_label}.view_{model._meta.model_name}")
+        if may_see(request, model)
     ]
 
 

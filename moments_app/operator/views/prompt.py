@@ -1,5 +1,6 @@
 """Prompts: an editor, versions and what differs between them, which one is in force, and trying one out."""
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
@@ -15,15 +16,17 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 
 from moments_app.jobs.trial import CannotTry, can_be_tried, try_prompt
-from moments_app.models import EngineCall, PromptResource, PromptVersion
+from moments_app.models import EngineCall, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.prompt import NewerVersion
 from moments_app.operator import prompt_trial
 from moments_app.operator.diff import DiffLine, line_diff
 from moments_app.operator.pager import first_of
 from moments_app.operator.prompt_help import help_for
+from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from sessions_app.admin.links import page_url
+from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import RowPage
-from sessions_app.models import Event
+from sessions_app.models import Event, Session
 from sessions_app.tokens import estimate_tokens
 
 VERSIONS = 50  # a page
@@ -127,7 +130,7 @@ class PromptEditor(PromptPage):
     def may_try(self) -> bool:
         """Tell whether the operator may try prompts: a trial costs money, and shows what was said."""
         may_change = self.admin.has_change_permission(self.request)
-        return bool(may_change and self.request.user.has_perm("sessions_app.view_session"))
+        return bool(may_change and self.request.user.has_perms((READ_PERSON, *SEE_MEMORY)))
 
     def _version_asked_for(self) -> PromptVersion | None:
         number = self.number("version")
@@ -158,6 +161,9 @@ class ChangesVersions(PromptEditor):
 
     permission = "change"
     http_method_names = ["post"]
+
+    def has_permission(self) -> bool:
+        return bool(self.admin.has_change_permission(self.request, self.row))
 
     def put_in_force(self, version: PromptVersion) -> None:
         """Have a version count from the next job on."""
@@ -243,6 +249,11 @@ class TryPrompt(TriesPrompt):
 
     route, name = "<path:pk>/try/", "try"
     http_method_names = ["post"]
+    tried: Session | MemoryStream | None = None
+
+    def people(self) -> Collection[int]:
+        """Return the person whom the text was tried on."""
+        return people_of(self.tried) if self.tried else ()
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         shown = {} if request.POST.get("step") == "find" else self._tried(TrialForm(request.POST))
@@ -261,6 +272,7 @@ class TryPrompt(TriesPrompt):
             trial = try_prompt(self._version_with(form.cleaned_data["content"]), subject)
         except CannotTry as error:
             return {"problem": str(error)}
+        self.tried = subject
         return {
             "subject": subject,
             "given": prompt_trial.given(trial.input),

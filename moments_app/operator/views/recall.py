@@ -1,5 +1,6 @@
 """The recall console: a query as an application would ask it, and how each result came to its place."""
 
+from collections.abc import Collection
 from typing import Any
 
 from django import forms
@@ -9,12 +10,14 @@ from django.shortcuts import render
 
 from moments_app.interfaces.api.search import MATCH_COUNT_MAX, QUERY_MAX_CHARS
 from moments_app.models import MemoryAtom, Moment
+from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
 from sessions_app.admin.links import page_url, turn_url
+from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, OperatorView
 from sessions_app.models import Application, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -30,7 +33,6 @@ STEP_LABELS = {
     "fusion": "fusion",
     "reading": "reading what was found",
 }
-PERMISSIONS = ("moments_app.view_memoryatom", "moments_app.view_moment", "sessions_app.view_session")
 
 
 class RecallForm(forms.Form):
@@ -54,8 +56,12 @@ class RecallForm(forms.Form):
 class ConsoleView(OperatorView):
     """A view of the console, which shows what several lists show and takes the rights of all of them."""
 
-    def has_permission(self) -> bool:
-        return self.request.user.has_perms(PERMISSIONS)
+    needs = (READ_PERSON, *SEE_MEMORY)
+
+
+def may_recall(request: HttpRequest) -> bool:
+    """Tell the sidebar whether the operator may open the console."""
+    return request.user.has_perms(ConsoleView.needs)
 
 
 class Recall(ConsoleView, OperatorPage):
@@ -64,13 +70,24 @@ class Recall(ConsoleView, OperatorPage):
     route, name = "recall/", "recall"
     template_name = "operator/recall/console.html"
     title = "Recall console"
+    asked: UserProfile | None = None
 
     def context(self) -> dict[str, Any]:
         has_query = self.request.GET.keys() & RecallForm.base_fields.keys()
         form = RecallForm(self.request.GET if has_query else None, initial={"kinds": KINDS, "mode": "hybrid"})
         shown = {"form": form, "kinds": _chosen(form), "match_count": settings.RECALL.match_count}
         shown |= {"several_applications": are_several()}
-        return shown | (_found(form) if form.is_valid() else {})
+        return shown | (self._found(form) if form.is_valid() else {})
+
+    def people(self) -> Collection[int]:
+        """Return the person whose memory was asked."""
+        return people_of(self.asked) if self.asked else ()
+
+    def _found(self, form: RecallForm) -> dict[str, Any]:
+        """Ask recall of the person's memory, if there is such a person."""
+        user_id, application = form.cleaned_data["user_id"], form.cleaned_data["application"]
+        self.asked = UserProfile.objects.named(user_id, application.pk if application else DEFAULT)
+        return _found(form, self.asked) if self.asked else {"nobody": user_id, "people": _people(user_id)}
 
 
 class RecallPeople(ConsoleView):
@@ -93,12 +110,9 @@ def _people(beginning: str) -> list[str]:
     return list(found.order_by("user_id").values_list("user_id", flat=True)[:PEOPLE])
 
 
-def _found(form: RecallForm) -> dict[str, Any]:
+def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
     """Ask recall, and collect what the page shows of it."""
     data = form.cleaned_data
-    user = UserProfile.objects.named(data["user_id"], data["application"].pk if data["application"] else DEFAULT)
-    if user is None:
-        return {"nobody": data["user_id"], "people": _people(data["user_id"])}
     seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
     return {
         "profile": user,

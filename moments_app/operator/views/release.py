@@ -1,6 +1,6 @@
 """Releases: the candidates that wait for a decision, the page on which one is released, and what can be done later."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 
-from moments_app.models import MemoryAtom, Release
+from moments_app.models import MemoryAtom, Release, ReleaseSource
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
 from moments_app.streams.release import (
@@ -27,9 +27,12 @@ from moments_app.streams.release import (
     source_turns,
 )
 from sessions_app.admin.links import change_url, page_url
-from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction
-from sessions_app.models import Session, UserProfile
+from sessions_app.admin.reading import people_of
+from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView, RowAction, may_see
+from sessions_app.limited_operators import scope_key
+from sessions_app.models import Message, Session, UserProfile
 
+SEE_ITEMS = "moments_app.view_memoryatom"
 PAGE = 20  # candidates
 COUNTED = 1_000  # people, and candidates
 WAITING, KEPT = "candidates-waiting", 30  # where their number is kept, and for how many seconds
@@ -50,8 +53,12 @@ class DecisionForm(WordingForm):
 
 def waiting(request: HttpRequest) -> str:
     """Count the candidates that wait for a decision, for the sidebar of each page; blank for none."""
-    number: int = cache.get_or_set(WAITING, _number_waiting, KEPT) or 0
+    number: int = cache.get_or_set(_waiting_key(), _number_waiting, KEPT) or 0
     return f"{COUNTED:,}+" if number > COUNTED else str(number or "")
+
+
+def _waiting_key() -> str:
+    return WAITING + scope_key()
 
 
 def _number_waiting() -> int:
@@ -76,17 +83,29 @@ class Candidates(OperatorPage):
     """The candidates that nobody has decided on, newest first."""
 
     route, name, title = "waiting/", "waiting", "What was learned, and waits for a decision"
+    needs = (SEE_ITEMS,)
     template_name = "operator/releases/waiting.html"
 
-    def context(self) -> dict[str, Any]:
+    @cached_property
+    def found(self) -> tuple[list[MemoryAtom], MemoryAtom | None]:
+        """A page of them, and the last where more follow."""
         before = self.number("before")
         found = MemoryAtom.objects.one_a_group().select_related("stream", "user", "source_session").order_by("-pk")
-        items, more = first_of(found if before is None else found.filter(pk__lt=before), PAGE)
+        return first_of(found if before is None else found.filter(pk__lt=before), PAGE)
+
+    def context(self) -> dict[str, Any]:
+        items, more = self.found
         return {"items": [(item, agent_of(item)) for item in items], "more_before": more}
+
+    def people(self) -> Collection[int]:
+        """Return the people of the candidates shown."""
+        return [person for atom in self.found[0] for person in people_of(atom)]
 
 
 class CandidateView(OperatorView):
     """A view of one candidate."""
+
+    needs = (SEE_ITEMS,)
 
     @cached_property
     def candidate(self) -> MemoryAtom:
@@ -94,10 +113,14 @@ class CandidateView(OperatorView):
         found = MemoryAtom.objects.active().candidates().select_related("stream", "user", "source_session")
         return get_object_or_404(found, pk=self.kwargs["candidate"])
 
+    def people(self) -> Collection[int]:
+        """Return the person whose candidate it is."""
+        return people_of(self.candidate)
+
     @property
     def next_page(self) -> HttpResponse:
         """Where the operator goes on, who has just decided."""
-        cache.delete(WAITING)
+        cache.delete(_waiting_key())
         return HttpResponseRedirect(page_url(Release, "waiting"))
 
 
@@ -113,14 +136,14 @@ class ReleaseCandidate(CandidateView, OperatorPage):
 
     def context(self) -> dict[str, Any]:
         atom = self.candidate
-        turns = source_turns(atom)
+        turns = source_turns(atom) if may_see(self.request, Message) else []
         return {
             "atom": atom,
             "wording": self.request.POST.get("wording", atom.content),
             "audience": audience(agent_of(atom), atom.stream.application_pk),
             "others": said_the_same(atom).exclude(pk=atom.pk)[:PAGE],
             "alike": self._said_alike(),
-            "entries": entries(turns),
+            "entries": entries(self.request, turns),
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
             "may_release": self.request.user.has_perm("moments_app.add_release"),
@@ -169,12 +192,22 @@ class ReleaseForm(FormPage[Release]):
 
     before = "operator/releases/release.html"
 
+    @cached_property
+    def sources(self) -> list[ReleaseSource]:
+        """What the release rests on, for those who may see what was said."""
+        found = self.row.sources.select_related("user", "atom")
+        return list(found) if self.request.user.has_perm(SEE_ITEMS) else []
+
+    def people(self) -> Collection[int]:
+        """Return the people whom it is from."""
+        return [source.user_id for source in self.sources]
+
     def context(self) -> dict[str, Any]:
         made = self.row
         return {
             "release": made,
             "audience": audience(made.stream.agent_id, made.stream.application_pk),
-            "sources": made.sources.select_related("user", "atom"),
+            "sources": self.sources,
             "wider": made.wider.standing().select_related("stream"),
             "replaced_by": made.replaced_by.first(),
             "may_change": made.revoked_at is None and self.admin.has_release_permission(self.request),

@@ -6,11 +6,13 @@ from functools import partial
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, RetractedItem, Retraction, StreamVersion, Summary
 from moments_app.operator.pager import first_of
+from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.derived import Derived
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
@@ -147,23 +149,26 @@ class RetractionForm(FormPage[Retraction]):
 
     def context(self) -> dict[str, Any]:
         retraction = self.row
-        items, more = first_of(retraction.items.order_by("model", "is_rewritten", "object_pk"), ITEMS_SHOWN)
+        items, more = first_of(self._items(), ITEMS_SHOWN)
         return {
             "retraction": retraction,
             "kinds": _kinds(items),
             "has_more_items": more is not None,
             "may_undo": self.admin.has_undo_permission(self.request) and retraction.undone_at is None,
+            "sees_items": self.request.user.has_perms(SEE_MEMORY),
         }
+
+    def _items(self) -> QuerySet[RetractedItem]:
+        """Return the rows that were withdrawn, for those who may see such rows where they are."""
+        items = self.row.items.order_by("model", "is_rewritten", "object_pk")
+        return items if self.request.user.has_perms(SEE_MEMORY) else items.none()
 
 
 class RetractTurns(SessionPage):
     """Name the turns, see what would be withdrawn with them, and retract them."""
 
-    route, name = "<int:pk>/retract/", "retract"
+    route, name, needs = "<int:pk>/retract/", "retract", ("moments_app.add_retraction", *SEE_MEMORY)
     template_name = "operator/sessions/retract.html"
-
-    def has_permission(self) -> bool:
-        return super().has_permission() and self.request.user.has_perm("moments_app.add_retraction")
 
     def context(self) -> dict[str, Any]:
         form = _form_of(self.request)

@@ -37,14 +37,9 @@ class SessionTab(SessionPage):
 
     Attributes:
         tab: what the tab is called.
-        needs: the permission that it takes beside that to see sessions.
     """
 
     tab = ""
-    needs = ""
-
-    def has_permission(self) -> bool:
-        return super().has_permission() and (not self.needs or self.request.user.has_perm(self.needs))
 
     def newest(self, rows: QuerySet[Any]) -> dict[str, Any]:
         """Read a page of rows, newest first, from the row on that the address names."""
@@ -83,7 +78,7 @@ class Transcript(SessionTab):
         lag_from = max(stays_live_from(session, {}), session.live_from_sequence)
         marks = Marks(session.live_from_sequence, lag_from, turn, moment.pk if moment else None)
         return {
-            "entries": entries(page, marks),
+            "entries": entries(self.request, page, marks),
             "first": first,
             "last": last,
             "earlier": first > session.kept_from_sequence,
@@ -94,7 +89,7 @@ class Transcript(SessionTab):
     def _moment(self) -> Moment | None:
         """Return the moment that the address names; None where it names none of the session's."""
         pk = self.number("moment")
-        return self.row.moments.filter(user_id=self.row.user_id, pk=pk).first() if pk else None
+        return self.seen(self.row.moments.filter(user_id=self.row.user_id, pk=pk)).first() if pk else None
 
     def _bounds(self, around: int | None) -> dict[str, int]:
         """Say before or after which turn the page lies."""
@@ -122,7 +117,7 @@ class SessionSummaries(SessionTab):
     """Versions of the rolling summary, newest first, and the one in force."""
 
     route, name, tab = "<int:pk>/summaries/", "summaries", "Summaries"
-    needs = "moments_app.view_summary"
+    needs = ("moments_app.view_summary",)
     template_name = "operator/sessions/summaries.html"
 
     def context(self) -> dict[str, Any]:
@@ -135,7 +130,7 @@ class SessionMemory(SessionTab):
     """The streams that the session feeds, and what was formed from it."""
 
     route, name, tab = "<int:pk>/memory/", "memory", "Memory"
-    needs = "moments_app.view_memoryatom"
+    needs = ("moments_app.view_memoryatom", "moments_app.view_memorystream")
     template_name = "operator/sessions/memory.html"
 
     def context(self) -> dict[str, Any]:
@@ -149,7 +144,7 @@ class SessionJobs(SessionTab):
     """Jobs about the session, newest first."""
 
     route, name, tab = "<int:pk>/jobs/", "jobs", "Jobs"
-    needs = "moments_app.view_job"
+    needs = ("moments_app.view_job",)
     template_name = "operator/sessions/jobs.html"
 
     def context(self) -> dict[str, Any]:
@@ -161,7 +156,7 @@ class SessionContexts(SessionTab):
     """Receipts of the contexts that were served for the session, newest first."""
 
     route, name, tab = "<int:pk>/contexts/", "contexts", "Contexts served"
-    needs = "moments_app.view_contextreceipt"
+    needs = ("moments_app.view_contextreceipt",)
     template_name = "operator/sessions/contexts.html"
 
     def context(self) -> dict[str, Any]:
@@ -194,7 +189,7 @@ def head_of(admin: Any, request: HttpRequest, session: Session, tab: str) -> dic
     tabs = [
         {"title": view.tab, "url": page_url(Session, view.name, session.pk), "is_current": view.name == tab}
         for view in admin.tabs
-        if not view.needs or request.user.has_perm(view.needs)
+        if request.user.has_perms(view.needs)
     ]
     return {"session": session, "tabs": tabs} | rights_of(admin, request, session)
 

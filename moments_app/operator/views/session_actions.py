@@ -90,7 +90,7 @@ class HoldSession(RowAction[Session]):
 class RebuildSession(RequestsJob, SessionPage):
     """Show what would be made again and what it costs; and ask for it."""
 
-    route, name, permission = "<int:pk>/rebuild/", "rebuild", "change"
+    route, name, permission, needs = "<int:pk>/rebuild/", "rebuild", "change", ("moments_app.view_moment",)
     template_name = "operator/sessions/rebuild.html"
 
     def context(self) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 
-from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
+from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, StreamVersion
 from moments_app.operator.diff import word_diff
 from moments_app.operator.pager import first_of
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.texts import current_lines, last_version, undo
 from sessions_app.admin.links import change_url
-from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_in
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, may_see, number_in
 
 PAGE = 20  # items, or versions
 TITLES = {MemoryAtom.Type.OBSERVATION.value: "Observations that wait", MemoryAtom.Type.FACT.value: "Facts"}
@@ -27,7 +27,7 @@ class StreamForm(FormPage[MemoryStream]):
 
     def context(self) -> dict[str, Any]:
         stream = self.row
-        job = stream.jobs.filter(process=Consolidate.name).order_by("-id").first()
+        job = self.seen(stream.jobs.filter(process=Consolidate.name)).order_by("-id").first()
         last = last_version(stream)
         return {
             "show_save_and_add_another": False,
@@ -36,7 +36,9 @@ class StreamForm(FormPage[MemoryStream]):
             "words": len(stream.consolidated_content.split()),
             "when": _when(stream),
             "job": job if job and job.status in (*Job.OPEN, Job.Status.FAILED) else None,
-            "sections": [_items_of(stream, kind) | {"title": title} for kind, title in TITLES.items()],
+            "sections": [_items_of(stream, kind) | {"title": title} for kind, title in TITLES.items()]
+            if may_see(self.request, MemoryAtom)
+            else [],
             "may_change": self.admin.has_change_permission(self.request, stream),
             "may_add": self.request.user.has_perm("moments_app.add_memoryatom"),
             "last": last,
@@ -59,6 +61,7 @@ class StreamItems(MorePage):
     """A page of a stream's items of one kind."""
 
     route, name = "<int:pk>/items/<str:kind>/", "items"
+    needs = ("moments_app.view_memoryatom",)
     template_name, part_name = "operator/streams/items_page.html", "operator/streams/items.html"
 
     def get_title(self) -> str:
@@ -105,14 +108,18 @@ class StreamVersionPage(RowPage[MemoryStream]):
             "parts": parts,
             "added": sum(part.words for part in parts if part.change == "added"),
             "removed": sum(part.words for part in parts if part.change == "removed"),
-            "calls": version.job.engine_calls.select_related("prompt_version__resource") if version.job else (),
-            "absorbed": version.absorbed.in_order(),
-            "left": version.shown.active().in_order(),
+            "calls": self._calls(version),
+            "absorbed": self.seen(version.absorbed.in_order()),
+            "left": self.seen(version.shown.active().in_order()),
             "older": stream.versions.filter(pk__lt=version.pk).order_by("-pk").first(),
             "newer": stream.versions.filter(pk__gt=version.pk).order_by("pk").first(),
             "is_last": last_version(stream) == version,
             "may_change": self.admin.has_change_permission(self.request, stream),
         }
+
+    def _calls(self, version: StreamVersion) -> QuerySet[EngineCall] | tuple[()]:
+        calls = version.job.engine_calls.select_related("prompt_version__resource") if version.job else None
+        return () if calls is None else self.seen(calls)
 
 
 class ConsolidateStream(RowAction[MemoryStream]):

@@ -1,5 +1,6 @@
 """The page of a summary's version, the chain of a session's versions, and trying one again that failed."""
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,7 @@ from moments_app.operator.pager import first_of
 from moments_app.operator.summary_chain import drawing
 from moments_app.operator.transcript import entries
 from sessions_app.admin.links import change_url, page_url
+from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import FormPage, OperatorPage, OperatorView
 from sessions_app.models import Message, Session
 
@@ -29,13 +31,13 @@ class SummaryForm(FormPage[Summary]):
         window = (summary.start_sequence, summary.end_sequence)
         turns = Message.objects.turns().filter(session=summary.session, user_id=summary.user_id)
         sources = turns.filter(sequence__range=window, pk__in=summary.source_message_ids).in_order()
-        shown, more = first_of(sources, SOURCES_SHOWN)
+        shown, more = first_of(self.seen(sources), SOURCES_SHOWN)
         has_failed = summary.status == Summary.Status.FAILED
         return {
             "summary": summary,
             "next": summary.successors.defer("text", "facts").order_by("-id").first(),
             "is_stuck": Summary.objects.stuck().filter(pk=summary.pk).exists(),
-            "entries": entries(shown),
+            "entries": entries(self.request, shown),
             "has_more_turns": more is not None,
             "failed_job": _failed_job(self.request, summary.session) if has_failed else None,
         }
@@ -54,6 +56,10 @@ class SummaryChain(OperatorPage):
 
     def get_title(self) -> str:
         return f"Summaries of {self.session}"
+
+    def people(self) -> Collection[int]:
+        """Return the person whose session it is."""
+        return people_of(self.session)
 
     def context(self) -> dict[str, Any]:
         pk, versions = self.number("before"), Summary.objects.for_session(self.session)

@@ -4,9 +4,9 @@ A list names the views that stand beside it in `PageAdmin.views`. Each has an ad
 name with its own behind it. Whoever is logged in to the admin gets there; the view says what they need to go on.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -15,6 +15,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Ht
 from django.shortcuts import get_object_or_404, render
 from django.views.generic import View
 
+from sessions_app.admin.reading import note_reading, people_of
+from sessions_app.models import Message, Session
 from sessions_app.refusals import Refusal
 
 MAX_DIGITS = 18  # of a number in an address: every such number fits a bigint
@@ -32,6 +34,12 @@ def number_in(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
+def may_see(request: HttpRequest, model: type[Model]) -> bool:
+    """Tell whether the operator may see the rows of a table; turns are seen with their sessions."""
+    options = Session._meta if model is Message else model._meta
+    return request.user.has_perm(f"{options.app_label}.view_{options.model_name}")
+
+
 class OperatorView(View):
     """A page or an action.
 
@@ -40,23 +48,46 @@ class OperatorView(View):
         route: the end of its address.
         name: the end of its name.
         permission: what the operator needs: the list's admin has a method `has_…_permission` of this name.
+        needs: rights that it takes beside that, because it shows rows of other tables, or much of a person at once.
     """
 
     admin: Any = None
     route = ""
     name = ""
     permission = "view"
+    needs: ClassVar[Sequence[str]] = ()
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Refuse whoever may not; Django refuses methods that the view does not have."""
+        """Refuse whoever may not, and note whom the page tells of; Django refuses methods that the view lacks."""
         method = str(request.method).lower()
-        if method in self.http_method_names and hasattr(self, method) and not self.has_permission():
+        if method in self.http_method_names and hasattr(self, method) and not self.may_enter():
             raise PermissionDenied
-        return super().dispatch(request, *args, **kwargs)
+        answer = super().dispatch(request, *args, **kwargs)
+        if answer.status_code == 200:
+            self.note_reading()
+        return answer
+
+    def may_enter(self) -> bool:
+        """Tell whether the operator may see the list that the view stands beside, and open the page, or do this."""
+        sees_list = bool(self.admin.has_view_permission(self.request))
+        return sees_list and self.request.user.has_perms(self.needs) and self.has_permission()
 
     def has_permission(self) -> bool:
         """Tell whether the operator may open the page, or do this."""
         return bool(getattr(self.admin, f"has_{self.permission}_permission")(self.request))
+
+    def people(self) -> Collection[int]:
+        """Return the primary keys of the people whom the page tells of."""
+        return ()
+
+    def note_reading(self) -> None:
+        """Note that the operator reads of these people."""
+        page = f"{self.admin.opts.verbose_name}: {self.name.replace('_', ' ')}"
+        note_reading(self.request, page, self.people())
+
+    def seen(self, rows: QuerySet[Row]) -> QuerySet[Row]:
+        """Return rows of another table for a page that shows them beside its own; none if the operator may not."""
+        return rows if may_see(self.request, rows.model) else rows.none()
 
     @property
     def actor(self) -> str:
@@ -141,6 +172,10 @@ class RowView(OperatorView, Generic[Row]):
         rows: QuerySet[Row] = self.admin.get_queryset(self.request)
         return rows
 
+    def people(self) -> Collection[int]:
+        """Return the person of the row."""
+        return people_of(self.row)
+
 
 class RowPage(RowView[Row], OperatorPage):
     """A page about one row.
@@ -201,3 +236,7 @@ class FormPage(RowView[Row]):
     def context(self) -> dict[str, Any]:
         """Collect what the two templates show."""
         return {}
+
+    def note_reading(self) -> None:
+        """Note that the operator reads the row."""
+        note_reading(self.request, str(self.admin.opts.verbose_name), self.people())

@@ -155,9 +155,10 @@ class TestTrying:
     ) -> None:
         session = talk(ada, 120)
         page(root, change_url(prompt))
-        before = everything(but=["moments_app_enginecall"])
+        before = everything(but=["moments_app_enginecall", "sessions_app_event"])
         shown = self.ask(root, prompt, session.pk).content.decode()
-        assert everything(but=["moments_app_enginecall"]) == before
+        assert everything(but=["moments_app_enginecall", "sessions_app_event"]) == before
+        assert list(Event.objects.values_list("type", "user_pk")) == [("user_read", ada.pk)]
         assert EngineCall.objects.filter(purpose="try moment-builder").count() == 2
         assert shown.index("Version 1") < shown.index("The text in the editor")
         assert shown.count("They spoke of") >= 2 and "120 tokens" in shown

@@ -134,7 +134,8 @@ class TestThePage:
 
     def test_it_takes_the_rights_of_what_it_shows(self, session: Session) -> None:
         assert operator("view_memoryatom", "view_moment").get(url()).status_code == 403
-        viewer = operator("view_")
+        assert operator("view_").get(url()).status_code == 403
+        viewer = operator("view_", "read_userprofile")
         assert "Recall console" in page(viewer, url())
         assert viewer.post(url()).status_code == 405
 

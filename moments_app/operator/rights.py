@@ -1,0 +1,15 @@
+"""Rights that pages take beside those of their lists, because they show much of a person at once."""
+
+READ_PERSON = "sessions_app.read_userprofile"
+EXPORT_PERSON = "sessions_app.export_userprofile"
+PREVIEW_CONTEXT = "sessions_app.preview_context"
+# To see all that memory keeps of a person, and what it was made of.
+SEE_MEMORY = (
+    "sessions_app.view_session",
+    "sessions_app.view_userprofile",
+    "moments_app.view_moment",
+    "moments_app.view_summary",
+    "moments_app.view_memorystream",
+    "moments_app.view_memoryatom",
+    "moments_app.view_entity",
+)

@@ -1,0 +1,155 @@
+"""The pages of a login's second factor: setting it up, giving a code, new recovery codes, and taking it away."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from sessions_app import second_factor
+from sessions_app.admin.links import change_url, page_url
+from sessions_app.admin.views.base import FormPage, OperatorPage, RowAction
+from sessions_app.second_factor import Offer
+
+WRONG = "This code is wrong, or was used before. After wrong codes, wait a little longer each time."
+
+
+class CodeForm(forms.Form):
+    """A code of the app, or a recovery code."""
+
+    code = forms.CharField(max_length=32)
+
+
+class OwnPage(OperatorPage):
+    """A page of a login about itself: whoever may enter the admin at all has it."""
+
+    def may_enter(self) -> bool:
+        return True
+
+    @property
+    def login(self) -> User:
+        """The operator."""
+        return second_factor.login_of(self.request)
+
+    def code(self) -> str:
+        """Return the code that was posted; blank where there is none."""
+        form = CodeForm(self.request.POST)
+        return form.cleaned_data["code"] if form.is_valid() else ""
+
+    def context(self) -> dict[str, Any]:
+        # Before the second factor there is no way to other pages, so nothing leads to them.
+        is_in = second_factor.is_verified(self.request) or not second_factor.is_required()
+        return {"layout": "admin/base_site.html" if is_in else "unfold/layouts/unauthenticated.html"}
+
+
+class SecondFactor(OwnPage):
+    """Whether the login has a second factor; a QR code to set one up."""
+
+    route, name, title = "second-factor/", "second_factor", "Second factor"
+    template_name = "operator/logins/second_factor.html"
+
+    def context(self) -> dict[str, Any]:
+        shown = super().context() | {"is_required": second_factor.is_required()}
+        if second_factor.has_one(self.login):
+            return shown | {"left": second_factor.recovery_codes_left(self.login)}
+        return shown | {"offer": Offer(self.login)}
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """Take the key that was shown, if the code is of it."""
+        offer = Offer.brought_back(self.login, request.POST.get("offer", ""))
+        if offer is None or second_factor.has_one(self.login):
+            return self.page(problem="This page was open for too long. Begin again with the new code.")
+        device = offer.take(self.code())
+        if device is None:
+            return self.page(offer=offer, problem="That isn't the code that the app shows now.")
+        second_factor.enter(request, device)
+        second_factor.note_set_up(self.login)
+        return self.recovery_codes()
+
+    def recovery_codes(self) -> HttpResponse:
+        """Show new recovery codes, this once: no redirect, because a message would keep them in a cookie."""
+        return self.page(offer=None, codes=second_factor.new_recovery_codes(self.login))
+
+
+class RecoveryCodes(SecondFactor):
+    """Make new recovery codes."""
+
+    route, name = "second-factor/codes/", "recovery_codes"
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        if not second_factor.has_one(self.login) or not second_factor.verify(request, self.code()):
+            return self.page(problem=WRONG)
+        return self.recovery_codes()
+
+
+class TurnOff(SecondFactor):
+    """Take one's own second factor away."""
+
+    route, name = "second-factor/off/", "turn_off"
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        if second_factor.is_required():
+            return self.page(problem="Everybody who works here has one.")
+        if not second_factor.has_one(self.login) or not second_factor.verify(request, self.code()):
+            return self.page(problem=WRONG)
+        second_factor.remove(self.login, actor=self.actor)
+        messages.success(request, "The second factor is off.")
+        return HttpResponseRedirect(page_url(User, SecondFactor.name))
+
+
+class GiveCode(OwnPage):
+    """Ask for the code, before any other page."""
+
+    route, name, title = "second-factor/code/", "give_code", "Second factor"
+    template_name = "operator/logins/give_code.html"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        return self._go_on() if self._is_through() else self.page()
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        """Verify the session."""
+        if self._is_through() or second_factor.verify(request, self.code()):
+            return self._go_on()
+        return self.page(problem=WRONG)
+
+    def context(self) -> dict[str, Any]:
+        return {"next": self._next()}
+
+    def _is_through(self) -> bool:
+        return second_factor.is_verified(self.request) or not second_factor.has_one(self.login)
+
+    def _next(self) -> str:
+        """Return the page that was asked for first, if it is one of ours."""
+        asked = self.request.POST.get("next") or self.request.GET.get("next", "")
+        is_ours = url_has_allowed_host_and_scheme(asked, {self.request.get_host()}, self.request.is_secure())
+        return asked if is_ours else reverse("admin:index")
+
+    def _go_on(self) -> HttpResponse:
+        return HttpResponseRedirect(self._next())
+
+
+class LoginForm(FormPage[User]):
+    """The page of a login: whether it has a second factor, and taking that away."""
+
+    before = "operator/logins/login.html"
+
+    def context(self) -> dict[str, Any]:
+        has_one = second_factor.has_one(self.row)
+        may_remove = has_one and self.admin.has_change_permission(self.request, self.row)
+        return {"login": self.row, "has_second_factor": has_one, "may_remove": may_remove}
+
+
+class RemoveSecondFactor(RowAction[User]):
+    """Take a login's second factor away, for somebody who lost it."""
+
+    route, name = "<path:pk>/second-factor/remove/", "remove_second_factor"
+
+    def change(self, login: User) -> str:
+        second_factor.remove(login, actor=self.actor)
+        self.log(login, "Removed the second factor.", f"{login} has no second factor any more.")
+        return change_url(login)

@@ -1,0 +1,199 @@
+"""The second lock for operators who are limited to some applications.
+
+Whatever such an operator's page asks of the database is asked by the role `memory_operator`, which sees and changes
+rows of these applications alone: a filter that somebody forgot returns nothing of others. Whatever statement opens a
+transaction takes the role before it, in the same message; so it holds for single statements and for transactions of any
+depth, costs no round trip, and ends with the transaction.
+
+Migrations of tables that hold data of people or of applications add `let_operators` to their operations.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+from django.db.migrations import RunSQL
+from psycopg import ClientCursor
+from psycopg.pq import TransactionStatus
+
+OPERATOR_ROLE = "memory_operator"
+# In SQL: the applications that the operator sees, and the operator's login.
+APPLICATIONS = "(SELECT string_to_array(current_setting('memory.applications', true), ',')::bigint[])::bigint[]"
+OPERATOR = "NULLIF(current_setting('memory.operator', true), '')::bigint"
+
+CREATE_OPERATOR_ROLE = RunSQL(
+    # As for requests. Tables that come later are granted as they are made; `verify` names those without a policy.
+    sql=f"""
+        DO $$ BEGIN CREATE ROLE {OPERATOR_ROLE} NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL; END $$;
+        DO $$ BEGIN GRANT {OPERATOR_ROLE} TO CURRENT_USER;
+        EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL; END $$;
+        SET LOCAL ROLE {OPERATOR_ROLE};
+        RESET ROLE;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {OPERATOR_ROLE};
+        GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {OPERATOR_ROLE};
+        ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {OPERATOR_ROLE};
+        ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE ON SEQUENCES TO {OPERATOR_ROLE};
+    """,
+    reverse_sql=f"""
+        ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON SEQUENCES FROM {OPERATOR_ROLE};
+        ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON TABLES FROM {OPERATOR_ROLE};
+        REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM {OPERATOR_ROLE};
+        REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {OPERATOR_ROLE};
+    """,
+)
+
+# The functions that search return numbers of rows alone, and the rows are read under the policies. One that is made
+# anew is granted anew.
+LET_OPERATORS_SEARCH = RunSQL(
+    sql=f"""
+        DO $$ DECLARE function regprocedure; BEGIN
+            FOR function IN SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef LOOP
+                EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO {OPERATOR_ROLE}', function);
+            END LOOP;
+        END $$
+    """,  # noqa: S608 (names of our own)
+    reverse_sql=f"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM {OPERATOR_ROLE}",
+)
+
+
+def let_operators(table: str, rows: str, *, read: str = "", requests: str = "") -> RunSQL:
+    """Return a migration operation that limits such operators to some rows of a table.
+
+    Args:
+        table: the table's name in the database.
+        rows: SQL that is true for the rows that they see and change.
+        read: SQL that is true for further rows, which they see.
+        requests: the role of requests, where it reads the table and no policy says which rows.
+    """
+    reading = f"CREATE POLICY operators_read ON {table} FOR SELECT TO {OPERATOR_ROLE} USING ({read});" if read else ""
+    as_before = f"CREATE POLICY acting_user ON {table} TO {requests} USING (true);" if requests else ""
+    return RunSQL(
+        sql=f"""
+            ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY operators ON {table} TO {OPERATOR_ROLE} USING ({rows});
+            {reading}
+            {as_before}
+        """,
+        reverse_sql=f"""
+            DROP POLICY operators ON {table};
+            DROP POLICY IF EXISTS operators_read ON {table};
+            {f"DROP POLICY acting_user ON {table};" if requests else ""}
+            DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_policy WHERE polrelid = '{table}'::regclass) THEN
+                ALTER TABLE {table} DISABLE ROW LEVEL SECURITY;
+            END IF; END $$;
+        """,
+    )
+
+
+def seen(table: str, other: str, column: str) -> str:
+    """Return SQL that is true where a row of another table, which a column names, is one that the operator sees."""
+    return f"EXISTS (SELECT FROM {other} seen WHERE seen.id = {table}.{column})"
+
+
+def of_person(table: str, column: str = "user_id") -> str:
+    """Return SQL that is true for rows of people whom the operator sees."""
+    return seen(table, "sessions_app_userprofile", column)
+
+
+# --- taking the role ---
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Who works, and where.
+
+    Args:
+        operator: primary key of the login.
+        applications: primary keys of what it is limited to.
+    """
+
+    operator: int
+    applications: tuple[int, ...]
+
+    def taken(self, how: str) -> str:
+        """Return the SQL that takes the role.
+
+        Args:
+            how: LOCAL, for the rest of a transaction; SESSION, until it is given back.
+        """
+        applications = ",".join(map(str, self.applications))
+        return (
+            f"SET {how} ROLE {OPERATOR_ROLE}; SET {how} memory.applications = '{applications}'; "
+            f"SET {how} memory.operator = '{self.operator}'; "
+        )
+
+
+_scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
+_GIVEN_BACK = "RESET ROLE; RESET memory.applications; RESET memory.operator"
+
+
+def is_limited(user: object) -> bool:
+    """Tell whether a request's operator is limited to some applications."""
+    return getattr(user, "is_limited", False)
+
+
+@contextmanager
+def operating_in(operator: int, applications: Collection[int]) -> Iterator[None]:
+    """Run the block as an operator who is limited to some applications.
+
+    Args:
+        operator: primary key of the login.
+        applications: primary keys of the applications.
+    """
+    outer = _scope.set(Scope(int(operator), tuple(sorted(map(int, applications)))))
+    try:
+        with connection.execute_wrapper(_as_operator):
+            yield
+    finally:
+        _scope.reset(outer)
+
+
+@contextmanager
+def unlimited() -> Iterator[None]:
+    """Run the block as the tables' owner, for what is the site's, or goes by rows that were found within the limits.
+
+    Raises:
+        RuntimeError: within a transaction, which has its role.
+    """
+    if _scope.get() is not None and connection.in_atomic_block:
+        raise RuntimeError("A transaction keeps the role that it began with.")
+    outer = _scope.set(None)
+    try:
+        yield
+    finally:
+        _scope.reset(outer)
+
+
+def scope_key() -> str:
+    """Return what tells apart what is cached for operators of different applications; blank for all."""
+    scope = _scope.get()
+    return f"in-{'-'.join(map(str, scope.applications))}" if scope else ""
+
+
+def _as_operator(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """Execute a statement; one that opens a transaction takes the role first."""
+    scope, cursor = _scope.get(), context["cursor"].cursor
+    if scope is None or cursor.connection.info.transaction_status != TransactionStatus.IDLE:
+        return execute(sql, params, many, context)
+    if many or not isinstance(cursor, ClientCursor):
+        return _beside(scope, lambda: execute(sql, params, many, context), cursor.connection)
+    result = execute(scope.taken("LOCAL") + sql, params, many, context)
+    while cursor.nextset():  # to what the statement itself returned
+        pass
+    return result
+
+
+def _beside(scope: Scope, execute: Callable[[], Any], session: Any) -> Any:
+    """Take the role before what can't carry it: several statements, or a cursor on the server."""
+    if not session.autocommit:
+        session.execute(scope.taken("LOCAL"))
+        return execute()
+    session.execute(scope.taken("SESSION"))  # a cursor that outlives its statement holds its rows
+    try:
+        return execute()
+    finally:
+        session.execute(_GIVEN_BACK)

@@ -1,0 +1,22 @@
+"""Which applications an operator's login is limited to."""
+
+from django.conf import settings
+from django.db import models
+
+from sessions_app.models.application import Application
+
+
+class LoginLimit(models.Model):
+    """An application that a login may see; a login without any sees all."""
+
+    login = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="limits")
+    # Protected: with the last of its applications, a login would see all.
+    application = models.ForeignKey(Application, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        verbose_name = "limit to an application"
+        verbose_name_plural = "only these applications"
+        constraints = [models.UniqueConstraint(fields=["login", "application"], name="login_limit_once")]
+
+    def __str__(self) -> str:
+        return str(self.application)

@@ -1,0 +1,184 @@
+"""Who reads whom is in the log."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from psycopg.types.json import Jsonb
+
+from moments_app.models import Entity, Moment
+from sessions_app.admin.links import change_url, list_url
+from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.models.event import NOTE_READING_SQL, READ_EVERY, USER_EXPORTED, USER_READ
+from sessions_app.people.erase import erase_user
+from tests.support.jobs import build
+from tests.support.operator import operator
+from tests.support.pages import page
+from tests.support.streams import candidate, shard
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def eve(transactional_db: None) -> Client:
+    """An operator who may see everything."""
+    return operator("view_", "read_userprofile", "preview_context", "export_userprofile")
+
+
+@pytest.fixture
+def session(ada: UserProfile) -> Session:
+    """A conversation with moments."""
+    talked = talk(ada, 60)
+    build(talked)
+    return talked
+
+
+def read() -> list[tuple[str, str]]:
+    """Who is in the log as read, and on what page."""
+    names: dict[int | None, str] = dict(UserProfile.objects.values_list("pk", "user_id"))
+    events = Event.objects.filter(type=USER_READ).order_by("pk")
+    return [(names[pk], payload["page"]) for pk, payload in events.values_list("user_pk", "payload")]
+
+
+def tab_url(session: Session, tab: str) -> str:
+    return reverse(f"admin:sessions_app_session_{tab}", args=[session.pk])
+
+
+class TestPages:
+    """Each that tells of a person."""
+
+    def test_row_35_whatever_page_tells_of_a_person_is_an_event(self, eve: Client, session: Session) -> None:
+        moment = Moment.objects.earliest("pk")
+        pages = {
+            change_url(session.user): "profile",
+            change_url(session): "session: change",
+            tab_url(session, "details"): "session: details",
+            tab_url(session, "context"): "session: context",
+            tab_url(session, "turns"): "session: turns",
+            reverse("admin:sessions_app_userprofile_versions", args=[session.user_id]): "profile: versions",
+            change_url(moment): "moment",
+            f"{change_url(moment).removesuffix('change/')}history/": "moment: history",
+            reverse("admin:moments_app_moment_reading", args=[moment.pk]): "moment: reading",
+            reverse("admin:moments_app_moment_chain", args=[session.user_id]): "moment: chain",
+            reverse("admin:moments_app_summary_chain", args=[session.pk]): "summary: chain",
+            f"{reverse('admin:moments_app_memoryatom_recall')}?user_id=ada&query=kiln": "fact or observation: recall",
+        }
+        for url in pages:
+            assert eve.get(url).status_code == 200
+        assert read() == [("ada", page) for page in pages.values()]
+        actors = set(Event.objects.filter(type=USER_READ).values_list("actor", flat=True))
+        assert actors == {"operator:view_-read_userprofile-preview_context-export_userprofile"}
+
+    def test_row_35_each_export_is_an_event(self, eve: Client, ada: UserProfile) -> None:
+        url = reverse("admin:sessions_app_userprofile_export", args=[ada.pk])
+        for _ in range(2):
+            assert b"".join(eve.get(url))
+        exported = Event.objects.filter(type=USER_EXPORTED)
+        assert list(exported.values_list("user_pk", flat=True)) == [ada.pk, ada.pk]
+
+    def test_row_35_people_whose_candidates_are_listed_are_read(self, eve: Client, session: Session) -> None:
+        bo = UserProfile.objects.ensure("bo")
+        stream = shard("repairs")
+        for person in (session.user, bo):
+            candidate(person, stream, f"Ask {person} before you order.")
+        assert eve.get(reverse("admin:moments_app_release_waiting")).status_code == 200
+        assert sorted(read()) == [("ada", "release: waiting"), ("bo", "release: waiting")]
+
+    def test_what_is_refused_is_no_reading(self, session: Session) -> None:
+        client = operator("view_session")
+        assert client.get(tab_url(session, "context")).status_code == 403
+        assert client.get(change_url(Moment.objects.earliest("pk"))).status_code == 403
+        assert client.get(reverse("admin:sessions_app_session_change", args=[0])).status_code == 404
+        assert read() == []
+
+
+class TestLists:
+    """They tell of the people whose rows are shown."""
+
+    def test_row_35_a_list_tells_of_those_whose_rows_it_shows(self, eve: Client, ada: UserProfile) -> None:
+        bo = UserProfile.objects.ensure("bo")
+        for person in (ada, bo):
+            Entity.objects.create(user=person, kind="task", title=f"Order felt for {person}")
+        eve.get(list_url(Entity, q="ada"))
+        assert read() == [("ada", "tasks and goals")]
+        eve.get(list_url(Entity))
+        assert sorted(read()) == [("ada", "tasks and goals"), ("bo", "tasks and goals")]
+
+    def test_row_35_one_that_only_names_people_does_when_it_is_searched_for_one(
+        self, eve: Client, session: Session
+    ) -> None:
+        url = reverse("admin:moments_app_job_changelist")
+        eve.get(url)
+        assert read() == []
+        eve.get(url, {"q": "ada"})
+        assert read() == [("ada", "jobs")]
+
+
+class TestHowOften:
+    """Reloading doesn't flood the log, and a page costs one statement more."""
+
+    def test_a_page_is_noted_once_an_hour_for_an_operator_and_a_person(self, eve: Client, ada: UserProfile) -> None:
+        other = operator("view_userprofile")
+        for client in (eve, eve, other, eve, other):
+            client.get(change_url(ada))
+        assert len(read()) == 2
+        Event.objects.update(created_at=timezone.now() - READ_EVERY - timedelta(seconds=1))
+        eve.get(change_url(ada))
+        assert len(read()) == 3
+
+    def test_however_many_people_a_list_shows_they_are_noted_by_one_statement(
+        self, eve: Client, ada: UserProfile
+    ) -> None:
+        def statements() -> list[str]:
+            with CaptureQueriesContext(connection) as captured:
+                eve.get(list_url(Entity))
+            return [query["sql"] for query in captured if "INSERT" in query["sql"]]
+
+        for number in range(30):
+            person = UserProfile.objects.ensure(f"person-{number}")
+            Entity.objects.create(user=person, kind="task", title="Order felt")
+        assert len(statements()) == 1 and len(read()) == 30
+        assert len(statements()) == 1 and len(read()) == 30
+
+    def test_what_was_noted_is_found_by_an_index(self, ada: UserProfile) -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+            assert "event_reading" in Event.objects.readings_of(ada)[:10].explain()
+            noted: dict[str, Any] = {
+                "people": [ada.pk],
+                "actor": "",
+                "payload": Jsonb({}),
+                "now": timezone.now(),
+                "since": timezone.now(),
+            }
+            cursor.execute(f"EXPLAIN {NOTE_READING_SQL}", noted)
+            assert "event_reading" in str(cursor.fetchall())
+
+
+class TestThePersonsPage:
+    """It shows who read of the person."""
+
+    def test_row_35_it_shows_who_read_and_who_exported(self, eve: Client, ada: UserProfile) -> None:
+        shown = page(eve, change_url(ada))
+        assert "Nobody yet." in shown
+        b"".join(eve.get(reverse("admin:sessions_app_userprofile_export", args=[ada.pk])))
+        shown = page(operator("view_userprofile", "view_event"), change_url(ada))
+        assert "exported everything" in shown and "operator:view_-read_userprofile" in shown
+        assert f'href="{change_url(ada)}"' in shown
+
+    def test_without_the_right_to_see_events_it_shows_none(self, ada: UserProfile) -> None:
+        assert "Who read of" not in page(operator("view_userprofile"), change_url(ada))
+
+    def test_an_erasure_leaves_nobody_to_whom_it_leads(self, eve: Client, ada: UserProfile) -> None:
+        eve.get(change_url(ada))
+        erase_user("ada", application=DEFAULT, actor="operator:eve")
+        assert list(Event.objects.filter(type=USER_READ).values_list("user_pk", "payload")) == [(None, {})]
+        Event.objects.note_reading([ada.pk], actor="operator:eve", page="profile", address="/admin/")
+        assert Event.objects.filter(type=USER_READ).count() == 1
