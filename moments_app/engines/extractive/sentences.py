@@ -265,8 +265,11 @@ def read(turns: Sequence[Turn]) -> Window:
 
 
 def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
-    """Return who speaks in each turn, and its text, without the name in front if most turns have one."""
-    matches = [_SPEAKER.match(turn.content) if turn.role != "tool" else None for turn in turns]
+    """Return who speaks in each turn, and its text, without the name in front if most turns have one.
+
+    A name that the application gives goes before any other.
+    """
+    matches = [None if turn.name or turn.role == "tool" else _SPEAKER.match(turn.content) for turn in turns]
     named = sum(map(bool, matches)) > len(turns) / 2
     return [
         (Speaker(match[1], True), turn.content[match.end() :]) if match and named else (_of_role(turn), turn.content)
@@ -275,6 +278,8 @@ def _by_speaker(turns: Sequence[Turn]) -> list[tuple[Speaker, str]]:
 
 
 def _of_role(turn: Turn) -> Speaker:
+    if turn.name:
+        return Speaker(turn.name, True)
     return {"user": USER, "assistant": ASSISTANT}.get(turn.role) or Speaker(turn.tool_name or "Tool", False)
 
 

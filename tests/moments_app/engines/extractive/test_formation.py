@@ -1,6 +1,7 @@
 """What is kept of a conversation."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
@@ -41,6 +42,13 @@ def test_facts_are_statements_and_the_person_s_are_observed() -> None:
         ["Ada adopted another puppy called Biscuit on 3 March 2026.", "Their names are Salt, Pepper and Biscuit."],
         [],
     )
+
+
+def test_a_name_that_the_application_gives_says_who_speaks() -> None:
+    turns = [replace(turns_of([("user", "I adopted a puppy called Biscuit.")])[0], name="Ada")]
+    section = StreamSection("user", "", FIVE, None, "")
+    [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
+    assert [item["text"] for item in entry["observations"]] == ["Ada adopted a puppy called Biscuit."]
 
 
 def test_limits_are_kept_and_what_says_most_stays() -> None:
