@@ -4,13 +4,15 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.humanize.templatetags.humanize import intcomma
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import link_to
+from sessions_app.admin.views.base import may_see
 from sessions_app.admin.views.daily_limit import UsageForm
-from sessions_app.models import DailyLimit
+from sessions_app.models import ApiKey, DailyLimit, UserProfile
 from sessions_app.models.daily_limit import UNITS
 
 HELP = {
@@ -19,6 +21,9 @@ HELP = {
     "model_calls": "Above it work waits for the next day.",
     "usd": "For models with known prices. Above it work waits for the next day.",
 }
+
+
+OF = {"key": ApiKey, "user": UserProfile}
 
 
 @admin.register(DailyLimit)
@@ -34,6 +39,12 @@ class DailyLimitAdmin(PageAdmin):
     raw_id_fields = ("key", "user")
     form_page = UsageForm
     when_empty = "Everybody has the limits of the settings (DAILY_LIMITS__…)."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[DailyLimit]:
+        """Leave out limits of what the operator may not see."""
+        hidden = {name: None for name, model in OF.items() if not may_see(request, model)}
+        limits: QuerySet[DailyLimit] = super().get_queryset(request)
+        return limits.filter(**hidden)
 
     def get_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
         whose = ("whose",) if obj else ("key", "user", "application") if are_several() else ("key", "user")

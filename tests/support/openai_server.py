@@ -470,7 +470,7 @@ def digest_of(body: dict[str, Any]) -> dict[str, Any]:
     last = turns_of(body)[-1]
     return {
         "context": f"{known} Last said: {last['text'][:200]}".strip(),
-        "lessons": [f"Answer what is asked in turn {last['index']} at once."],
+        "lessons": [f"Answer at once when somebody says: {last['text'][:80]}"],
     }
 
 

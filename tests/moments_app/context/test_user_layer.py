@@ -48,11 +48,11 @@ def test_what_a_person_said_of_themselves_stands_once_when_profile_and_stream_ha
     build(session, lag=2)
     form(session)
     session.user.refresh_from_db()
-    assert "I love kilns and I live in Turin." in session.user.summary
+    assert "User loves kilns and they live in Turin" in session.user.summary
     for _ in range(2):  # waiting, then consolidated
         text = "\n".join(lines(session))
-        assert text.count("I love kilns and I live in Turin.") == 1
-        assert text.count("My dog is called Rex.") == 1
+        assert text.count("User loves kilns and they live in Turin") == 1
+        assert text.count("User's dog is called Rex") == 1
         fold(stream)
 
 

@@ -534,6 +534,7 @@ LOGS = (
     "moments_app_servedline",
     "moments_app_vocabulary",
     "moments_app_word",
+    "sessions_app_dailyusage",
     "sessions_app_event",
 )
 STAMPS = re.compile(r'"(updated_at|last_updated_at|retraction_count|embedded_sequence|counted_message_count)":[^,}]*')

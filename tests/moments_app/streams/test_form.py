@@ -191,7 +191,7 @@ class TestItems:
     def test_of_more_items_than_a_stream_takes_the_first_are_kept(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
-        many = [item(f"Fact {number} of the many.", 1) for number in range(80)]
+        many = [item(f"Fact {letter}{other} of the many.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
         model_server.queue(answer({"stream": "session", "facts": many}, {"stream": "user", "observations": many}))
         job = form(talk(ada, 6))
         assert MemoryAtom.objects.filter(state="evicted").count() == 0
