@@ -26,6 +26,7 @@ from sessions_app.models.session import LIVE
 
 DAYS = 30
 SUMMED = ("calls", "tokens_in", "tokens_out", "usd", "unpriced_calls")
+FEW_ROWS = 10_000  # are counted in a few milliseconds
 BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed
 
 
@@ -240,11 +241,11 @@ def _timed(took: Iterable[timedelta]) -> Builds | None:
 def estimated_rows(model: type[Model]) -> int:
     """Return how many rows a table has, as the database reckons.
 
-    They are counted while the table is new, and for operators who see some of them alone.
+    They are counted while they are few, for a reckoning lags behind, and for operators who see some of them alone.
     """
     if scope_key():
         return model._default_manager.count()
     with connection.cursor() as cursor:
         cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [model._meta.db_table])
         [estimate] = cursor.fetchone() or [-1]
-    return int(estimate) if estimate > 0 else model._default_manager.count()
+    return int(estimate) if estimate > FEW_ROWS else model._default_manager.count()

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from django_q.models import Schedule
 
@@ -34,6 +35,14 @@ def test_nothing_is_counted_where_there_is_nothing(transactional_db: None) -> No
     assert (empty.sessions, empty.turns, empty.moments, empty.compacted, empty.builds) == (0, 0, 0, None, None)
     work = overview.work()
     assert (work.due, work.oldest_due, work.failed, work.worker_seen_at) == (0, None, 0, None)
+
+
+def test_few_rows_are_counted_whatever_the_database_reckons(ada: UserProfile) -> None:
+    build(talk(ada, 60))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE moments_app_moment")
+    Moment.objects.all().delete()
+    assert overview.estimated_rows(Moment) == 0
 
 
 def test_turns_sessions_and_moments_are_counted_by_day(ada: UserProfile) -> None:
