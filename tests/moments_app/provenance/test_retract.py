@@ -242,7 +242,9 @@ class TestRetract:
     @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["model"], indirect=True)
     def test_rows_leave_and_are_rewritten_as_their_tables_declare(self, session: Session) -> None:
-        release(session.atoms.candidates()[0], "In words that are nobody's.", actor="operator:eve")
+        planted = list(session.messages.turns().filter(sequence__in=PLANTED).values_list("pk", flat=True))
+        candidates = session.atoms.candidates().filter(source_message_ids__overlap=planted).order_by("pk")
+        release(candidates[0], "In words that are nobody's.", actor="operator:eve")
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         items = set(retraction.items.values_list("model", "is_rewritten"))
         tables = [(provenance.model._meta.label_lower, provenance) for provenance in declared()]
