@@ -56,12 +56,19 @@ _MORE: dict[str, dict[str, object]] = {
     "sessions_app.application": {"permission": "sessions_app.admin.applications.are_shown"},
 }
 
+_FIND = {
+    "title": "Find",
+    "icon": "search",
+    "link": reverse_lazy("admin:sessions_app_userprofile_find"),
+    "permission": lambda request: request.user.has_perm("sessions_app.view_userprofile"),
+    "active": lambda request: request.path == str(_FIND["link"]),
+}
 _RECALL_CONSOLE = {
     "title": "Recall console",
     "icon": "manage_search",
     "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
     "permission": "moments_app.operator.views.recall.may_recall",
-    "active": lambda request: _is_console(request),
+    "active": lambda request: request.path.startswith(str(_RECALL_CONSOLE["link"])),
 }
 
 
@@ -75,14 +82,16 @@ def name_models() -> None:
         options.verbose_name, options.verbose_name_plural = entry.one, entry.many
 
 
-def _is_console(request: HttpRequest) -> bool:
-    """Tell whether this is the recall console: its address begins with that of a list that has an entry of its own."""
-    return request.path.startswith(str(_RECALL_CONSOLE["link"]))
+def _is_page(request: HttpRequest) -> bool:
+    """Tell whether this is a page whose address begins with that of a list, and that has an entry of its own."""
+    return any(request.path.startswith(str(page["link"])) for page in (_FIND, _RECALL_CONSOLE))
 
 
-def _section(title: str, *models: str, more: Sequence[dict[str, object]] = ()) -> dict[str, object]:
+def _section(
+    title: str, *models: str, first: Sequence[dict[str, object]] = (), more: Sequence[dict[str, object]] = ()
+) -> dict[str, object]:
     """Make a part of the sidebar; each entry is shown to those who may see its page."""
-    return {"title": title, "separator": True, "items": [*map(_entry, models), *more]}
+    return {"title": title, "separator": True, "items": [*first, *map(_entry, models), *more]}
 
 
 def _entry(model: str) -> dict[str, object]:
@@ -92,7 +101,7 @@ def _entry(model: str) -> dict[str, object]:
         "title": capfirst(ENTRIES[model].many),
         "icon": ENTRIES[model].icon,
         "link": link,
-        "active": lambda request: request.path.startswith(str(link)) and not _is_console(request),
+        "active": lambda request: request.path.startswith(str(link)) and not _is_page(request),
         "permission": lambda request: request.user.has_perm(f"{app}.view_{name}"),
     } | _MORE.get(model, {})
 
@@ -115,6 +124,7 @@ NAVIGATION = [
         "moments_app.memoryatom",
         "moments_app.entity",
         "moments_app.retraction",
+        first=[_FIND],
         more=[_RECALL_CONSOLE],
     )
     | {"separator": False},

@@ -194,15 +194,19 @@ def whole_words(text: str) -> list[QueryWord]:
     return [word for word in words_of_query(text) if word.factor == 1]
 
 
-def first_place(text: str, words: Iterable[QueryWord]) -> int:
-    """Return the position of the first of some words in a text, or 0 if it has none of them."""
+def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]]:
+    """Yield where some words begin and end in a text, in any of their forms."""
     wanted = {stem for word in words for stem in word.stems}
     languages = likely_languages(text)
+    end = 0
     for script, run in _runs(text):
+        start = text.find(run, end)
+        if start < 0:  # written in a way that only its normal form shows
+            continue
+        end = start + len(run)
         parts = _parts(script, run) if script != "word" else _stems_of(run, languages)
         if not wanted.isdisjoint(parts):
-            return max(text.find(run), 0)
-    return 0
+            yield start, end
 
 
 def any_of(text: str) -> tuple[str, float]:

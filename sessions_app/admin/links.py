@@ -7,8 +7,10 @@ from django.db.models import Model
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
 CHIPS = 4
+GIST = 140  # characters
 
 
 def page_url(model: Model | type[Model], page: str, *arguments: Any, **query: Any) -> str:
@@ -44,3 +46,11 @@ def chips(tags: Sequence[str]) -> SafeString:
     """Show the first few of a row's tags."""
     shown = format_html_join("", '<span class="rem-chip">{}</span>', ((tag,) for tag in tags[:CHIPS]))
     return format_html('<span class="rem-tags">{}</span>', shown)
+
+
+def titled(name: str, text: str) -> SafeString:
+    """Show a row's name, and under it how its text begins."""
+    if not text.strip():
+        return format_html("{}", name)
+    gist = Truncator(" ".join(text.split())).chars(GIST)
+    return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', name, gist)

@@ -1,12 +1,19 @@
 """The person whose memory this is."""
 
+import re
 import zoneinfo
 from collections.abc import Collection, Iterable
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Self
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchQuery, SearchVector
 from django.core.exceptions import ValidationError
 from django.db import connection, models, transaction
+from django.db.models import F, Func, Value
+from django.db.models.functions import Concat, Left
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models.application import DEFAULT, Application
@@ -15,6 +22,12 @@ if TYPE_CHECKING:
     from sessions_app.models.profile_version import ProfileVersion
 
 PROFILE_LIST_MAX = 50
+INDEXED_CHARS = 50_000  # of a profile's text; a vector's own limit is a megabyte
+# The words of a name, which are parted by marks, and of the text. Those of a query are looked for by their beginnings.
+_NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
+_SAID = Concat(_NAME, Value(" "), Left("summary", INDEXED_CHARS), output_field=models.TextField())
+WORDS = SearchVector(_SAID, config="simple")
+_WORD = re.compile(r"[^\W_]+")
 # The lock that a reference to the row takes at commit, taken early; the ORM offers no lock this weak.
 _HOLD_SQL = "SELECT id FROM sessions_app_userprofile WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
 
@@ -42,6 +55,14 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
     def named(self, user_id: str, application: int) -> "UserProfile | None":
         """Return the person whom an application calls so, if there is one."""
         return self.filter(application=application, user_id=user_id).first()
+
+    def told_of(self, text: str) -> Self:
+        """Return the people in whose name or summary each word of a text begins a word, whatever its case.
+
+        A text without a word finds nobody.
+        """
+        words = [SearchQuery(f"{word}:*", search_type="raw", config="simple") for word in _WORD.findall(text)]
+        return self.annotate(words=WORDS).filter(words=reduce(and_, words)) if words else self.none()
 
     def locked(self) -> Self:
         """Lock the rows for an update without blocking new messages that refer to them."""
@@ -92,8 +113,11 @@ class UserProfile(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["application", "user_id"], name="user_profile_unique_in_application")
         ]
-        # Operators look for people by the beginning of a name.
-        indexes = [models.Index(fields=["user_id"], opclasses=["varchar_pattern_ops"], name="user_profile_begins")]
+        # Operators look for people by the beginning of a name, and by words of name and text.
+        indexes = [
+            models.Index(fields=["user_id"], opclasses=["varchar_pattern_ops"], name="user_profile_begins"),
+            GinIndex(WORDS, name="user_profile_words"),
+        ]
 
     def __str__(self) -> str:
         return self.user_id

@@ -106,6 +106,6 @@ def _excerpt(content: str, words: Sequence[lexemes.QueryWord]) -> str:
     """Return a short text as it is, or the part of a long one around the first of the words."""
     if len(content) <= SHORT:
         return content
-    place = lexemes.first_place(content, words)
+    place = next((start for start, _ in lexemes.places_of(content, words)), 0)
     start = content.rfind(" ", 0, max(place - SHORT // 3, 0)) + 1
     return content[start : start + SHORT].rpartition(" ")[0] or content[start : start + SHORT]

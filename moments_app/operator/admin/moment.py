@@ -15,7 +15,7 @@ from moments_app.moments.delete import delete_moment
 from moments_app.operator.admin.filters import ExactFilter, TagFilter, UserFilter
 from moments_app.operator.views.moment import Chain, MomentForm, MomentReading
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
-from sessions_app.admin.links import CHIPS, link_to, list_url
+from sessions_app.admin.links import CHIPS, link_to, list_url, titled
 from sessions_app.admin.views.base import actor_of
 
 
@@ -41,7 +41,7 @@ class EmotionFilter(TagFilter):
 class MomentAdmin(PageAdmin):
     """Moments to find and to correct."""
 
-    list_display = ("key", "topics", "period", "user_link", "session_link", "engine")
+    list_display = ("told", "topics", "period", "user_link", "session_link", "engine")
     applications = ("user__application",)
     list_filter = (UserFilter, TopicFilter, EmotionFilter, CategoryFilter, ("starts_at", DaysFilter))
     list_filter_submit = True
@@ -88,6 +88,10 @@ class MomentAdmin(PageAdmin):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Moment]) -> None:
         for moment in queryset:  # one by one: each closes the chain over its gap
             self.delete_model(request, moment)
+
+    @admin.display(description="Moment", ordering="key")
+    def told(self, moment: Moment) -> SafeString:
+        return titled(moment.key, moment.summary)
 
     @admin.display(description="Topics")
     def topics(self, moment: Moment) -> SafeString:

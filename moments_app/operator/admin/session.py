@@ -5,7 +5,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models.functions import Left
 from django.http import Http404, HttpRequest
 from django.utils.html import format_html
 from unfold.contrib.filters.admin import FieldTextFilter
@@ -30,10 +31,12 @@ from moments_app.operator.views.session_actions import (
     RequestDigest,
     SettleSession,
 )
+from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
-from sessions_app.admin.links import turn_url
+from sessions_app.admin.links import GIST, titled, turn_url
+from sessions_app.admin.marked import marked
 from sessions_app.admin.views.base import actor_of
-from sessions_app.models import Session
+from sessions_app.models import Message, Session
 from sessions_app.transcript.search import Mention, find_sessions
 
 
@@ -95,9 +98,7 @@ class SessionAdmin(PageAdmin):
 
     @admin.display(description="Session", ordering="session_id")
     def name(self, session: Session) -> str:
-        if not session.title:
-            return session.session_id
-        return format_html('<span>{}<br><span class="rem-meta">{}</span></span>', session.session_id, session.title)
+        return titled(session.session_id, session.title or getattr(session, "began", None) or "")
 
     @admin.display(description="User", ordering="user__user_id")
     def person(self, session: Session) -> str:
@@ -123,7 +124,7 @@ class SessionAdmin(PageAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
         queryset: QuerySet[Session] = super().get_queryset(request)
-        return queryset.select_related("user")
+        return queryset.select_related("user").annotate(began=_first_words())
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Session | None:
         """Return a session; raise `Http404` for the number of none, as its tabs do."""
@@ -168,8 +169,16 @@ class SessionAdmin(PageAdmin):
         obj.save(update_fields=form.changed_data)
 
 
+def _first_words() -> Subquery:
+    """Return how a session's first turn of its user begins that is still in the transcript."""
+    turns = Message.objects.turns().believed().filter(session=OuterRef("pk"), user=OuterRef("user"))
+    spoken = turns.filter(role=Message.Role.USER).order_by("sequence")
+    return Subquery(spoken.values(words=Left("content", 2 * GIST))[:1])
+
+
 def _said_column(request: HttpRequest) -> Callable[[Session], str]:
     """Make a column of the list: the newest turn with the words that were searched for."""
+    words = lexemes.whole_words(request.GET[SEARCH_VAR])
 
     @admin.display(description="Said")
     def said(session: Session) -> str:
@@ -178,7 +187,10 @@ def _said_column(request: HttpRequest) -> Callable[[Session], str]:
             return ""
         url = turn_url(session.pk, found.sequence)
         return format_html(
-            '<span><a class="rem-link" href="{}">Turn {}</a> {}</span>', url, found.sequence, found.excerpt
+            '<span><a class="rem-link" href="{}">Turn {}</a> {}</span>',
+            url,
+            found.sequence,
+            marked(found.excerpt, words),
         )
 
     return said

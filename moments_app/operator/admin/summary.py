@@ -13,7 +13,7 @@ from moments_app.models import Summary
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.views.summary import RetrySummary, SummaryChain, SummaryForm
 from sessions_app.admin.base import ReadOnlyAdmin
-from sessions_app.admin.links import link_to
+from sessions_app.admin.links import link_to, titled
 
 STUCK = "stuck"
 
@@ -37,7 +37,7 @@ class StatusFilter(admin.SimpleListFilter):
 class SummaryAdmin(ReadOnlyAdmin):
     """Versions of rolling summaries: what they cover, what they carry on, how long they took."""
 
-    list_display = ("window", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
+    list_display = ("told", "status_badge", "session_link", "user_link", "base_link", "sources", "took", "created_at")
     applications = ("user__application",)
     list_filter = (StatusFilter, UserFilter)
     list_filter_submit = True
@@ -59,8 +59,13 @@ class SummaryAdmin(ReadOnlyAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Summary | None = None) -> list[Any]:
         return []  # the page shows the row in its own way
 
-    @admin.display(description="Window", ordering="end_sequence")
-    def window(self, summary: Summary) -> str:
+    @admin.display(description="Turns", ordering="end_sequence")
+    def told(self, summary: Summary) -> SafeString:
+        return titled(self.window(summary), summary.text)
+
+    @staticmethod
+    def window(summary: Summary) -> str:
+        """Return the turns that a summary covers."""
         return f"{summary.start_sequence}–{summary.end_sequence}"
 
     @admin.display(description="Status")

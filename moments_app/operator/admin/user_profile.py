@@ -3,11 +3,13 @@
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
+from moments_app.operator.views.find import Find
 from moments_app.operator.views.profile import (
     EraseProfile,
     ExportProfile,
@@ -15,7 +17,7 @@ from moments_app.operator.views.profile import (
     ProfileVersions,
     RestoreProfile,
 )
-from sessions_app.admin.base import PageAdmin
+from sessions_app.admin.base import PageAdmin, found_by
 from sessions_app.admin.links import chips
 from sessions_app.admin.views.base import actor_of
 from sessions_app.models import UserProfile
@@ -30,13 +32,23 @@ class UserProfileAdmin(PageAdmin):
     list_display = ("user_id", "gist", "topics", "timezone", "updated_at")
     applications = ("application",)
     paginator = InfinitePaginator
-    search_fields = search_prefixes = ("user_id",)
-    search_help_text = "The beginning of a user_id"
+    search_fields = ("user_id",)
+    search_help_text = "The beginning of a user_id, or words of a user_id or a summary"
     ordering = ("-updated_at",)
     readonly_fields = ("created_at", "updated_at")
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
     form_page = ProfileForm
-    views = (ProfileVersions, RestoreProfile, ExportProfile, EraseProfile)
+    views = (Find, ProfileVersions, RestoreProfile, ExportProfile, EraseProfile)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str
+    ) -> tuple[QuerySet[UserProfile], bool]:
+        term = search_term.strip().replace("\0", "")
+        if not term:
+            return queryset, False
+        named = queryset.filter(user_id__startswith=term)
+        told_of = UserProfile.objects.told_of(term)
+        return found_by(queryset, named, told_of), False
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save what was edited and nothing else: an engine may have added to the rest since the page was opened."""

@@ -14,9 +14,11 @@ from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
 from moments_app.recall.inspection import Inspection, inspect
 from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.results import Result
+from sessions_app import lexemes
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import prefix_search
 from sessions_app.admin.links import page_url, turn_url
+from sessions_app.admin.marked import marked
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import OperatorPage, OperatorView
 from sessions_app.models import Application, UserProfile
@@ -114,10 +116,11 @@ def _found(form: RecallForm, user: UserProfile) -> dict[str, Any]:
     """Ask recall, and collect what the page shows of it."""
     data = form.cleaned_data
     seen = inspect(user, data["agent_id"], form.question(), most=data["most"])
+    words = lexemes.whole_words(data["query"])
     return {
         "profile": user,
         "seen": seen,
-        "results": [(result, _page_of(result)) for result in seen.results],
+        "results": [(result, _page_of(result), marked(result.content, words)) for result in seen.results],
         "steps": _steps(seen),
         "bar": BAR,
         "total": sum(seen.steps.values()),

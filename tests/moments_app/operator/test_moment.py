@@ -27,6 +27,11 @@ class TestMoment:
         assert "the first moment" in page(root, change_url(first))
         assert "the newest moment" in page(root, change_url(Moment.objects.latest("id")))
 
+    def test_the_list_shows_how_each_summary_begins(self, root: Client, ada: UserProfile) -> None:
+        [moment] = remember(ada, 1)
+        Moment.objects.filter(pk=moment.pk).update(summary="She bought a kiln & glazes.")
+        assert "She bought a kiln &amp; glazes." in page(root, list_url(Moment))
+
     def test_what_it_says_can_be_corrected_and_where_it_comes_from_cannot(self, root: Client, built: Session) -> None:
         moment = Moment.objects.earliest("id")
         corrected = {

@@ -8,10 +8,11 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.provenance.retract import retract
-from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.operator import operator
@@ -304,7 +305,23 @@ class TestList:
         talk(ada, 2, session_id="beta")
         shown = page(root, list_url(Session), q="harpsichords")
         assert "alpha" in shown and "beta" not in shown
-        assert "The harpsichord came from Lyon." in shown and "?at=1#turn-1" in shown
+        assert "The <mark>harpsichord</mark> came from Lyon." in shown and "?at=1#turn-1" in shown
+
+    def test_the_words_are_marked_in_whatever_form_they_stand(self, root: Client, ada: UserProfile) -> None:
+        append(ada, "alpha", [NewMessage("user", "Harpsichords & <i>kilns</i>.")])
+        assert "<mark>Harpsichords</mark> &amp; &lt;i&gt;" in page(root, list_url(Session), q="harpsichord")
+
+    def test_it_is_listed_with_its_title_or_the_first_words_that_are_believed(
+        self, root: Client, ada: UserProfile
+    ) -> None:
+        append(ada, "alpha", [NewMessage("assistant", "Hello."), NewMessage("user", "The kiln broke.")])
+        append(ada, "beta", [NewMessage("user", "Planted."), NewMessage("user", "The shop opens.")])
+        Message.objects.filter(content="Planted.").update(retracted_at=timezone.now())
+        append(ada, "gamma", [NewMessage("user", "Unseen words.")])
+        Session.objects.filter(session_id="gamma").update(title="About glazes")
+        shown = page(root, list_url(Session))
+        assert all(words in shown for words in ("The kiln broke.", "The shop opens.", "About glazes"))
+        assert "Planted." not in shown and "Unseen words." not in shown
 
     def test_filters_hold_for_the_search_too(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
         for user in (ada, bo):

@@ -1,0 +1,114 @@
+"""One box that finds people, sessions, moments and facts, with the words marked."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from django.contrib.admin.views.main import SEARCH_VAR
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+
+from moments_app.models import MemoryAtom, Moment
+from sessions_app import lexemes
+from sessions_app.admin.links import change_url, list_url, turn_url
+from sessions_app.admin.marked import marked
+from sessions_app.admin.reading import people_of
+from sessions_app.admin.views.base import OperatorPage, may_see
+from sessions_app.models import Session, UserProfile
+
+SHOWN = 8  # of each kind; its list has more
+EXCERPT = 280  # characters
+QUERY_MAX = 200  # characters
+
+
+class Hit(NamedTuple):
+    """One thing that was found.
+
+    Attributes:
+        url: of its page.
+        name: what it is called.
+        text: what it says, with the words marked.
+        row: it is.
+    """
+
+    url: str
+    name: str
+    text: SafeString
+    row: Model
+
+
+class Group(NamedTuple):
+    """What was found of one kind.
+
+    Attributes:
+        title: what its list is called.
+        hits: the first of them.
+        more: the address of the list with all of them; blank where these are all.
+    """
+
+    title: str
+    hits: Sequence[Hit]
+    more: str
+
+
+class Find(OperatorPage):
+    """Search everything at once, by the searches that the lists have."""
+
+    route, name = "find/", "find"
+    template_name = "operator/find/page.html"
+    title = "Find"
+    groups: Sequence[Group] = ()
+
+    def context(self) -> dict[str, Any]:
+        asked = self.request.GET.get(SEARCH_VAR, "").replace("\0", "").strip()[:QUERY_MAX]
+        if asked:
+            words = lexemes.whole_words(asked)
+            seen = [model for model in _SAYS if may_see(self.request, model)]
+            self.groups = [self._group(model, asked, words) for model in seen]
+        return {"asked": asked, "groups": self.groups, "query_max": QUERY_MAX}
+
+    def people(self) -> Collection[int]:
+        """Return those whom the hits are about."""
+        return {person for group in self.groups for hit in group.hits for person in people_of(hit.row)}
+
+    def _group(self, model: type[Model], asked: str, words: Sequence[lexemes.QueryWord]) -> Group:
+        admin = self.admin.admin_site.get_model_admin(model)
+        found, _ = admin.get_search_results(self.request, admin.get_queryset(self.request), asked)
+        rows = list(found.order_by(*admin.ordering)[: SHOWN + 1])
+        more = list_url(model, **{SEARCH_VAR: asked}) if len(rows) > SHOWN else ""
+        say = _SAYS[model]
+        hits = [say(self.request, row, words) for row in rows[:SHOWN]]
+        return Group(capfirst(str(model._meta.verbose_name_plural)), hits, more)
+
+
+def _person(request: HttpRequest, user: UserProfile, words: Sequence[lexemes.QueryWord]) -> Hit:
+    return Hit(change_url(user), user.user_id, marked(user.summary, words, EXCERPT), user)
+
+
+def _session(request: HttpRequest, session: Session, words: Sequence[lexemes.QueryWord]) -> Hit:
+    """Tell of a session by the turn that has the words, else by how it begins."""
+    name = f"{session.session_id} of {session.user.user_id}"
+    mention = request.said.get(session.pk)  # type: ignore[attr-defined]  # the list's search leaves it there
+    if mention is None:
+        began = session.title or getattr(session, "began", None) or ""
+        return Hit(change_url(session), name, marked(began, words, EXCERPT), session)
+    url = turn_url(session.pk, mention.sequence)
+    return Hit(url, f"{name}, turn {mention.sequence}", marked(mention.excerpt, words, EXCERPT), session)
+
+
+def _moment(request: HttpRequest, moment: Moment, words: Sequence[lexemes.QueryWord]) -> Hit:
+    name = f"{moment.key} of {moment.user.user_id}"
+    return Hit(change_url(moment), name, marked(moment.summary, words, EXCERPT), moment)
+
+
+def _fact(request: HttpRequest, atom: MemoryAtom, words: Sequence[lexemes.QueryWord]) -> Hit:
+    return Hit(change_url(atom), f"{atom.atom_type}, {atom.stream.title}", marked(atom.content, words, EXCERPT), atom)
+
+
+_SAYS: dict[type[Model], Callable[[HttpRequest, Any, Sequence[lexemes.QueryWord]], Hit]] = {
+    UserProfile: _person,
+    Session: _session,
+    Moment: _moment,
+    MemoryAtom: _fact,
+}
