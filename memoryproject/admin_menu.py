@@ -56,14 +56,14 @@ _MORE: dict[str, dict[str, object]] = {
     "sessions_app.application": {"permission": "sessions_app.admin.applications.are_shown"},
 }
 
-_FIND = {
+_FIND: dict[str, object] = {
     "title": "Find",
     "icon": "search",
     "link": reverse_lazy("admin:sessions_app_userprofile_find"),
     "permission": lambda request: request.user.has_perm("sessions_app.view_userprofile"),
     "active": lambda request: request.path == str(_FIND["link"]),
 }
-_RECALL_CONSOLE = {
+_RECALL_CONSOLE: dict[str, object] = {
     "title": "Recall console",
     "icon": "manage_search",
     "link": reverse_lazy("admin:moments_app_memoryatom_recall"),
