@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from moments_app.models import Entity
 from sessions_app.models import ApiKey, Event, Session, UserProfile
+from sessions_app.transcript.append import NewMessage, append
 from tests.browser.conftest import PHONE
 from tests.support.pages import change_url, list_url
 from tests.support.transcript import talk
@@ -78,6 +79,31 @@ def test_an_action_is_chosen_and_run(tab: Page, ada: UserProfile) -> None:
     tab.locator("select[name=action]").select_option("revoke")
     tab.get_by_role("button", name="Run").click()
     expect(tab.locator("#main")).to_contain_text("is revoked; it opens nothing any more.")
+
+
+def test_the_keyboard_gets_past_the_sidebar_with_one_key(tab: Page) -> None:
+    tab.goto(reverse("admin:index"))
+    tab.keyboard.press("Tab")
+    expect(tab.get_by_role("link", name="Skip to the page")).to_be_focused()
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("main")).to_be_focused()
+
+
+def test_entries_of_the_sidebar_are_read_without_the_words_of_their_icons(tab: Page) -> None:
+    tab.goto(reverse("admin:index"))
+    expect(tab.locator("#nav-sidebar").get_by_role("link", name="Sessions", exact=True)).to_be_visible()
+
+
+def test_a_search_finds_what_was_said_and_leads_to_the_turn(tab: Page, ada: UserProfile) -> None:
+    append(ada, "alpha", [NewMessage("user", "The harpsichord came from Lyon.")])
+    tab.goto(reverse("admin:index"))
+    tab.get_by_role("link", name="Find", exact=True).click()
+    expect(tab.get_by_role("searchbox")).to_be_focused()
+    tab.keyboard.type("harpsichords")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("mark")).to_have_text("harpsichord")
+    tab.get_by_role("link", name="alpha of ada, turn 0").click()
+    expect(tab.locator("#turn-0")).to_contain_text("from Lyon.")
 
 
 def test_everything_is_found_by_its_name(tab: Page) -> None:

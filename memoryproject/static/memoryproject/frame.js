@@ -46,3 +46,10 @@ function listeningCommand() {
 window.addEventListener("load", () => requestAnimationFrame(() => {
   document.querySelectorAll(".help-tooltip[aria-label]").forEach((hint) => hint.setAttribute("role", "img"));
 }));
+
+// An icon is a word that its font draws. Without this, screen readers read the word: "forum Sessions".
+function hideIcons(root) {
+  root.querySelectorAll(".material-symbols-outlined:not([aria-hidden], [aria-label])").forEach((icon) => icon.setAttribute("aria-hidden", "true"));
+}
+document.addEventListener("DOMContentLoaded", () => hideIcons(document));
+document.addEventListener("htmx:load", (event) => hideIcons(event.detail.elt));
