@@ -51,5 +51,8 @@ window.addEventListener("load", () => requestAnimationFrame(() => {
 function hideIcons(root) {
   root.querySelectorAll(".material-symbols-outlined:not([aria-hidden], [aria-label])").forEach((icon) => icon.setAttribute("aria-hidden", "true"));
 }
-document.addEventListener("DOMContentLoaded", () => hideIcons(document));
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("a.related-lookup").forEach((link) => link.setAttribute("aria-label", "Look up"));
+  hideIcons(document);
+});
 document.addEventListener("htmx:load", (event) => hideIcons(event.detail.elt));
