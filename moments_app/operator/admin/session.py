@@ -30,6 +30,7 @@ from moments_app.operator.views.session_actions import (
     RequestDigest,
     SettleSession,
 )
+from moments_app.operator.views.trace import Trace
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
 from sessions_app.admin.links import turn_url
 from sessions_app.admin.views.base import actor_of
@@ -68,6 +69,7 @@ class SessionAdmin(PageAdmin):
     views = (
         *tabs[1:],
         MoreTurns,
+        Trace,
         RebuildSession,
         RetractTurns,
         BuildSession,
