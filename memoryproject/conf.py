@@ -200,6 +200,9 @@ class EngineSettings(Group):
     api_key: SecretStr = Field(SecretStr(""), description="Key for the endpoint.")
     timeout_seconds: float = Field(60, gt=0, le=600, description="Most seconds that one call may take in all.")
     max_response_bytes: int = Field(1_000_000, ge=1_000, description="Larger answers are refused.")
+    keep_failed_days: int = Field(
+        7, ge=0, le=3650, description="Days that request and answer of a failed call are kept, encrypted. 0: none are."
+    )
     circuit_seconds: float = Field(
         30,
         ge=0,

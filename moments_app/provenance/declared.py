@@ -11,6 +11,7 @@ from moments_app.models import (
     EntityLink,
     FactEmbedding,
     Job,
+    KeptExchange,
     MemoryAtom,
     MemoryStream,
     Moment,
@@ -255,6 +256,11 @@ declare(
     ),
     Provenance(RetractedItem, not_exported="what it holds is no longer believed", left_alone=OF_RETRACTION),
     Provenance(EngineCall, person="job__user", not_exported=NO_TEXT, left_alone=NO_TEXT, erase=erase.unlink_calls),
+    Provenance(
+        KeptExchange,
+        not_exported="it is what an engine was shown, of turns that are in the file, and an answer that was no good",
+        left_alone="it is a record of a call that failed, and no model is given it",
+    ),
     Provenance(ServedLine, not_exported=NO_TEXT, left_alone=NO_TEXT),
     Provenance(
         Vocabulary,

@@ -11,6 +11,7 @@ from django_q.tasks import async_task
 
 from memoryproject.site_state import RESTARTED, Change, State
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
+from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models import (
     Circuit,
     ContextReceipt,
@@ -18,6 +19,7 @@ from moments_app.models import (
     EngineCall,
     Entity,
     EntityLink,
+    FailureGroup,
     Job,
     MemoryStream,
     Summary,
@@ -135,9 +137,10 @@ def _fail(session: Session) -> None:
         requested_by="append",
         finished_at=timezone.now(),
     )
-    EngineCall.objects.create(
-        job=job, purpose="moments", engine="gpt", latency_ms=900, ok=False, error_kind="timeout", error="Timed out."
-    )
+    said = Exchange("What did they speak of?", "I would rather not say.")
+    call = CallRecord("moments", "gpt", 900, error_kind="timeout", error="Timed out.", exchange=said)
+    EngineCall.objects.keep(call, job=job)
+    Job.objects.filter(pk=job.pk).update(failure=FailureGroup.objects.get())
     Task.objects.create(
         id=uuid.uuid4().hex,
         name="recover_jobs",
