@@ -34,6 +34,7 @@ ENTRIES = {
     "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
     "moments_app.contextreceipt": Entry("context receipt", "context receipts", "receipt_long"),
     "moments_app.promptresource": Entry("prompt resource", "prompt resources", "edit_note"),
+    "moments_app.failuregroup": Entry("failure", "failures", "report"),
     "moments_app.job": Entry("job", "jobs", "manufacturing"),
     "moments_app.enginecall": Entry("engine call", "engine calls", "bolt"),
     "moments_app.circuit": Entry("circuit", "circuits", "power"),
@@ -131,6 +132,7 @@ NAVIGATION = [
     _section("Prompts", "moments_app.promptresource"),
     _section(
         "Operation",
+        "moments_app.failuregroup",
         "moments_app.job",
         "moments_app.enginecall",
         "moments_app.circuit",

@@ -5,6 +5,7 @@ Everybody sees what they have the right to see the rows of.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from memoryproject import health, site_state
-from moments_app.models import Circuit, Job
+from moments_app.models import Circuit, FailureGroup, Job
 from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
 from sessions_app.admin.links import change_url
@@ -77,21 +78,30 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     if sees_jobs or sees_sessions:
         activity: Any = cache.get_or_set(f"dashboard-activity{scope_key()}", overview.activity, KEPT_SECONDS)
         shown |= {"activity": activity, "prices_are_set": bool(settings.ENGINE.prices)}
-        shown |= _work(activity, may_see(request, Circuit)) if sees_jobs else {}
+        shown |= _work(request, activity) if sees_jobs else {}
         shown |= _memory(activity) if sees_sessions else {}
     return context | shown
 
 
-def _work(activity: Activity, sees_circuits: bool) -> dict[str, Any]:
+def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     work, recently = overview.work(), site_state.recently(CHANGES_SHOWN)
-    failed = Job.objects.filter(status=Job.Status.FAILED).select_related("user", "session__user", "stream")
+    # What has a known cause is told by that, each cause once.
+    failed = Job.objects.filter(status=Job.Status.FAILED, failure=None)
+    failed = failed.select_related("user", "session__user", "stream")
+    known = FailureGroup.objects.with_stalled().order_by("-last_seen_at", "-id")
+    failures = list(known[:FAILURES_SHOWN]) if may_see(request, FailureGroup) else []
     return {
-        "alerts": [*map(Alert, recently.refused), *_alerts(work, activity.today, sees_circuits)],
+        "alerts": [
+            *_told(failures),
+            *map(Alert, recently.refused),
+            *_alerts(work, activity.today, may_see(request, Circuit), failures),
+        ],
         "changes": recently.changes,
         "restarts": recently.restarts,
         "work": _work_cards(work),
         "failed_jobs": failed.order_by("-id")[:FAILURES_SHOWN],
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
+        "causes": [failure for failure in failures if not failure.muted_at],
         "failures": _failures(activity),
         "engine_charts": [
             _chart("Engine calls", activity, "calls"),
@@ -101,7 +111,22 @@ def _work(activity: Activity, sees_circuits: bool) -> dict[str, Any]:
     }
 
 
-def _alerts(work: Backlog, today: Day, sees_circuits: bool) -> list[Alert]:
+def _told(failures: Sequence[Any]) -> list[Alert]:
+    """Say of each cause because of which jobs wait what is wrong and what to do, the worst first."""
+    waiting = [failure for failure in failures if failure.stalled and not failure.muted_at]
+    waiting.sort(key=lambda failure: -failure.stalled)
+    return [Alert(_sentence(failure), change_url(failure), "Look at it") for failure in waiting]
+
+
+def _sentence(failure: Any) -> str:
+    what = f"{failure.process} fails ({failure.kind.replace('_', ' ')}"
+    what += f", {failure.engine})" if failure.engine else ")"
+    jobs = "1 job waits" if failure.stalled == 1 else f"{intcomma(failure.stalled)} jobs wait"
+    whose = f" of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
+    return f"{what} since {naturaltime(failure.first_seen_at)}: {jobs}{whose}. {failure.remedy}"
+
+
+def _alerts(work: Backlog, today: Day, sees_circuits: bool, known: Sequence[Any]) -> list[Alert]:
     jobs, calls = reverse(JOBS), reverse(CALLS)
     found = [Alert(state) for state in health.checks().values() if state != health.OK]
     if _is_silent(work.worker_seen_at):
@@ -116,7 +141,9 @@ def _alerts(work: Backlog, today: Day, sees_circuits: bool) -> list[Alert]:
     if work.task_errors:
         text = _count(work.task_errors, "task") + f" of the queue ended in an error within {overview.DAYS} days."
         found.append(Alert(text, reverse("admin:django_q_failure_changelist"), "Read why"))
-    if failures := today.failed:
+    midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    # Where the causes are known, they say what still waits; what was tried again since is no alarm.
+    if (failures := today.failed) and not any(failure.last_seen_at >= midnight for failure in known):
         text = f"{intcomma(failures)} of {_count(today.calls, 'engine call')} failed today."
         found.append(Alert(text, f"{calls}?ok=0", "Read why"))
     return found

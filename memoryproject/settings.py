@@ -40,6 +40,7 @@ API_MAX_BODY_BYTES = CONF.api_max_body_bytes
 MESSAGE_MAX_CHARS = CONF.message_max_chars
 
 SECRET_KEY = conf.secret_key(CONF)
+SECRET_KEY_FALLBACKS = [key.get_secret_value() for key in CONF.secret_key_fallbacks]
 DEBUG = CONF.debug
 ALLOWED_HOSTS = CONF.allowed_hosts
 CSRF_TRUSTED_ORIGINS = CONF.csrf_trusted_origins

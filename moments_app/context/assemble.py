@@ -16,12 +16,15 @@ from django.core.cache import cache
 from moments_app.context import receipts, served
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
+from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
 from moments_app.context.layers import ALWAYS, LAYERS, ORDER
 from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill_budget
+from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS, Rendered
 from moments_app.context.request import ContextRequest
 from moments_app.models import ContextReceipt
 from moments_app.recall import accesses
+from sessions_app.context_ids import new_context_id
 from sessions_app.models import UserProfile
 
 __all__ = ["BudgetTooSmall", "Envelope", "preview", "serve"]
@@ -65,7 +68,7 @@ class Envelope:
 def serve(envelope: Envelope) -> None:
     """Note that a context is served: its lines, its receipt, and the facts that were retrieved for it."""
     served.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
-    receipts.keep(_receipt(envelope))
+    receipts.keep(_receipt(envelope), kept_context(envelope))
     accesses.note(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 
 
@@ -78,7 +81,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    source = read_input(user, session_id, request.query, request.applied, request.recall)
+    source = read_input(user, session_id, request.query, request.applied, request.recall, before=request.before)
     if source is None:
         return None
     static, cached = _static_layers(source, request.refresh)
@@ -90,7 +93,8 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     recalls = request.plan != "stable"
     filled = fill_budget(layers, form, request.applied, is_whole=source.is_whole, recalls=recalls, sent=request.sent)
     context = form.render({name: [priced.item for priced in items] for name, items in filled.layers.items()})
-    return Envelope(uuid.uuid4(), source, request, filled, context, source.session.live_from_sequence > 0, cached)
+    context_id = new_context_id(source.session.pk)
+    return Envelope(context_id, source, request, filled, context, source.session.live_from_sequence > 0, cached)
 
 
 def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> Sequence[Item]:
@@ -131,7 +135,31 @@ def _receipt(envelope: Envelope) -> ContextReceipt:
         tokens={name: filled.tokens_of(name) for name in layers},
         trimmed=[vars(part) for part in filled.trimmed],
         text_hash=_hash(json.dumps(envelope.context)),
+        after_sequence=source.session.last_sequence,
     )
+
+
+def kept_context(envelope: Envelope) -> KeptContext:
+    """Return a context as it is kept, and as the operator's pages show it."""
+    filled, request = envelope.filled, envelope.request
+    return KeptContext(
+        query=request.query,
+        format=request.format,
+        plan=request.plan,
+        applied=request.applied,
+        tokens=filled.tokens,
+        is_degraded=bool(request.recall and request.recall.degraded),
+        layers=[KeptLayer(name, filled.tokens_of(name), _kept_lines(items)) for name, items in filled.layers.items()],
+        context=envelope.context,
+    )
+
+
+def _kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
+    return [
+        KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.time)
+        for priced in items
+        for item in (priced.item,)
+    ]
 
 
 def _hash(text: str) -> str:

@@ -26,6 +26,7 @@ M = TypeVar("M", bound=Model)
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # read of a live window, at most
 SHORT_TURN = 12  # tokens
+NEVER = 2**62  # behind every sequence
 WAITING = 50  # newest observations of a stream that stand in a context; search finds the older ones
 CANDIDATES = 25  # newest of what the person said in a shard, likewise
 # By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
@@ -61,6 +62,7 @@ SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
     SELECT {Message.columns("message")} FROM sessions_app_message message
     WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
       AND retracted_at IS NULL AND sequence >= opened.live_from_sequence
+      AND sequence < %(before)s
     ORDER BY sequence DESC LIMIT CASE WHEN opened.live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END
 ) t ON true
 """  # noqa: S608 (columns of our own)
@@ -80,6 +82,7 @@ class ContextInput:
         stamp: of memory as it is now.
         recall: what to search memory for; None: nothing.
         covered_to: last sequence that the summary in the same context covers; -1 for none.
+        before: sequence from which on the session's turns are left out.
     """
 
     user: UserProfile
@@ -91,6 +94,7 @@ class ContextInput:
     stamp: str
     recall: RecallRequest | None = None
     covered_to: int = -1
+    before: int = NEVER
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
@@ -123,14 +127,20 @@ def _atoms_of(streams: Sequence[Any]) -> dict[int, list[MemoryAtom]]:
 
 
 def read_input(
-    user: UserProfile, session_id: str, query: str, applied: int, recall: RecallRequest | None
+    user: UserProfile,
+    session_id: str,
+    query: str,
+    applied: int,
+    recall: RecallRequest | None,
+    *,
+    before: int | None = None,
 ) -> ContextInput | None:
     """Return the input of a context, or None when the user has no such session.
 
     Of a live window that the budget can't hold whole, only the hot turns are read; more when memory is not searched,
     for then turns fill the budget.
     """
-    few = settings.MEMORY_CONTEXT.hot_turns_limit
+    few, end = settings.MEMORY_CONTEXT.hot_turns_limit, NEVER if before is None else before
     parameters: dict[str, int | str] = {
         "user": user.pk,
         "application": user.application_id,
@@ -139,6 +149,7 @@ def read_input(
         "moments": settings.MOMENT_BUILDER.recent_moment_count,
         "applied": applied,
         "most": MOST_TURNS,
+        "before": end,
         "turns": few if recall else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
     }
     with connection.cursor() as cursor:
@@ -153,7 +164,7 @@ def read_input(
     turns = [_instance(Message, names[cut + 1 :], row[cut + 1 :]) for row in rows if row[cut + 1] is not None]
     stamp = f"{user.updated_at.isoformat()} {rows[0][cut]}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
-    return ContextInput(user, session, query, applied, turns[::-1], is_whole, stamp, recall)
+    return ContextInput(user, session, query, applied, turns[::-1], is_whole, stamp, recall, before=end)
 
 
 def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:

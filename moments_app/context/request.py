@@ -25,6 +25,8 @@ class ContextRequest:
         plan: one of `PLANS`. With `query`, what answers the query has at least half of the budget. With `stable`, the
             text is the same until memory changes, whatever is asked, so that providers' prompt caches serve most of it.
         sent: texts that the caller gives the model anyway; the context does not repeat them.
+        before: sequence of the turn that asks, if it was asked before: neither it nor what was said after it is told
+            as said in this session; None: nothing is left out.
     """
 
     query: str = ""
@@ -35,6 +37,7 @@ class ContextRequest:
     recall: RecallRequest | None = None
     plan: str = "query"
     sent: Sequence[str] = ()
+    before: int | None = None
 
     @property
     def applied(self) -> int:

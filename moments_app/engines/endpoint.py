@@ -17,10 +17,11 @@ import httpx2
 import openai
 
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 
 # Named here, or the client would read the environment: settings alone say where texts and key are sent.
+EXCHANGE_MAX_CHARS = 400_000  # of what was asked, and of what was answered, in a call that failed
 OPENAI_URL = "https://api.openai.com/v1"
 
 # Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
@@ -95,10 +96,12 @@ class Endpoint:
         usage: dict[str, int] = {}
         kept: int = 0
         dropped: Mapping[str, int] = {}
+        answered = b""
         broken_off = EngineError("unavailable", f"The call of {self.name} was broken off.")
         failure: EngineError | None = broken_off
         try:
-            answer = self._answered(body, seconds)
+            answered = self._answered(body, seconds)
+            answer = _parsed(answered)
             usage = _usage(answer)
             result = read(answer)
             kept, dropped = counts(result)
@@ -114,7 +117,9 @@ class Endpoint:
             raise failure from None
         finally:
             record = self._recorded(purpose, started, usage, failure)
-            self._record(replace(record, is_broken_off=failure is broken_off, kept=kept, dropped=dropped))
+            exchange = _exchange(body, answered) if failure else None
+            is_broken_off = failure is broken_off
+            self._record(replace(record, is_broken_off=is_broken_off, kept=kept, dropped=dropped, exchange=exchange))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
         """Return an error for operators about an unusable answer, without a word from it."""
@@ -125,8 +130,8 @@ class Endpoint:
         if not (self._api_key.isascii() and self._api_key.isprintable()):
             raise EngineError("credential", f"{self.name} can't be asked: the API key has characters no header takes.")
 
-    def _answered(self, body: dict[str, Any] | None, seconds: float) -> Any:
-        """Return the endpoint's JSON, whatever it is."""
+    def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
+        """Return what the endpoint answers, whatever it is."""
         base_url, model = self.address
         transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
         # A client for each call: none is shared by threads or outlives a fork.
@@ -144,10 +149,7 @@ class Endpoint:
                 response = client.get(self._path, cast_to=httpx2.Response)
             else:
                 response = client.post(self._path, cast_to=httpx2.Response, body={"model": model} | body)
-        try:
-            return json.loads(response.content)
-        except (ValueError, RecursionError):
-            raise InvalidAnswer("", "it is not JSON.") from None
+        return response.content
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:
         """Return a call's error as ours: kind and status, never its text."""
@@ -174,6 +176,19 @@ class Endpoint:
             error=str(failure or ""),
             retry_after=failure.retry_after if failure else None,
         )
+
+
+def _parsed(answered: bytes) -> Any:
+    try:
+        return json.loads(answered)
+    except (ValueError, RecursionError):
+        raise InvalidAnswer("", "it is not JSON.") from None
+
+
+def _exchange(body: dict[str, Any] | None, answered: bytes) -> Exchange:
+    """Return what was said, as far as it is kept. An answer that is an error isn't: it may quote the key."""
+    asked = json.dumps(body, ensure_ascii=False, indent=1)
+    return Exchange(asked[:EXCHANGE_MAX_CHARS], answered.decode(errors="replace")[:EXCHANGE_MAX_CHARS])
 
 
 def _kind_of(error: openai.APIStatusError) -> str:

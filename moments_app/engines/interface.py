@@ -19,8 +19,16 @@ from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """What was said in a call: what the model was asked, and what it answered, if that could be read."""
+
+    asked: str
+    answered: str
+
+
+@dataclass(frozen=True)
 class CallRecord:
-    """The cost and the end of one call of a model; never its text.
+    """The cost and the end of one call of a model; its text only where it failed.
 
     Args:
         purpose: the process's purpose, e.g. `moment-builder`.
@@ -35,6 +43,7 @@ class CallRecord:
         is_broken_off: it was ended by ourselves, which says nothing about the endpoint.
         kept: number of sentences and items of the answer that were kept.
         dropped: number of those that were not, by reason.
+        exchange: what was said, where the call failed.
     """
 
     purpose: str
@@ -48,6 +57,7 @@ class CallRecord:
     is_broken_off: bool = False
     kept: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    exchange: Exchange | None = field(default=None, repr=False)
 
 
 class EngineError(Exception):

@@ -6,6 +6,7 @@ and reads its input in a short transaction. **Think** calls the engine with no t
 leaves the data as it was and the job to be taken again.
 """
 
+import re
 import threading
 import traceback
 import uuid
@@ -32,11 +33,14 @@ from moments_app.jobs.process import (
     Waits,
     process_named,
 )
-from moments_app.models import Circuit, EngineCall, Job
+from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.circuit import OUTAGE
 from moments_app.models.engine_call import Pause
+from moments_app.models.failure import DEFECT, SETTING
 from sessions_app.daily_limits import Call, calling
 from sessions_app.models import UserProfile
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 logger = structlog.get_logger(__name__)
 
@@ -120,9 +124,11 @@ def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
 
 def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
     reason = str(error) if isinstance(error, CannotRun | EngineError) else _described(error)
+    failure = _failure(job, process, error, reason)
     with transaction.atomic():
         if job.is_claimed():
             process.failed(job, reason)
+            Job.objects.filter(pk=job.pk).update(failure=failure)
         circuit = _opened(job, process, error)
         if isinstance(error, CannotRun) or (circuit and circuit.gives_up(job)):
             job.fail(reason)
@@ -131,6 +137,23 @@ def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
         else:
             after = getattr(error, "retry_after", None) or 0
             job.retry_later(reason, wait=timedelta(seconds=after))
+
+
+def _failure(job: Job, process: AnyProcess, error: Exception, reason: str) -> FailureGroup | None:
+    """Return the cause of an attempt that failed; None for a job that is gone. A call of an engine has counted it."""
+    if not Job.objects.filter(pk=job.pk).exists():
+        return None
+    caller = process.caller(job)
+    if isinstance(error, EngineError):
+        failure = FailureGroup.objects.find(job, job.process, error.kind, engine=caller.name if caller else "")
+        is_counted = failure.count > 0
+    else:
+        kind = SETTING if isinstance(error, CannotRun) else DEFECT
+        failure = FailureGroup.objects.find(job, job.process, kind, place=_UUID.sub("…", reason))
+        is_counted = False
+    if not is_counted:
+        failure.add(reason)
+    return failure
 
 
 def _opened(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:

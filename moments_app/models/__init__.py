@@ -6,7 +6,9 @@ from moments_app.models.context_receipt import ContextReceipt
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
 from moments_app.models.engine_call import EngineCall
 from moments_app.models.entity import Entity, EntityLink
+from moments_app.models.failure import FailureGroup, FailureHour
 from moments_app.models.job import Job
+from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.prompt import PromptResource, PromptVersion
@@ -24,7 +26,10 @@ __all__ = [
     "Entity",
     "EntityLink",
     "FactEmbedding",
+    "FailureGroup",
+    "FailureHour",
     "Job",
+    "KeptExchange",
     "MemoryAtom",
     "MemoryStream",
     "Moment",

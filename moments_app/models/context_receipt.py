@@ -1,4 +1,4 @@
-"""What went into a context that was served, so that "what did the model see" has an answer."""
+"""A context that was served, so that "what did the model see" has an answer."""
 
 from datetime import timedelta
 from typing import Self
@@ -11,13 +11,17 @@ from sessions_app.models import Session, UserProfile
 
 
 class ContextReceiptQuerySet(models.QuerySet["ContextReceipt"]):
+    def for_session(self, session: Session) -> Self:
+        """Keep those of a session, which is one person's."""
+        return self.filter(user=session.user_id, session=session)
+
     def expired(self) -> Self:
         """Return those older than `MEMORY_CONTEXT__RECEIPT_DAYS`."""
         return self.filter(created_at__lt=timezone.now() - timedelta(days=settings.MEMORY_CONTEXT.receipt_days))
 
 
 class ContextReceipt(models.Model):
-    """A record of what went into one context: addresses, sizes and hashes; never text."""
+    """A record of what went into one context: addresses, sizes and hashes, and sealed the context itself."""
 
     context_id = models.UUIDField(unique=True)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+")
@@ -27,6 +31,10 @@ class ContextReceipt(models.Model):
     tokens = models.JSONField(help_text="Estimated tokens, by layer.")
     trimmed = models.JSONField(help_text="What the budget had no room for.")
     text_hash = models.CharField(max_length=64, help_text="SHA-256 of what was answered.")
+    after_sequence = models.BigIntegerField(
+        null=True, blank=True, help_text="The session's newest turn when it was served; −1 for none."
+    )
+    sealed = models.BinaryField(null=True, blank=True, help_text="The context, see `moments_app.context.kept`.")
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     objects = ContextReceiptQuerySet.as_manager()

@@ -13,7 +13,9 @@ from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
 from moments_app.engines.interface import CallRecord
+from moments_app.models.failure import FailureGroup
 from moments_app.models.job import Job
+from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.prompt import PromptVersion
 from sessions_app.daily_limits import Call, call_under_way
 from sessions_app.limited_operators import unlimited
@@ -104,8 +106,10 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
         """
         cost = cost_of(call.engine, call.input_tokens, call.output_tokens)
         with unlimited():  # a call without a job is the site's, whoever had it made
-            self.create(
-                job=Job.objects.filter(pk=job.pk).first() if job else None,
+            there = Job.objects.filter(pk=job.pk).first() if job else None
+            kept = self.create(
+                job=there,
+                failure=self._failure_of(call, there),
                 prompt_version=prompt_version,
                 purpose=call.purpose,
                 engine=call.engine,
@@ -120,8 +124,19 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 dropped_count=sum(call.dropped.values()),
                 dropped_reasons=dict(call.dropped),
             )
+            if call.exchange and there and there.user_id and settings.ENGINE.keep_failed_days:
+                KeptExchange.objects.keep(kept.pk, there.user_id, call.exchange)
             whose = Call(job.counts_for) if job else call_under_way()
             whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
+
+    def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
+        """Count a call that failed for its cause; return that."""
+        if not call.error_kind or call.is_broken_off:
+            return None
+        process = job.process if job else call.purpose
+        failure = FailureGroup.objects.find(job, process, call.error_kind, engine=call.engine)
+        failure.add(call.error)
+        return failure
 
 
 def _limit_reached(job: Job) -> Pause | None:
@@ -152,7 +167,7 @@ def cost_of(engine: str, input_tokens: int | None, output_tokens: int | None) ->
 
 
 class EngineCall(models.Model):
-    """One model or embedding call. Never holds prompt or completion text."""
+    """One model or embedding call. What was said in one that failed is kept apart, sealed: see `KeptExchange`."""
 
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="engine_calls")
     purpose = models.CharField(max_length=32)
@@ -174,6 +189,9 @@ class EngineCall(models.Model):
         default=0, db_default=0, help_text="Sentences and items that the conversation didn't bear out."
     )
     dropped_reasons = models.JSONField(default=dict, db_default={}, blank=True, help_text="Their number by reason.")
+    failure = models.ForeignKey(
+        FailureGroup, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls", db_index=False
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = EngineCallQuerySet.as_manager()
@@ -184,6 +202,7 @@ class EngineCall(models.Model):
             models.Index(fields=["engine", "-created_at", "-id"], name="engine_call_newest"),
             models.Index(fields=["-created_at"], include=["cost_usd"], name="engine_call_day"),
             models.Index(fields=["-created_at", "-id"], condition=Q(ok=False), name="engine_call_failed"),
+            models.Index(fields=["failure", "-id"], condition=Q(failure__isnull=False), name="engine_call_failure"),
             models.Index(
                 fields=["prompt_version"], condition=Q(error_kind="invalid_answer"), name="engine_call_invalid"
             ),

@@ -114,6 +114,10 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Keep those queued for a time that has not come: a back-off, another day."""
         return self.filter(status=Job.Status.QUEUED, circuit=None, run_after__gt=timezone.now())
 
+    def stalled(self) -> Self:
+        """Keep those that have failed, or wait, because of a failure that is known."""
+        return self.filter(failure__isnull=False, status__in=[Job.Status.QUEUED, Job.Status.FAILED])
+
     def cancelled(self) -> Self:
         """Keep those that somebody cancelled."""
         return self.filter(status=Job.Status.SKIPPED, result__has_key=CANCELLED)
@@ -320,6 +324,15 @@ class Job(models.Model):
         db_index=False,
         help_text="Held until it closes.",
     )
+    failure = models.ForeignKey(
+        "moments_app.FailureGroup",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="jobs",
+        db_index=False,
+        help_text="By which its last attempt came to nothing.",
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -357,6 +370,7 @@ class Job(models.Model):
             models.Index(
                 F("circuit"), SUBJECT, F("id"), condition=Q(status="queued", circuit__isnull=False), name="job_held"
             ),
+            models.Index(fields=["failure", "status", "id"], condition=Q(failure__isnull=False), name="job_of_failure"),
             models.Index(fields=["heartbeat_at"], condition=Q(status="processing"), name="job_processing"),
             models.Index(fields=["user", "-queued_at", "-id"], name="job_user_newest"),
             models.Index(fields=["status", "-id"], name="job_status_newest"),
@@ -516,7 +530,7 @@ class Job(models.Model):
         if other := same.exclude(pk=self.pk).first():
             raise CannotChange(f"Job {other.job_id} about the same is open; this one is not needed.")
         state = {"status": Job.Status.QUEUED, "run_after": timezone.now(), "finished_at": None}
-        state |= {"held_since": None, "circuit": None}
+        state |= {"held_since": None, "circuit": None, "failure": None}
         this = Job.objects.filter(pk=self.pk)
         # The run that was cancelled may still think. Its claim is the number of its attempt, so that isn't given again.
         cancelled = this.cancelled().update(result={}, **state)

@@ -2,11 +2,13 @@
 
 import uuid
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
 from pydantic import PositiveInt
 
+from moments_app.context.kept import KeptContext
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
 from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
@@ -110,6 +112,17 @@ class SourceSequences(Column):
     def _session(self, row: Restored, importing: Importing) -> int | None:
         pk: int | None = importing.added[Session].get((row.line["session_id"],))
         return pk
+
+
+class ServedContext(Column):
+    """A served context, as it was; null where it is no longer kept or no key opens it."""
+
+    type, is_column = dict[str, Any] | None, False
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        for line in lines:
+            kept = KeptContext.from_sealed(line[self.name], line["context_id"])
+            line[self.name] = asdict(kept) if kept else None
 
 
 class CarriedAtoms(Column):

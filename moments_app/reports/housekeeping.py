@@ -16,7 +16,7 @@ from django.utils import timezone
 from django_q.models import Task
 
 from moments_app.jobs.process import processes
-from moments_app.models import ContextReceipt, EngineCall, Job, ServedLine
+from moments_app.models import ContextReceipt, EngineCall, FailureGroup, Job, KeptExchange, ServedLine
 from sessions_app.models import DailyUsage
 
 BATCH = 1_000
@@ -29,6 +29,8 @@ class Tidied:
     jobs: int = 0
     engine_calls: int = 0
     task_errors: int = 0
+    failures: int = 0
+    failed_calls_texts: int = 0
     served_lines: int = 0
     daily_usage: int = 0
 
@@ -54,6 +56,8 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     yield Job.objects.filter(done | Q(status=Job.Status.SKIPPED), finished_at__lt=before)
     yield EngineCall.objects.filter(created_at__lt=before)
     yield Task.objects.filter(stopped__lt=before)
+    yield FailureGroup.objects.expired()
+    yield KeptExchange.objects.expired()
     yield ServedLine.objects.expired()
     yield DailyUsage.objects.filter(day__lt=before)
 

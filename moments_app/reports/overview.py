@@ -27,6 +27,11 @@ from sessions_app.models.session import LIVE
 DAYS = 30
 SUMMED = ("calls", "tokens_in", "tokens_out", "usd", "unpriced_calls")
 FEW_ROWS = 10_000  # are counted in a few milliseconds
+# The rows are counted only where the database reckons with few.
+_ESTIMATE_SQL = """
+SELECT CASE WHEN reltuples > %s THEN reltuples::bigint ELSE (SELECT count(*) FROM {table}) END
+FROM pg_class WHERE oid = %s::regclass
+"""
 BUILDS_OF_MOMENTS = 1_000  # the newest moments, whose builds are timed
 
 
@@ -245,7 +250,8 @@ def estimated_rows(model: type[Model]) -> int:
     """
     if scope_key():
         return model._default_manager.count()
+    table = model._meta.db_table
     with connection.cursor() as cursor:
-        cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [model._meta.db_table])
-        [estimate] = cursor.fetchone() or [-1]
-    return int(estimate) if estimate > FEW_ROWS else model._default_manager.count()
+        cursor.execute(_ESTIMATE_SQL.format(table=connection.ops.quote_name(table)), [FEW_ROWS, table])
+        [number] = cursor.fetchone() or [0]
+    return int(number)

@@ -19,11 +19,13 @@ from sessions_app.api.fields import (
     PublicIdField,
     StrictSerializer,
     TextField,
+    UUIDField,
 )
 from sessions_app.api.pages import PAGE_MAX
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation
 from sessions_app.api.sessions import session_or_404
+from sessions_app.context_ids import UnknownContext
 from sessions_app.models import Message, Session
 from sessions_app.shorten import shorten_middle
 from sessions_app.signals import digest_wanted
@@ -57,9 +59,22 @@ class AppendInput(PersonQuery):
 
     agent_id = PublicIdField(required=False)
     source = TextField(required=False, max_length=64)  # type: ignore[assignment]  # not the attribute of a field
+    context_id = UUIDField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Of the context that the model had, as `context` answered it: it is kept with the answer among these "
+        "messages, in its metadata, and operators see what the model saw.",
+    )
     messages: serializers.ListSerializer[Any] = serializers.ListSerializer(
         child=MessageInput(), min_length=1, max_length=BATCH_MAX
     )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        is_answered = any(message["role"] == Message.Role.ASSISTANT for message in attrs["messages"])
+        if attrs.get("context_id") and not is_answered:
+            raise serializers.ValidationError({"context_id": "None of the messages is an answer."}, CONTRADICTORY)
+        return attrs
 
 
 class MessagesQuery(PersonQuery):
@@ -158,7 +173,7 @@ class MessagesView(PersonView):
     @operation(
         {201: AppendAnswer, 200: AppendAnswer},
         body=AppendInput,
-        refuses=[IdTaken],
+        refuses=[IdTaken, UnknownContext],
         creates_person=True,
     )
     def post(self, session_id: str) -> Response:

@@ -6,14 +6,16 @@ its request arrived can send it once more. One that says something else under a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, cast
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from sessions_app.context_ids import check_context_id
 from sessions_app.daily_limits import count_stored
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
@@ -22,6 +24,7 @@ from sessions_app.signals import messages_appended
 from sessions_app.tokens import estimate_tokens
 
 BATCH_MAX = 500  # messages that a client may send at once
+CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,13 @@ class Appended:
 
 @transaction.atomic(savepoint=False)  # rolled back with the caller's transaction or, without one, by itself
 def append(
-    user: UserProfile, session_id: str, batch: Sequence[NewMessage], *, agent_id: str = "", source: str = ""
+    user: UserProfile,
+    session_id: str,
+    batch: Sequence[NewMessage],
+    *,
+    agent_id: str = "",
+    source: str = "",
+    context_id: UUID | None = None,
 ) -> Appended:
     """Append a batch to a session, which is created if it doesn't exist.
 
@@ -81,12 +90,17 @@ def append(
         session_id: The application's id of the session.
         batch: Messages in conversation order.
         agent_id, source: Those of a new session; an existing one keeps its own.
+        context_id: Of the context that the model had for its answer, which is noted with that.
 
     Raises:
+        UnknownContext: no such context was given out for the session.
         IdTaken: names the message by its position in the batch.
         LimitReached: the batch is more than may be stored today; the caller rolls back.
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
+    if context_id:
+        check_context_id(context_id, session)
+        batch = [answered_from(new, context_id) for new in batch]
     known = _known(session, batch)
     placed: list[tuple[Message, bool]] = []
     added: list[Message] = []
@@ -109,6 +123,13 @@ def append(
         jobs += cast(Sequence[DueJob], due)
     count_stored(message.size for message in added)  # at last: others may wait for what it locks
     return Appended(session, placed, jobs)
+
+
+def answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
+    """Return a message, with the context that the model had for it if it is an answer."""
+    if new.role != Message.Role.ASSISTANT:
+        return new
+    return replace(new, metadata=new.metadata | {CONTEXT_ID: str(context_id)})
 
 
 def locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:

@@ -10,6 +10,8 @@ from django_q.models import Task
 from django_q.tasks import async_task
 
 from memoryproject.site_state import RESTARTED, Change, State
+from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
+from moments_app.engines.interface import CallRecord, Exchange
 from moments_app.models import (
     Circuit,
     ContextReceipt,
@@ -17,6 +19,7 @@ from moments_app.models import (
     EngineCall,
     Entity,
     EntityLink,
+    FailureGroup,
     Job,
     MemoryStream,
     Summary,
@@ -25,6 +28,7 @@ from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.provenance.retract import retract
 from moments_app.streams.release import extend, release
+from sessions_app.context_ids import new_context_id
 from sessions_app.models import ApiKey, Archive, DailyLimit, DailyUsage, Event, Session, UserProfile
 from sessions_app.models.daily_limit import today
 from sessions_app.transcript.append import NewMessage, append
@@ -104,15 +108,21 @@ def _remember(session: Session, job: Job) -> None:
     task = Entity.objects.create(user=ada, kind="task", title="Order felt", body="Red.", source_session=session)
     goal = Entity.objects.create(user=ada, kind="goal", title="A kiln that works")
     EntityLink.objects.create(user=ada, from_entity=task, to_entity=goal)
+    context_id = new_context_id(session.pk)
+    kept = [KeptLayer("user", 12, [KeptLine("Ada repairs pianos.", 12, ada.uri, "the profile", time=at)])]
     ContextReceipt.objects.create(
-        context_id=uuid.uuid4(),
+        context_id=context_id,
         user=ada,
         session=session,
         refs={"user": [ada.uri], "hot_turns": [f"rem://sessions/{session.session_id}/messages/3"]},
         tokens={"user": 12, "hot_turns": 20},
         trimmed=[{"layer": "moments", "count": 2, "reason": "cut", "tokens": 30}],
         text_hash="0" * 64,
+        after_sequence=session.last_sequence,
+        sealed=KeptContext("Is it in tune?", "xml", "query", 900, 32, False, kept, "…").sealed(context_id),
     )
+    said = [NewMessage("user", "Is it in tune?"), NewMessage("assistant", "Not yet.")]
+    append(ada, session.session_id, said, context_id=context_id)
 
 
 def _fail(session: Session) -> None:
@@ -127,9 +137,10 @@ def _fail(session: Session) -> None:
         requested_by="append",
         finished_at=timezone.now(),
     )
-    EngineCall.objects.create(
-        job=job, purpose="moments", engine="gpt", latency_ms=900, ok=False, error_kind="timeout", error="Timed out."
-    )
+    said = Exchange("What did they speak of?", "I would rather not say.")
+    call = CallRecord("moments", "gpt", 900, error_kind="timeout", error="Timed out.", exchange=said)
+    EngineCall.objects.keep(call, job=job)
+    Job.objects.filter(pk=job.pk).update(failure=FailureGroup.objects.get())
     Task.objects.create(
         id=uuid.uuid4().hex,
         name="recover_jobs",

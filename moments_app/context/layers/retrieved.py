@@ -24,9 +24,15 @@ def items(source: ContextInput) -> Sequence[Item]:
     most = min(max(source.applied // LINE_TOKENS, 1), MOST)
     found = recall(source.user, source.session.agent_id, source.recall, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
-    readable = (result for result in found if result.content != UNREADABLE)
+    readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
     kept = (_item(result) for result in readable if not source.query.startswith(result.content))
     return sorted(kept, key=lambda item: -item.score)  # not the order of results: long ones score less here
+
+
+def _is_left_out(source: ContextInput, result: Result) -> bool:
+    """Tell whether a result is a turn of the session that the context knows nothing of."""
+    of_session = result.kind == "turn" and result.session_id == source.session.session_id
+    return of_session and result.sequence is not None and result.sequence >= source.before
 
 
 def _item(result: Result) -> Item:

@@ -17,6 +17,7 @@ from sessions_app.imports.records import filled
 from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
+_USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}  # as they are kept
 NOTICE_CHARS = 100  # of the notice in a text that is shortened
 
 
@@ -29,21 +30,29 @@ class Answer:
         calls: of tools, by their position.
         model: as the upstream names it.
         finish_reason: why it ended; blank when it didn't.
+        usage: tokens, where the upstream told them: `input_tokens`, `output_tokens`.
     """
 
     text: str = ""
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)
     model: str = ""
     finish_reason: str = ""
+    usage: dict[str, int] = field(default_factory=dict)
 
     def add(self, part: Any) -> None:
         """Add a completion, or a part of one."""
+        self._add_usage(part.get("usage") if isinstance(part, dict) else None)
         choices = part.get("choices") if isinstance(part, dict) else None
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and choice.get("index", 0) == 0:
                 self.model = _text(part.get("model")) or self.model
                 self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
                 self._add_message(choice.get("delta") or choice.get("message"))
+
+    def _add_usage(self, told: Any) -> None:
+        for name, tokens in (told if isinstance(told, dict) else {}).items():
+            if name in _USAGE and type(tokens) is int and 0 <= tokens < 2**31:
+                self.usage[_USAGE[name]] = tokens
 
     def _add_message(self, message: Any) -> None:
         if not isinstance(message, dict):
@@ -83,7 +92,8 @@ class Answer:
         except (InvalidMessage, ValidationError):
             return None
         extras = {"model": self.model, "finish_reason": self.finish_reason} | metadata
-        return replace(turn, metadata=filled({name: _storable(value)[:255] for name, value in extras.items()}))
+        texts = filled({name: _storable(value)[:255] for name, value in extras.items()})
+        return replace(turn, metadata=texts | self.usage)
 
 
 def read_answer(data: bytes, *, is_stream: bool) -> Answer:

@@ -45,7 +45,8 @@ async def completions(request: Request) -> Relay:
     started = time.monotonic()
     memory = await _with_memory(session, sent)
     left = settings.CHAT.memory_timeout_seconds - (time.monotonic() - started)
-    ahead = await WriteAhead.begin(Round(session, sent.turns), max(0.0, left))
+    context_id = str(memory.context_id) if memory else ""
+    ahead = await WriteAhead.begin(Round(session, sent.turns, context_id), max(0.0, left))
     if memory is None:
         return Relay(ahead, data, {"X-Memory": "unavailable"})
     headers = {"X-Memory": "applied", "X-Memory-Context": str(memory.context_id)}

@@ -21,7 +21,7 @@ from sessions_app.imports.records import filled
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import ERASED_EVENT
 from sessions_app.row_security import acting_for
-from sessions_app.transcript.append import NewMessage
+from sessions_app.transcript.append import CONTEXT_ID, NewMessage
 from sessions_app.transcript.append_round import INCOMPLETE, BegunRound, append_round, begin_round, end_round
 
 READ_BYTES = 16_777_216  # of an answer that is read to be stored; all of it is passed on
@@ -37,6 +37,7 @@ class Round:
     Args:
         session: it is part of.
         sent: the call's messages.
+        context_id: of the context that the model was given; blank for none.
         round_id: in the external ids of its turns.
         started_at: when it was said.
         begun: None as long as what was said isn't known to be in the transcript.
@@ -49,6 +50,7 @@ class Round:
 
     session: ChatSession
     sent: Sequence[NewMessage]
+    context_id: str = ""
     round_id: str = field(default_factory=lambda: f"{SOURCE}:{uuid4().hex}")
     started_at: datetime = field(default_factory=timezone.now)
     begun: BegunRound | None = None
@@ -66,6 +68,7 @@ class Round:
         return {
             "session": asdict(self.session),
             "sent": sent,
+            "context_id": self.context_id,
             "round_id": self.round_id,
             "started_at": self.started_at.isoformat(),
             "begun": asdict(self.begun) if self.begun else None,
@@ -90,6 +93,7 @@ class Round:
         heard = cls(
             session=ChatSession(**first["session"]),
             sent=[NewMessage(**turn) for turn in first["sent"]],
+            context_id=first.get("context_id", ""),  # which an earlier release didn't spool
             round_id=first["round_id"],
             started_at=datetime.fromisoformat(first["started_at"]),
             begun=BegunRound(**first["begun"]) if first["begun"] else None,
@@ -162,5 +166,6 @@ class Round:
         why = "" if answer.finish_reason else self.incomplete or "unfinished"
         if 400 <= self.status < 500:
             return None, "refused"
-        turn = answer.turn(filled({"source": SOURCE, INCOMPLETE: why}), is_whole=not why)
+        metadata = {"source": SOURCE, CONTEXT_ID: self.context_id, INCOMPLETE: why}
+        turn = answer.turn(filled(metadata), is_whole=not why)
         return (replace(turn, created_at=self.ended_at), "") if turn else (None, why)

@@ -6,6 +6,7 @@ from moments_app.operator.admin.context_receipt import ContextReceiptAdmin
 from moments_app.operator.admin.embedding_model import EmbeddingModelAdmin
 from moments_app.operator.admin.engine_call import EngineCallAdmin
 from moments_app.operator.admin.entity import EntityAdmin
+from moments_app.operator.admin.failure import FailureGroupAdmin
 from moments_app.operator.admin.job import JobAdmin
 from moments_app.operator.admin.moment import MomentAdmin
 from moments_app.operator.admin.prompt import PromptResourceAdmin
@@ -24,6 +25,7 @@ __all__ = [
     "EngineCallAdmin",
     "EntityAdmin",
     "FailureAdmin",
+    "FailureGroupAdmin",
     "JobAdmin",
     "MemoryAtomAdmin",
     "MemoryStreamAdmin",

@@ -10,6 +10,7 @@ from django.utils.html import format_html
 from unfold.decorators import display
 
 from moments_app.models import EngineCall
+from moments_app.operator.views.engine_call import CallForm
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 
 
@@ -41,7 +42,7 @@ class FailureKindFilter(NewestValuesFilter):
 
 @admin.register(EngineCall)
 class EngineCallAdmin(LogAdmin):
-    """Calls of a model; never what was said in them."""
+    """Calls of a model; what was said is on the page of one that failed."""
 
     list_display = ("called_at", "purpose", "engine", "outcome", "tokens", "cost", "took", "job_link")
     applications = ("job__user__application", "job__stream__application")
@@ -58,6 +59,7 @@ class EngineCallAdmin(LogAdmin):
         (None, {"fields": (("called_at", "took"), ("purpose", "engine"), ("ok", "error_kind", "job_link"), "error")}),
         ("What it used", {"fields": (("tokens", "cost"), "prompt_version")}),
     )
+    form_page = CallForm
     readonly_fields = ("called_at", "took", "tokens", "cost", "job_link")
 
     @display(description="Outcome", label={"answered": "success", "failed": "danger"})  # type: ignore[untyped-decorator]

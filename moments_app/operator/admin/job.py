@@ -73,7 +73,13 @@ class JobAdmin(LogAdmin):
     tells_of_people = False
     list_select_related = ("session__user", "user", "stream")
     search_fields = ("job_id",)
-    open_lookups = ("session__id__exact", "user__id__exact", "stream__id__exact", "circuit__id__exact")
+    open_lookups = (
+        "session__id__exact",
+        "user__id__exact",
+        "stream__id__exact",
+        "circuit__id__exact",
+        "failure__id__exact",
+    )
     search_help_text = "A whole job_id, or the beginning of a user_id or session_id"
     ordering = ("-id",)
     actions = ("retry", "cancel")

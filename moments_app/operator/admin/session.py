@@ -31,6 +31,7 @@ from moments_app.operator.views.session_actions import (
     RequestDigest,
     SettleSession,
 )
+from moments_app.operator.views.trace import Trace
 from sessions_app import lexemes
 from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
 from sessions_app.admin.links import GIST, titled, turn_url
@@ -71,6 +72,7 @@ class SessionAdmin(PageAdmin):
     views = (
         *tabs[1:],
         MoreTurns,
+        Trace,
         RebuildSession,
         RetractTurns,
         BuildSession,

@@ -76,7 +76,7 @@ class ContextPreview(SessionTab):
         turn = self._question()
         form = PreviewForm(self._data(turn))
         shown = super().context() | {"form": form, "turn": turn}
-        return shown | (_preview(self.row, form.cleaned_data) if form.is_valid() else {})
+        return shown | (_preview(self.row, form.cleaned_data, turn) if form.is_valid() else {})
 
     def _question(self) -> Message | None:
         """Return the user's turn that the turn of the address answers, or is."""
@@ -91,8 +91,8 @@ class ContextPreview(SessionTab):
         return {"query": turn.content[:QUERY_MAX_CHARS]} | data if turn else data
 
 
-def _preview(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
-    """Assemble the context, and collect what the page shows of it."""
+def _preview(session: Session, asked: dict[str, Any], turn: Message | None) -> dict[str, Any]:
+    """Assemble the context, as if a turn were asked now, and collect what the page shows of it."""
     plan = asked["plan"] or "query"
     retrieval = "query" if plan == "query" else "off"
     wanted = ContextRequest(
@@ -107,6 +107,7 @@ def _preview(session: Session, asked: dict[str, Any]) -> dict[str, Any]:
             retrieval=retrieval,
         ),
         plan=plan,
+        before=turn.sequence if turn else None,
     )
     try:
         envelope = preview(session.user, session.session_id, wanted)

@@ -8,8 +8,10 @@ from moments_app.context.layers import ORDER
 from moments_app.models import ContextReceipt
 from moments_app.operator.addresses import Pages
 from sessions_app.admin.views.base import FormPage
+from sessions_app.transcript.append import CONTEXT_ID
 
 BAR = 1000  # width of the bar, in its own units
+LOOKED_AT = 30  # turns after a context was served
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,22 @@ class ReceiptForm(FormPage[ContextReceipt]):
 
     def context(self) -> dict[str, Any]:
         receipt = self.row
-        return {"receipt": receipt, "total": total_of(receipt), "layers": served_layers(receipt), "bar": BAR}
+        return {
+            "receipt": receipt,
+            "total": total_of(receipt),
+            "layers": served_layers(receipt),
+            "bar": BAR,
+            "answer": answer_to(receipt),
+        }
+
+
+def answer_to(receipt: ContextReceipt) -> int | None:
+    """Return the sequence of the turn for which a context was served; None where nobody said which one that is."""
+    if receipt.after_sequence is None:
+        return None
+    after = receipt.session.messages.turns().filter(user=receipt.user_id, sequence__gt=receipt.after_sequence)
+    turns = after.order_by("sequence").values_list("sequence", "metadata")[:LOOKED_AT]
+    return next((at for at, metadata in turns if metadata.get(CONTEXT_ID) == str(receipt.context_id)), None)
 
 
 def tokens_by_layer(receipt: ContextReceipt) -> dict[str, int]:

@@ -13,6 +13,8 @@ from sessions_app.admin.views.base import FormPage, RowAction
 
 LEFT_SHOWN = 50  # of each kind that a job left
 CALLS_SHOWN = 200
+# By process, the mark of a session up to which it has read the turns.
+PROGRESS = {"build_moments": "built_to", "form_memories": "formed_to", "roll_summary": "summarised_to"}
 
 
 def state_of(job: Job) -> str:
@@ -46,6 +48,7 @@ class JobForm(FormPage[Job]):
             .select_related("stream")
             .order_by("id")[:LEFT_SHOWN],
             "result": _json(job.result),
+            "unread": unread_turns(job),
             "left_shown": LEFT_SHOWN,
         }
 
@@ -70,6 +73,15 @@ class CancelJob(RowAction[Job]):
         end = partial(cancel, job, actor=self.actor)
         self.attempt(job, end, log="Cancelled.", message=message, about=str(job))
         return change_url(job)
+
+
+def unread_turns(job: Job) -> tuple[int, int] | None:
+    """Return the first and last turn that a job which came to nothing has left; None where that isn't counted."""
+    session = job.session
+    if session is None or job.process not in PROGRESS or job.status == Job.Status.COMPLETED:
+        return None
+    first = getattr(session, PROGRESS[job.process]) + 1
+    return (first, session.last_sequence) if first <= session.last_sequence else None
 
 
 def _json(value: Any) -> str:

@@ -48,7 +48,9 @@ class TestContextPreview:
         assert "searched by words alone" in shown
 
     def test_a_turn_leads_to_the_context_for_the_message_it_answers(self, root: Client, built: Session) -> None:
-        assert f"{self.url(built)}?turn=119" in page(root, change_url(built))
+        trace = reverse("admin:sessions_app_session_trace", args=[built.pk])
+        assert f"{trace}?turn=119" in page(root, change_url(built))
+        assert f"{self.url(built)}?turn=118" in page(root, trace, turn=119)
         shown = page(root, self.url(built), turn=119)
         assert "turn 118" in shown and "Turn 118 is about" in shown
 

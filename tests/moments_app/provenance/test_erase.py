@@ -20,6 +20,7 @@ from django_q.tasks import async_task
 from pytest_django.fixtures import Settings
 
 from moments_app.context import receipts
+from moments_app.context.kept import KeptContext
 from moments_app.jobs.runner import run_job
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, MemoryStream, Moment, OwnText, StreamVersion
 from moments_app.models.job import RUN_TASK
@@ -359,7 +360,7 @@ class TestMeanwhile:
 
         def write_slowly() -> None:
             with transaction.atomic():
-                receipts._write([receipt])
+                receipts._write([(receipt, KeptContext("", "xml", "query", 300, 0, False, [], ""))])
                 written.set()
                 wait_until_somebody_waits()
             connection.close()

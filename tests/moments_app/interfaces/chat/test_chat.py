@@ -47,7 +47,9 @@ def test_an_openai_client_that_is_pointed_here_has_memory(client: Client, upstre
     [session] = Session.objects.all()
     assert (session.source, session.agent_id, session.message_count) == ("chat", "default", 2)
     answer = Message.objects.get(role="assistant")
-    assert answer.metadata == {"source": "chat", "model": "test-model", "finish_reason": "stop"}
+    told = {"source": "chat", "model": "test-model", "finish_reason": "stop"}
+    used = {"input_tokens": 100, "output_tokens": 20}
+    assert answer.metadata == told | used | {"context_id": raw.headers["X-Memory-Context"]}
 
 
 def test_it_lists_the_upstreams_models(client: Client) -> None:

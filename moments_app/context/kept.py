@@ -1,0 +1,73 @@
+"""A context as it is kept: whole, line by line, with where each line came from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from moments_app.context.render import Rendered
+from sessions_app.sealed import seal, unseal
+
+
+@dataclass(frozen=True)
+class KeptLine:
+    """A line of a context; see `Item` and `PricedItem`."""
+
+    text: str
+    tokens: int
+    ref: str = ""
+    why: str = ""
+    role: str = ""
+    speaker: str = ""
+    time: datetime | None = None
+
+
+@dataclass(frozen=True)
+class KeptLayer:
+    """A layer of a context, with the tokens of its lines and wrapping."""
+
+    name: str
+    tokens: int
+    lines: list[KeptLine]
+
+
+@dataclass(frozen=True)
+class KeptContext:
+    """A context that was served.
+
+    Args:
+        query, format, plan, applied: what was asked for, and the budget that held.
+        tokens: what it took.
+        is_degraded: memory was searched by words alone.
+        layers: in order.
+        context: as it was written down.
+    """
+
+    query: str
+    format: str
+    plan: str
+    applied: int
+    tokens: int
+    is_degraded: bool
+    layers: list[KeptLayer]
+    context: Rendered
+
+    def sealed(self, context_id: UUID) -> bytes:
+        """Return it as the receipt keeps it."""
+        return seal(_KEPT.dump_json(self), str(context_id))
+
+    @classmethod
+    def from_sealed(cls, sealed: bytes | None, context_id: UUID) -> Self | None:
+        """Return what a receipt keeps; None where it keeps nothing, or no key opens it."""
+        opened = unseal(sealed, str(context_id)) if sealed else None
+        return _KEPT.validate_json(opened) if opened else None
+
+    def refs(self) -> Iterable[str]:
+        """Return the addresses of its lines."""
+        return (line.ref for layer in self.layers for line in layer.lines if line.ref)
+
+
+_KEPT = TypeAdapter(KeptContext)

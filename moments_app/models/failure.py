@@ -1,0 +1,146 @@
+"""Failures put together by their cause: what fails, where, why, since when, and whose work waits because of it.
+
+Each call of an engine and each attempt of a job that fails is counted for the cause that it shares with others: the
+process, the engine, the kind of error and, where that is a defect or a wrong setting, the place. A failure is over when
+no job waits because of it any more.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import Count, F, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from moments_app.models.job import Job
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Application
+
+DEFECT, SETTING = "defect", "setting"  # kinds that are none of an engine's
+PLACE_MAX = 255
+STRIP_HOURS = 48
+# What is to be done, by kind; where it says nothing of a button, trying anew is enough.
+REMEDIES = {
+    "credential": "Correct the API key in the settings, start again, and press Try now.",
+    "quota": "Raise the quota at the provider, then press Try now.",
+    "address": "Correct the base URL or the model in the settings, start again, and press Try now.",
+    "invalid_answer": "Read an answer below, change the prompt or the model, then retry all.",
+    "too_large": "Read a request below: the answer outgrew ENGINE__MAX_RESPONSE_BYTES. Then retry all.",
+    "rejected": "The endpoint refuses these texts. Read a request below, or ask another model, then retry all.",
+    DEFECT: "A defect of the platform: report the place. Once it is mended, retry all.",
+    SETTING: "Mend what the error names, then retry all.",
+}
+WAIT = "The engine is tried again by itself; if it should be back, press Try now or retry all."
+
+
+class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
+    def heard(self) -> Self:
+        """Leave out those that somebody muted."""
+        return self.filter(muted_at=None)
+
+    def expired(self) -> Self:
+        """Keep those that were not seen for `JOBS__KEEP_DAYS` and that nothing waits for."""
+        before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
+        return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
+
+    def with_stalled(self) -> Self:
+        """Count the jobs that wait because of each, as `stalled`, and whose they are, as `people`."""
+        jobs = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
+        number, people = (
+            jobs.annotate(number=count).values("number") for count in (Count("pk"), Count("user", distinct=True))
+        )
+        return self.annotate(stalled=Coalesce(Subquery(number), 0), people=Coalesce(Subquery(people), 0))
+
+    def find(self, job: Job | None, process: str, kind: str, *, engine: str = "", place: str = "") -> "FailureGroup":
+        """Return the failure of a cause; make it if it is new.
+
+        Args:
+            job: that failed; None for a call of no job.
+            process: what failed.
+            kind: of the error.
+            engine: that was asked; blank where none was.
+            place: what tells it from others alike.
+        """
+        application = job.application_pk if job else None
+        cause: dict[str, Any] = {"process": process, "engine": engine, "kind": kind, "place": place[:PLACE_MAX]}
+        while (found := self.filter(application=application, **cause).first()) is None:
+            found = FailureGroup(application_id=application, **cause)
+            if insert_unless_there(found):
+                break
+        return found
+
+
+class FailureGroup(models.Model):
+    """Failures of one cause."""
+
+    application = models.ForeignKey(Application, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    process = models.CharField(max_length=32, help_text="What failed: a process, or what a query was for.")
+    engine = models.CharField(max_length=255, blank=True)
+    kind = models.CharField(max_length=32)
+    place = models.CharField(max_length=PLACE_MAX, blank=True, help_text="Of a defect or a setting.")
+    error = models.TextField(blank=True, help_text="The last one.")
+    count = models.PositiveIntegerField(default=0)
+    first_seen_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now, db_index=True)
+    muted_at = models.DateTimeField(null=True, blank=True)
+    muted_by = models.CharField(max_length=255, blank=True)
+
+    objects = FailureGroupQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "failure"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["application", "process", "engine", "kind", "place"],
+                nulls_distinct=False,
+                name="failure_one_of_each_cause",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.process}: {self.kind.replace('_', ' ')}"
+
+    @property
+    def remedy(self) -> str:
+        """What is to be done, in a sentence."""
+        return REMEDIES.get(self.kind, WAIT)
+
+    @transaction.atomic
+    def add(self, error: str) -> None:
+        """Count one more."""
+        now = timezone.now()
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        FailureGroup.objects.filter(pk=self.pk).update(count=F("count") + 1, last_seen_at=now, error=error)
+        insert_unless_there(FailureHour(failure=self, hour=hour, count=0))
+        self.hours.filter(hour=hour).update(count=F("count") + 1)
+
+    def by_hour(self) -> list[tuple[datetime, int]]:
+        """Return how often it happened in each of the last `STRIP_HOURS` hours, oldest first."""
+        last = timezone.now().replace(minute=0, second=0, microsecond=0)
+        hours = [last - timedelta(hours=back) for back in range(STRIP_HOURS - 1, -1, -1)]
+        counts = dict(self.hours.filter(hour__gte=hours[0]).values_list("hour", "count"))
+        return [(hour, counts.get(hour, 0)) for hour in hours]
+
+    def mute(self, actor: str) -> None:
+        """Tell nobody of it any more."""
+        FailureGroup.objects.filter(pk=self.pk).update(muted_at=timezone.now(), muted_by=actor)
+
+    def unmute(self) -> None:
+        """Tell of it again."""
+        FailureGroup.objects.filter(pk=self.pk).update(muted_at=None, muted_by="")
+
+
+class FailureHour(models.Model):
+    """How often something failed within an hour."""
+
+    failure = models.ForeignKey(FailureGroup, on_delete=models.CASCADE, related_name="hours", db_index=False)
+    hour = models.DateTimeField()
+    count = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["failure", "hour"], name="failure_hour_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.hour:%Y-%m-%d %H:00}: {self.count}"

@@ -1,0 +1,97 @@
+"""The list of failures, each cause once, below the state of the providers and lanes."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from unfold.decorators import display
+from unfold.paginator import InfinitePaginator
+
+from moments_app.models import FailureGroup
+from moments_app.operator.views.failure import FailureForm, MuteFailure, RetryFailure, UnmuteFailure
+from moments_app.reports.providers import lane_states, provider_states
+from sessions_app.admin.base import ReadOnlyAdmin, one_line
+
+STATES = {"waiting": "danger", "over": "success", "muted": "warning"}
+
+
+class MutedFilter(admin.SimpleListFilter):
+    """Failures that somebody muted, or not."""
+
+    title = "muted"
+    parameter_name = "muted"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("0", "Not muted"), ("1", "Muted")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        return queryset.filter(muted_at__isnull=self.value() == "0") if self.value() in ("0", "1") else queryset
+
+
+@admin.register(FailureGroup)
+class FailureGroupAdmin(ReadOnlyAdmin):
+    """Failures, put together by their cause: how often, since when, and what waits."""
+
+    list_display = ("what", "state", "stalled_jobs", "whom", "times", "last_error", "seen_last", "seen_first")
+    applications = ("application",)
+    list_filter = (MutedFilter,)
+    sortable_by = ()
+    ordering = ("-last_seen_at", "-id")
+    paginator = InfinitePaginator
+    list_before_template = "operator/failures/list.html"
+    views = (RetryFailure, MuteFailure, UnmuteFailure)
+    form_page = FailureForm
+    tells_of_people = False
+    when_empty = "Nothing has failed. Calls and jobs that fail are put together here by their cause."
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).with_stalled()  # type: ignore[no-any-return]
+
+    def get_fieldsets(self, request: HttpRequest, obj: FailureGroup | None = None) -> list[Any]:
+        return []  # the page shows the row in its own way
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change jobs retry and mute; nobody edits these rows."""
+        return request.user.has_perm("moments_app.change_job")
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Say before the list how providers and lanes stand."""
+        shown: dict[str, Any] = {"providers": provider_states(), "lanes": lane_states()}
+        shown["may_change"] = request.user.has_perm("moments_app.change_circuit")
+        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | shown)
+        return response
+
+    @admin.display(description="Failure")
+    def what(self, failure: FailureGroup) -> str:
+        where = f" · {failure.engine}" if failure.engine else ""
+        return f"{failure}{where}"
+
+    @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
+    def state(self, failure: Any) -> str:
+        return "muted" if failure.muted_at else "waiting" if failure.stalled else "over"
+
+    @admin.display(description="Jobs that wait")
+    def stalled_jobs(self, failure: Any) -> str:
+        return f"{failure.stalled:,}"
+
+    @admin.display(description="People")
+    def whom(self, failure: Any) -> str:
+        return f"{failure.people:,}"
+
+    @admin.display(description="Times")
+    def times(self, failure: FailureGroup) -> str:
+        return f"{failure.count:,}"
+
+    @admin.display(description="Last error")
+    def last_error(self, failure: FailureGroup) -> str:
+        return format_html('<span class="rem-op-why">{}</span>', failure.error)
+
+    @admin.display(description="Last")
+    def seen_last(self, failure: FailureGroup) -> str:
+        return one_line(failure.last_seen_at)
+
+    @admin.display(description="First")
+    def seen_first(self, failure: FailureGroup) -> str:
+        return one_line(failure.first_seen_at)

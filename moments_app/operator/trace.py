@@ -1,0 +1,183 @@
+"""One call of a model, traced: what was asked, what memory gave, what was answered, and what became of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from difflib import SequenceMatcher
+from itertools import dropwhile, takewhile
+from uuid import UUID
+
+from moments_app.context.kept import KeptContext, KeptLine
+from moments_app.context.layers import ORDER
+from moments_app.models import ContextReceipt, Moment
+from moments_app.models.engine_call import cost_of
+from sessions_app.models import Message, Session
+from sessions_app.transcript.append import CONTEXT_ID
+
+ROUND = 30  # turns of a round that are looked at: a question, calls of tools with their results, the answer
+CLOCK = "now"  # the layer that has the time: no memory, and never the same
+SAME, THEN, NOW = "same", "then", "now"
+KeyedLine = tuple[str, str, KeptLine]  # what makes it the same line, and the line
+
+
+# --- the round ---
+
+
+@dataclass(frozen=True)
+class Round:
+    """A question and its answer.
+
+    Args:
+        question: what the person said; None where an answer has none.
+        answer: the turn that answers it; None where there is none yet.
+    """
+
+    question: Message | None
+    answer: Message | None
+
+    @property
+    def context_id(self) -> UUID | None:
+        """The context that the model had, where whoever stored the answer said so."""
+        said = self.answer.metadata.get(CONTEXT_ID) if self.answer and isinstance(self.answer.metadata, dict) else None
+        try:
+            return UUID(said) if isinstance(said, str) else None
+        except ValueError:
+            return None
+
+    @property
+    def seconds(self) -> float | None:
+        """The time from the question to the answer."""
+        if self.question is None or self.answer is None:
+            return None
+        return (self.answer.created_at - self.question.created_at).total_seconds()
+
+    @property
+    def model(self) -> str:
+        """The model that answered, as its endpoint named it; blank where that isn't known."""
+        return str(self._metadata.get("model", ""))
+
+    @property
+    def usage(self) -> tuple[int, int] | None:
+        """The tokens that the model was given and answered, where its endpoint said so."""
+        said = [self._metadata.get(name) for name in ("input_tokens", "output_tokens")]
+        given, answered = (value if isinstance(value, int) else None for value in said)
+        return None if given is None or answered is None else (given, answered)
+
+    @property
+    def cost(self) -> Decimal | None:
+        """What the answer cost, in USD; None where its tokens or its price aren't known."""
+        return cost_of(f"upstream:{self.model}", *self.usage) if self.usage else None
+
+    @property
+    def _metadata(self) -> dict[str, object]:
+        return self.answer.metadata if self.answer and isinstance(self.answer.metadata, dict) else {}
+
+
+def round_of(session: Session, sequence: int | None) -> Round:
+    """Return the round that a turn is of; without one, the newest.
+
+    Args:
+        session: whose turns are looked at.
+        sequence: of the turn.
+    """
+    turns = session.messages.turns().filter(user_id=session.user_id)
+    end = session.last_sequence if sequence is None else sequence
+    before = list(turns.filter(sequence__lte=end).order_by("-sequence").select_related("moment")[:ROUND])
+    asked = next((turn for turn in before if turn.role == Message.Role.USER), None)
+    since = [turn for turn in before[::-1] if asked is None or turn.sequence > asked.sequence]
+    after = turns.filter(sequence__gt=end).order_by("sequence").select_related("moment")[:ROUND]
+    is_said = sequence is not None and bool(before) and before[0].role == Message.Role.ASSISTANT
+    return Round(asked, _answer(since if is_said else [*since, *after]))
+
+
+def _answer(turns: Sequence[Message]) -> Message | None:
+    """Return the last words of the assistant before somebody speaks again."""
+    others = dropwhile(lambda turn: turn.role == Message.Role.USER, turns)
+    of_round = list(takewhile(lambda turn: turn.role != Message.Role.USER, others))
+    said = [turn for turn in of_round if turn.role == Message.Role.ASSISTANT]
+    return next((turn for turn in reversed(said) if turn.content), said[-1] if said else None)
+
+
+def moments_of(round_: Round) -> list[Moment]:
+    """Return the moments that the round is in."""
+    turns = (round_.question, round_.answer)
+    return list(dict.fromkeys(turn.moment for turn in turns if turn and turn.moment))
+
+
+def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
+    """Return the receipt of the context that the model had.
+
+    Where nobody said which one that was, it is the last that was served between what was said before the question and
+    the answer.
+    """
+    receipts = ContextReceipt.objects.for_session(session)
+    if round_.context_id:
+        return receipts.filter(context_id=round_.context_id).first()
+    if round_.question is None or round_.answer is None:
+        return None
+    asked, answered = round_.question.sequence, round_.answer.sequence
+    return receipts.filter(after_sequence__range=(asked - 1, answered - 1)).order_by("-id").first()
+
+
+# --- then and now ---
+
+
+@dataclass(frozen=True)
+class TracedLine:
+    """A line of a context, and when it was in it: `same`, `then` or `now`."""
+
+    when: str
+    line: KeptLine
+
+
+@dataclass(frozen=True)
+class TracedLayer:
+    """A layer of two contexts, one beside the other.
+
+    Args:
+        number: of its color.
+        then, now: its tokens in each; None where there is no such context.
+        lines: of both, in order.
+    """
+
+    name: str
+    number: int
+    then: int | None
+    now: int | None
+    lines: list[TracedLine]
+
+
+def traced_layers(then: KeptContext | None, now: KeptContext | None) -> list[TracedLayer]:
+    """Compare the layers of a context as it was and as it would be; either may be missing."""
+    return [layer for number, name in enumerate(ORDER) if (layer := _traced(number, name, then, now)).lines]
+
+
+def _traced(number: int, name: str, then: KeptContext | None, now: KeptContext | None) -> TracedLayer:
+    old, new = _lines(then, name), _lines(now, name)
+    if then is None or now is None:
+        lines = [TracedLine(THEN if then else NOW, line) for *_, line in old or new]
+    else:
+        lines = list(_compared(old, new))
+    return TracedLayer(name.replace("_", " "), number, _tokens(then, name), _tokens(now, name), lines)
+
+
+def _lines(context: KeptContext | None, name: str) -> list[KeyedLine]:
+    layers = context.layers if context else []
+    lines = [line for layer in layers if layer.name == name for line in layer.lines]
+    return [(line.ref, "" if name == CLOCK else line.text, line) for line in lines]
+
+
+def _tokens(context: KeptContext | None, name: str) -> int | None:
+    if context is None:
+        return None
+    return sum(layer.tokens for layer in context.layers if layer.name == name)
+
+
+def _compared(old: Sequence[KeyedLine], new: Sequence[KeyedLine]) -> Iterator[TracedLine]:
+    before, after = ([line[:2] for line in lines] for lines in (old, new))
+    for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield from (TracedLine(SAME, line) for *_, line in old[i:j])
+        else:
+            yield from (TracedLine(THEN, line) for *_, line in old[i:j])
+            yield from (TracedLine(NOW, line) for *_, line in new[k:m])

@@ -1,0 +1,149 @@
+"""The trace of one call: what the model saw, what it would see now, the difference, and what became of the round."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.db.models import OuterRef, QuerySet, Subquery, Sum
+
+from moments_app.context.assemble import BudgetTooSmall, kept_context, preview
+from moments_app.context.kept import KeptContext, KeptLine
+from moments_app.context.layers import DEFAULT
+from moments_app.context.request import ContextRequest
+from moments_app.interfaces.api.search import QUERY_MAX_CHARS
+from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Moment, Summary
+from moments_app.operator.addresses import Pages
+from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
+from moments_app.operator.trace import Round, TracedLayer, moments_of, receipt_of, round_of, traced_layers
+from moments_app.operator.views.session import SessionPage
+from moments_app.recall.query import recall_request_for
+from sessions_app.admin.views.base import may_see
+
+BAR = 1000  # width of the bars, in their own units
+FOLLOWED = 20  # of each kind that a round led to
+
+
+@dataclass(frozen=True)
+class ShownLine:
+    """A line with the page of where it comes from, and when it was in the context."""
+
+    when: str
+    line: KeptLine
+    url: str
+
+
+@dataclass(frozen=True)
+class ShownLayer:
+    """A layer with its lines, and its parts of the two bars, as (start, width)."""
+
+    layer: TracedLayer
+    lines: list[ShownLine]
+    then: tuple[int, int]
+    now: tuple[int, int]
+
+
+class Trace(SessionPage):
+    """One call, from the turn that the address names."""
+
+    route, name = "<int:pk>/trace/", "trace"
+    needs = (PREVIEW_CONTEXT, *SEE_MEMORY)
+    template_name = "operator/sessions/trace.html"
+
+    @cached_property
+    def round(self) -> Round:
+        """The round that is traced."""
+        return round_of(self.row, self.number("turn"))
+
+    @cached_property
+    def receipt(self) -> ContextReceipt | None:
+        """The receipt of the context that the model had."""
+        return receipt_of(self.row, self.round) if may_see(self.request, ContextReceipt) else None
+
+    def get_title(self) -> str:
+        """Name the page."""
+        return f"Trace: {self.row}"
+
+    def context(self) -> dict[str, Any]:
+        receipt = self.receipt
+        then = KeptContext.from_sealed(receipt.sealed, receipt.context_id) if receipt else None
+        now, problem = self._now(then)
+        layers = traced_layers(then, now)
+        lines = [line.when for layer in layers for line in layer.lines]
+        return super().context() | {
+            "round": self.round,
+            "receipt": receipt,
+            "is_said": bool(self.round.context_id),
+            "then": then,
+            "now": now,
+            "problem": problem,
+            "layers": self._shown(layers, max(then.applied if then else 0, now.applied if now else 0)),
+            "counts": {when: lines.count(when) for when in ("same", "then", "now")},
+            "bar": BAR,
+            **self._followed(),
+        }
+
+    def _now(self, then: KeptContext | None) -> tuple[KeptContext | None, str]:
+        """Return the context that the same question would get now, or why there is none."""
+        question = self.round.question
+        if question is None:
+            return None, "Nobody asked anything before this turn."
+        query = then.query if then else question.content[:QUERY_MAX_CHARS]
+        plan = then.plan if then else "query"
+        session = self.row
+        wanted = ContextRequest(
+            query=query,
+            max_tokens=then.applied if then else None,
+            format=then.format if then else "xml",
+            layers=[layer.name for layer in then.layers] if then else DEFAULT,
+            plan=plan,
+            before=question.sequence,
+            recall=recall_request_for(
+                session.user.user_id,
+                session.session_id,
+                query,
+                application=session.application_pk,
+                retrieval="query" if plan == "query" else "off",
+            ),
+        )
+        try:
+            envelope = preview(session.user, session.session_id, wanted)
+        except BudgetTooSmall as error:
+            return None, str(error)
+        return (kept_context(envelope) if envelope else None), ""
+
+    def _shown(self, layers: list[TracedLayer], budget: int) -> list[ShownLayer]:
+        pages = Pages(self.row.user, {line.line.ref for layer in layers for line in layer.lines if line.line.ref})
+        shown, ends = [], [0, 0]
+        for layer in layers:
+            widths = [round(BAR * (tokens or 0) / budget) for tokens in (layer.then, layer.now)]
+            lines = [ShownLine(traced.when, traced.line, pages.of(traced.line.ref)) for traced in layer.lines]
+            shown.append(ShownLayer(layer, lines, (ends[0], widths[0]), (ends[1], widths[1])))
+            ends = [end + width for end, width in zip(ends, widths, strict=True)]
+        return shown
+
+    # --- what became of it ---
+
+    def _followed(self) -> dict[str, Any]:
+        turns = [turn for turn in (self.round.question, self.round.answer) if turn]
+        if not turns:
+            return {}
+        pks, last = [turn.pk for turn in turns], turns[-1].sequence
+        summaries = Summary.objects.for_session(self.row).completed().filter(end_sequence__gte=last)
+        atoms = self.row.atoms.filter(source_message_ids__overlap=pks).select_related("stream__user", "stream__session")
+        jobs = list(self._jobs(turns[0].arrived_at))
+        costs = [job.cost for job in jobs if job.cost is not None]
+        return {
+            "moments": moments_of(self.round) if may_see(self.request, Moment) else [],
+            "summary": self.seen(summaries.filter(start_sequence__lte=last)).order_by("end_sequence", "id").first(),
+            "atoms": self.seen(atoms).order_by("id")[:FOLLOWED] if may_see(self.request, MemoryAtom) else [],
+            "jobs": jobs,
+            "jobs_cost": sum(costs) if costs else None,
+        }
+
+    def _jobs(self, since: datetime) -> QuerySet[Any]:
+        """Return the first job of each process that was asked for since the question came."""
+        calls = EngineCall.objects.filter(job=OuterRef("pk")).order_by().values("job")
+        first = Job.objects.filter(user_id=self.row.user_id, session=self.row, queued_at__gte=since)
+        first = first.order_by("process", "queued_at", "id").distinct("process")
+        return self.seen(first).annotate(cost=Subquery(calls.annotate(whole=Sum("cost_usd")).values("whole")))

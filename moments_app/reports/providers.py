@@ -1,0 +1,94 @@
+"""`provider_states` and `lane_states`: how the engines that are asked stand, and the lanes of work that ask them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+
+from moments_app.jobs.process import Lane
+from moments_app.models import Circuit, EngineCall, Job
+from moments_app.reports.waiting import DUE, waiting
+
+MODELS = ("MOMENT_BUILDER", "ROLLING_SUMMARY", "MEMORY_FORMATION", "SESSION_COMPACTION", "SHARING", "RECALL")
+MOST = 20
+
+
+@dataclass(frozen=True)
+class ProviderState:
+    """An engine that is asked.
+
+    Args:
+        engine: as its calls are recorded.
+        circuits: of its kinds of work that are open, each with `held`.
+        last: its last call; None: none is on record.
+    """
+
+    engine: str
+    circuits: list[Any]
+    last: EngineCall | None
+
+    @property
+    def state(self) -> str:
+        """A word for how it stands."""
+        if self.circuits:
+            return "open"
+        if self.last is None:
+            return "not asked yet"
+        return "answered" if self.last.ok else "failed"
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """A lane of work: jobs that are due, run, wait and have failed, and since when the first of those due waits."""
+
+    name: str
+    due: int
+    running: int
+    waiting: int
+    failed: int
+    since: datetime | None
+
+
+def provider_states() -> list[ProviderState]:
+    """Return the engines of the settings, and those that are left alone; two statements."""
+    is_open: dict[str, list[Any]] = {}
+    for circuit in Circuit.objects.open().with_held().order_by("engine", "work")[:MOST]:
+        is_open.setdefault(circuit.engine, []).append(circuit)
+    names = sorted({*_configured(), *is_open})[:MOST]
+    last = {call.engine: call for call in _last_calls(names)}
+    return [ProviderState(name, is_open.get(name, []), last.get(name)) for name in names]
+
+
+def _configured() -> set[str]:
+    models = {getattr(settings, group).model for group in MODELS} if settings.ENGINE.uses_model else set()
+    return {f"openai:{model}" for model in models | ({settings.EMBEDDING.model} if settings.EMBEDDING.is_on else set())}
+
+
+def _last_calls(names: Iterable[str]) -> Iterable[EngineCall]:
+    """Return the newest call of each engine, by the index of those."""
+    each = [EngineCall.objects.filter(engine=name).order_by("-created_at", "-id")[:1] for name in names]
+    return each[0].union(*each[1:], all=True) if each else ()
+
+
+def lane_states() -> list[LaneState]:
+    """Return the lanes, the most urgent first; one statement."""
+    groups = waiting(Job.objects.all())
+    return [_lane(lane.name.lower(), [group for group in groups if group.lane == lane.name.lower()]) for lane in Lane]
+
+
+def _lane(name: str, groups: list[Any]) -> LaneState:
+    def number(status: str, *, due: bool | None = None) -> int:
+        return sum(g.number for g in groups if g.status == status and due in (None, g.waits_for == DUE))
+
+    since = min((group.since for group in groups if group.waits_for == DUE and group.since), default=None)
+    queued = Job.Status.QUEUED
+    return LaneState(
+        name,
+        number(queued, due=True),
+        number(Job.Status.PROCESSING),
+        number(queued, due=False),
+        number(Job.Status.FAILED),
+        since,
+    )

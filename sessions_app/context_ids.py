@@ -1,0 +1,55 @@
+"""Ids of contexts, which prove for which session they were given out.
+
+The receipt of a context is written after the answer, so whoever sends its id with a message may come before the receipt
+does. Therefore part of the id is a signature of the rest and of the session, and no table has to be asked.
+"""
+
+import hmac
+import os
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.crypto import salted_hmac
+
+from sessions_app.models import Session
+from sessions_app.refusals import Refusal
+
+_SALT = "sessions_app.context_ids"
+_RANDOM_BYTES = 10  # of the 16 of an id; the others are the signature
+# The bits in which every UUID says that it is one, of version 8: whose other bits are what its maker wants.
+_FIXED = 0xF << 76 | 0x3 << 62
+_VERSION_8 = 0x8 << 76 | 0x2 << 62
+
+
+class UnknownContext(Refusal):
+    """No context with this `context_id` was given out for the session."""
+
+    code = "unknown_context"
+
+    def __init__(self) -> None:
+        super().__init__("No context with this context_id was given out for this session.")
+
+
+def new_context_id(session_pk: int) -> UUID:
+    """Return an id for a context of a session."""
+    return _signed(os.urandom(_RANDOM_BYTES), session_pk, settings.SECRET_KEY)
+
+
+def check_context_id(context_id: UUID, session: Session) -> None:
+    """Check that an id was given out for a session.
+
+    Raises:
+        UnknownContext: it wasn't.
+    """
+    drawn = context_id.bytes[:_RANDOM_BYTES]
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    if not any(hmac.compare_digest(_signed(drawn, session.pk, key).bytes, context_id.bytes) for key in secrets):
+        raise UnknownContext
+
+
+def _signed(drawn: bytes, session_pk: int, secret: str) -> UUID:
+    # Signed without the bits that say what it is, which replace some of those drawn.
+    number = int.from_bytes(drawn.ljust(16, b"\0")) & ~_FIXED
+    signature = salted_hmac(_SALT, f"{number:x} {session_pk}", secret=secret, algorithm="sha256").digest()
+    signed = number | int.from_bytes(signature[: 16 - _RANDOM_BYTES])
+    return UUID(int=signed & ~_FIXED | _VERSION_8)

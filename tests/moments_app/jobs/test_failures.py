@@ -1,0 +1,147 @@
+"""Failures put together by their cause, what was said in calls that failed, and trying all anew."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from moments_app.jobs.retry_all import retry_all
+from moments_app.jobs.runner import run_job
+from moments_app.models import Circuit, EngineCall, FailureGroup, Job, KeptExchange
+from moments_app.reports.housekeeping import housekeeping
+from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from tests.support import openai_server as behave
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ENGINE = "openai:gpt-4.1-mini"
+
+
+@pytest.fixture(autouse=True)
+def _one_attempt(model_server: OpenAIServer, settings: Settings) -> None:
+    settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 1})
+
+
+def failed(*names: str) -> list[Job]:
+    """A build of each of these people that ran, one after another."""
+    return [_ran(talk(UserProfile.objects.ensure(name), 30)) for name in names]
+
+
+def _ran(session: Any) -> Job:
+    job = Job.objects.request("build_moments", session, requested_by="test", force=True)
+    done = run_job(job.job_id)
+    assert done is not None
+    return done
+
+
+def test_failures_of_one_cause_are_one_with_its_jobs_and_calls(model_server: OpenAIServer) -> None:
+    model_server.always(behave.content('{"moments": "none"}'))
+    jobs = failed("ada", "bo", "cy")
+    [failure] = FailureGroup.objects.with_stalled()
+    assert (failure.process, failure.engine, failure.kind) == ("build_moments", ENGINE, "invalid_answer")
+    assert (failure.stalled, failure.people, failure.count) == (3, 3, 6)  # each is asked twice
+    assert {job.failure_id for job in jobs} == {failure.pk}
+    assert EngineCall.objects.filter(failure=failure).count() == 6
+    assert sum(count for _, count in failure.by_hour()) == 6
+
+
+def test_another_cause_is_another_failure(model_server: OpenAIServer) -> None:
+    model_server.always(behave.content("no"))
+    failed("ada")
+    model_server.always(behave.error(400))
+    failed("bo")
+    assert set(FailureGroup.objects.values_list("kind", flat=True)) == {"invalid_answer", "rejected"}
+
+
+def test_defects_and_failed_steps_are_told_by_their_place_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise KeyError("hemlock")
+
+    monkeypatch.setattr("moments_app.moments.build.BuildMoments.think", fail)
+    failed("ada", "bo")
+    [failure] = FailureGroup.objects.all()
+    assert (failure.kind, failure.engine, failure.count) == ("defect", "", 2)
+    assert failure.place.startswith("KeyError in fail, line") and "hemlock" not in failure.error
+
+
+def test_retrying_all_of_one_makes_its_jobs_due_and_it_is_over(model_server: OpenAIServer) -> None:
+    model_server.always(behave.content("no"))
+    jobs = failed("ada", "bo")
+    failure = FailureGroup.objects.get()
+    model_server.always(behave.answer_well)
+    assert str(retry_all(failure, actor="operator:eve")) == "2 jobs due now"
+    assert not FailureGroup.objects.with_stalled().get().stalled
+    assert [run_job(job.job_id).status for job in jobs] == ["completed"] * 2  # type: ignore[union-attr]
+    assert str(retry_all(failure, actor="operator:eve")) == "0 jobs due now"
+
+
+def test_a_job_whose_work_another_has_taken_up_is_not_needed(model_server: OpenAIServer) -> None:
+    model_server.always(behave.content("no"))
+    [job] = failed("ada")
+    Job.objects.request("build_moments", job.session, requested_by="test", force=True)
+    retried = retry_all(FailureGroup.objects.get(), actor="operator:eve")
+    assert (retried.jobs, retried.not_needed, retried.left) == (0, 1, 0)
+
+
+def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, settings: Settings) -> None:
+    settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 3_600})
+    model_server.always(behave.error(401))
+    failed("ada")
+    before = Circuit.objects.get()
+    assert before.is_open and not before.is_probe_due
+    retry_all(FailureGroup.objects.get(), actor="operator:eve")
+    assert Circuit.objects.get().is_probe_due
+
+
+def test_what_was_said_in_a_call_that_failed_is_kept_sealed_for_days(
+    model_server: OpenAIServer, settings: Settings
+) -> None:
+    model_server.always(behave.content("I would rather not."))
+    failed("ada")
+    first = KeptExchange.objects.order_by("id")[0]
+    assert b"rather" not in bytes(first.sealed) and first.exchange is not None
+    assert "Turn 3 is about" in first.exchange.asked and "I would rather not." in first.exchange.answered
+    assert "sk-marked-key" not in first.exchange.asked
+    assert "rather" not in str(EngineCall.objects.values_list("error", flat=True))
+    KeptExchange.objects.update(created_at=timezone.now() - timedelta(days=8))
+    assert housekeeping().failed_calls_texts == 2
+    settings.ENGINE = settings.ENGINE.model_copy(update={"keep_failed_days": 0})
+    failed("bo")
+    assert not KeptExchange.objects.exists()
+
+
+def test_of_an_error_no_answer_is_kept_for_it_may_quote_the_key(model_server: OpenAIServer) -> None:
+    model_server.always(behave.error(400, detail="The key sk-marked-key is not mine."))
+    failed("ada")
+    exchange = KeptExchange.objects.order_by("id")[0].exchange
+    assert exchange is not None and exchange.asked and not exchange.answered
+
+
+def test_a_call_that_was_answered_keeps_nothing(model_server: OpenAIServer) -> None:
+    failed("ada")
+    assert EngineCall.objects.filter(ok=True).exists()
+    assert not KeptExchange.objects.exists() and not FailureGroup.objects.exists()
+
+
+def test_row_11_what_was_said_goes_with_the_person(model_server: OpenAIServer) -> None:
+    model_server.always(behave.content("no"))
+    failed("ada", "bo")
+    erase_user("ada", application=DEFAULT, actor="test")
+    assert set(KeptExchange.objects.values_list("user__user_id", flat=True)) == {"bo"}
+    assert FailureGroup.objects.with_stalled().get().stalled == 1
+
+
+def test_failures_that_nothing_waits_for_are_forgotten_after_days(model_server: OpenAIServer) -> None:
+    model_server.always(behave.content("no"))
+    failed("ada")
+    FailureGroup.objects.update(last_seen_at=timezone.now() - timedelta(days=60))
+    assert housekeeping().failures == 0
+    Job.objects.update(status="completed")
+    assert housekeeping().failures == 1
+    assert Job.objects.get().failure is None

@@ -1,0 +1,122 @@
+"""Failures as an operator sees them: each cause once, whom it hit, what waits, and what is to be done."""
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from moments_app.engines.interface import CallRecord, Exchange
+from moments_app.models import Circuit, EngineCall, FailureGroup, Job
+from moments_app.models.engine_call import EngineCallQuerySet
+from sessions_app.models import Event, UserProfile
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+INDEX = "/admin/"
+ENGINE = "openai:gpt-4.1-mini"
+CALLS: EngineCallQuerySet = EngineCall.objects  # type: ignore[assignment]
+
+
+def fail(*names: str, kind: str = "invalid_answer", error: str = "It gave no valid answer.") -> FailureGroup:
+    """A build of each of these people that failed so."""
+    for name in names:
+        session = talk(UserProfile.objects.ensure(name), 30)
+        job = Job.objects.request("build_moments", session, requested_by="append")
+        said = Exchange(f"What {name} said.", f"No, {name}.")
+        CALLS.keep(CallRecord("moment-builder", ENGINE, 5, error_kind=kind, error=error, exchange=said), job=job)
+        failure = FailureGroup.objects.get(kind=kind)
+        Job.objects.filter(pk=job.pk).update(status="failed", failure=failure, error=error)
+    return failure
+
+
+def press(client: Client, failure: FailureGroup, button: str) -> int:
+    return client.post(reverse(f"admin:moments_app_failuregroup_{button}", args=[failure.pk])).status_code
+
+
+def test_the_dashboard_says_in_a_sentence_what_is_wrong_and_what_to_do(root: Client) -> None:
+    failure = fail("ada", "bo", "cy")
+    shown = page(root, INDEX)
+    assert f"build_moments fails (invalid answer, {ENGINE}) since" in shown
+    assert "3 jobs wait of 3 people. Read an answer below, change the prompt or the model, then retry all." in shown
+    assert change_url(failure) in shown
+    assert "engine calls failed today" not in shown  # its cause is told
+
+
+def test_the_alarm_is_over_when_all_was_tried_again(root: Client) -> None:
+    failure = fail("ada", "bo")
+    assert press(root, failure, "retry") == 302
+    assert set(Job.objects.values_list("status", flat=True)) == {"queued"}
+    shown = page(root, INDEX)
+    assert "build_moments fails" not in shown and "failed today" not in shown
+    assert "2 jobs due now" in shown
+
+
+def test_a_failure_that_somebody_muted_is_told_no_more_until_it_is_unmuted(root: Client) -> None:
+    failure = fail("ada")
+    assert press(root, failure, "mute") == 302
+    assert "build_moments fails" not in page(root, INDEX)
+    assert "operator:root" in page(root, change_url(failure))
+    assert press(root, failure, "unmute") == 302
+    assert "build_moments fails" in page(root, INDEX)
+
+
+def test_its_page_says_what_they_share_and_what_is_not_remembered(root: Client) -> None:
+    failure = fail("ada", "bo")
+    Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True)
+    shown = page(root, change_url(failure))
+    assert "Endpoint" in shown and f"{ENGINE}, all of them" in shown
+    assert "ada</a> (1)" in shown and "bo</a> (1)" in shown
+    assert "60 turns are in no moment yet, of 2 sessions" in shown
+    assert "also of those who have nothing to do with the failure" in shown and "Try now" in shown
+    job = Job.objects.first()
+    assert job is not None and change_url(job) in shown
+    assert change_url(failure) in page(root, change_url(job)) and "0–29</a> not read yet" in page(root, change_url(job))
+
+
+def test_the_list_has_each_cause_once_below_providers_and_lanes(root: Client, settings: Settings) -> None:
+    settings.ENGINE = settings.ENGINE.model_copy(update={"provider": "openai"})
+    fail("ada", "bo", "cy"), fail("dora", kind="timeout", error="It did not answer within 60 s.")
+    Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True, error="It is away.")
+    shown = page(root, list_url(FailureGroup))
+    assert shown.count("build_moments: invalid answer") == 1 and shown.count("build_moments: timeout") == 1
+    assert "It gave no valid answer." in shown and "It is away." in shown
+    assert "waited" in shown and "bulk" in shown and f"Try {ENGINE}, text now" in shown
+    assert f"build_moments: timeout · {ENGINE}" not in page(root, list_url(FailureGroup), muted="1")
+
+
+def test_what_was_said_is_shown_to_those_who_may_read_people_and_noted(root: Client) -> None:
+    fail("ada")
+    call = EngineCall.objects.get()
+    shown = page(root, change_url(call))
+    assert "What ada said." in shown and "No, ada." in shown
+    assert Event.objects.filter(user_pk=UserProfile.objects.get().pk, actor="operator:root").exists()
+    seen = page(operator("view_"), change_url(call))
+    assert "What ada said." not in seen and "takes the rights" in seen
+
+
+def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
+    failure = fail("ada")
+    viewer = operator("view_")
+    assert "Retry all" not in page(viewer, change_url(failure))
+    assert [press(viewer, failure, button) for button in ("retry", "mute", "unmute")] == [403] * 3
+    assert Job.objects.get().status == "failed"
+    assert Permission.objects.filter(codename="view_failuregroup").exists()
+
+
+def test_row_18_scripts_in_errors_and_answers_are_text(root: Client) -> None:
+    UserProfile.objects.ensure(PLANTED)
+    failure = fail(PLANTED, error=PLANTED)
+    urls = [change_url(failure), list_url(FailureGroup), change_url(EngineCall.objects.get()), INDEX]
+    assert all("planted" in page(root, url) and PLANTED not in page(root, url) for url in urls)
+
+
+def test_they_take_the_same_queries_however_much_failed(root: Client) -> None:
+    failure = fail("ada")
+    few = [queries_of(root, url) for url in (change_url(failure), list_url(FailureGroup))]
+    fail(*(f"person-{number}" for number in range(30))), fail("bo", kind="timeout")
+    many = [queries_of(root, url) for url in (change_url(failure), list_url(FailureGroup))]
+    assert few == many and max(many) <= MAX_QUERIES

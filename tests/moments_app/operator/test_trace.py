@@ -1,0 +1,173 @@
+"""The trace of one call: what the model saw, what it would see now, and what became of the round."""
+
+import re
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from moments_app.context import receipts
+from moments_app.models import ContextReceipt, EngineCall, Entity, Job, MemoryStream
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.transcript.append import NewMessage, append
+from tests.support.api import Api
+from tests.support.jobs import build
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
+from tests.support.streams import note
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUESTION, ANSWER = "Which felt do I order?", "The red one, of 3 mm."
+
+
+@pytest.fixture(autouse=True)
+def _kept(settings: Settings) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+
+
+def url(session: Session) -> str:
+    return reverse("admin:sessions_app_session_trace", args=[session.pk])
+
+
+def asked(service: Api, session_id: str = "s1", **fields: Any) -> Session:
+    """A round as an application has it: memory is asked, then question and answer are stored with the context's id."""
+    found = service.get("memory/context", user_id="ada", session_id=session_id, query=QUESTION).json()
+    said = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
+    body = {"user_id": "ada", "messages": said, "context_id": found["context_id"]} | fields
+    assert service.post(f"sessions/{session_id}/messages", body).status_code == 201
+    receipts.waiting.flush()
+    return Session.objects.get(session_id=session_id)
+
+
+def lines(shown: str, *whens: str) -> str:
+    """The lines of the page that were in the context at these times."""
+    found = list(re.finditer(r'<li class="rem-turn rem-when-(\w+).*?</li>', shown, re.DOTALL))
+    assert found
+    return "".join(match[0] for match in found if match[1] in whens)
+
+
+def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
+    root: Client, service: Api, ada: UserProfile
+) -> None:
+    entity = Entity.objects.create(user=ada, kind="task", title="Order the felt")
+    talk(ada, 4)
+    session = asked(service)
+    Entity.objects.all().delete()
+    Entity.objects.create(user=ada, kind="task", title="Sell the kiln")
+    shown = page(root, url(session), turn=5)
+    assert "Order the felt" in lines(shown, "then") and entity.uri in lines(shown, "then")
+    assert "Sell the kiln" in lines(shown, "now") and "Sell the kiln" not in lines(shown, "then", "same")
+    assert "Turn 3 is about" in lines(shown, "same")
+    assert "The difference: 1 only then, 1 only now" in shown
+    assert "tokens then" in shown and "Nobody said which context" not in shown
+
+
+def test_neither_the_answer_nor_the_question_once_more_is_in_it(root: Client, service: Api, ada: UserProfile) -> None:
+    talk(ada, 4)
+    session = asked(service)
+    append(ada, "s1", [NewMessage("user", "And the glue?"), NewMessage("assistant", "Hide glue.")])
+    shown = page(root, url(session), turn=5)
+    seen = lines(shown, "same", "then", "now")
+    assert seen.count(QUESTION) == 1 and ANSWER not in seen and "glue" not in seen
+    preview = page(root, reverse("admin:sessions_app_session_context", args=[session.pk]), turn=5)
+    assert ANSWER not in preview and "glue" not in preview
+
+
+def test_any_turn_of_a_round_leads_to_it_by_one_link(root: Client, service: Api, ada: UserProfile) -> None:
+    talk(ada, 4)
+    session = asked(service)
+    transcript = page(root, change_url(session))
+    for turn in (4, 5):
+        assert f"{url(session)}?turn={turn}" in transcript
+        shown = page(root, url(session), turn=turn)
+        assert shown.count(ANSWER) == 1 and "tokens then" in shown
+    receipt = page(root, change_url(ContextReceipt.objects.get()))
+    assert f"{url(session)}?turn=5" in receipt
+
+
+def test_a_context_of_another_session_or_nobodys_is_refused(service: Api, ada: UserProfile) -> None:
+    talk(ada, 2), talk(ada, 2, session_id="s2")
+    other = service.get("memory/context", user_id="ada", session_id="s2").json()["context_id"]
+    said = [{"role": "assistant", "content": "Yes."}]
+    for context_id in (other, str(uuid4())):
+        refused = service.post("sessions/s1/messages", user_id="ada", messages=said, context_id=context_id)
+        assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "unknown_context")
+    asking = [{"role": "user", "content": "Yes?"}]
+    wrong = service.post("sessions/s2/messages", user_id="ada", messages=asking, context_id=other)
+    assert wrong.json()["errors"][0]["attr"] == "context_id"
+    assert Message.objects.count() == 4
+
+
+def test_where_nobody_said_which_context_it_was_the_last_one_before_stands_for_it(
+    root: Client, service: Api, ada: UserProfile
+) -> None:
+    session = talk(ada, 4)
+    asked(service, context_id=None)
+    shown = page(root, url(session), turn=5)
+    assert "tokens then" in shown and "Nobody said which context" in shown
+    assert "No context was served for this answer" in page(root, url(session), turn=1)
+
+
+def test_what_is_not_kept_any_more_is_said(root: Client, service: Api, ada: UserProfile) -> None:
+    talk(ada, 4)
+    session = asked(service)
+    ContextReceipt.objects.update(sealed=b"not sealed")
+    shown = page(root, url(session), turn=5)
+    assert "be read any more" in shown and "tokens now" in shown
+    ContextReceipt.objects.all().delete()
+    assert "kept any more" in page(root, url(session), turn=5)
+
+
+def test_row_11_a_dump_of_a_kept_context_shows_nothing_of_it(service: Api, ada: UserProfile) -> None:
+    Entity.objects.create(user=ada, kind="task", title="Order the felt")
+    talk(ada, 4)
+    asked(service)
+    sealed = bytes(ContextReceipt.objects.get().sealed or b"")
+    assert len(sealed) > 100 and b"felt" not in sealed
+
+
+def test_jobs_moments_and_facts_that_followed_are_named_with_their_cost(
+    root: Client, service: Api, ada: UserProfile
+) -> None:
+    talk(ada, 30)
+    session = asked(service)
+    job = build(session)
+    EngineCall.objects.create(
+        job=job, purpose="moment-builder", engine="openai:m", latency_ms=1, ok=True, cost_usd="0.25"
+    )
+    turn = session.messages.get(sequence=31)
+    stream = MemoryStream.objects.create(stream_type="user", agent_id="default", user=ada)
+    atom = note(stream, "Orders red felt.", "fact", source_session=session, source_message_ids=[turn.pk])
+    shown = page(root, url(session), turn=31)
+    assert change_url(atom) in shown and change_url(job) in shown and "0.250000 USD" in shown
+    built = session.messages.exclude(moment=None).first()
+    assert built is not None and built.moment is not None
+    assert change_url(built.moment) in page(root, url(session), turn=built.sequence)
+
+
+def test_it_takes_the_same_queries_however_much_there_is(root: Client, service: Api, ada: UserProfile) -> None:
+    talk(ada, 4)
+    few = queries_of(root, f"{url(asked(service))}?turn=5")
+    Entity.objects.bulk_create(Entity(user=ada, kind="task", title=f"Task {number}") for number in range(30))
+    build(talk(ada, 120))
+    many = queries_of(root, f"{url(asked(service))}?turn=127")
+    assert few <= MAX_QUERIES and many <= MAX_QUERIES
+    assert queries_of(root, url(Session.objects.get())) <= MAX_QUERIES
+
+
+def test_row_18_planted_scripts_stay_text(root: Client, service: Api, ada: UserProfile) -> None:
+    Entity.objects.create(user=ada, kind="task", title=PLANTED)
+    append(ada, "s1", [NewMessage("user", PLANTED), NewMessage("assistant", PLANTED, metadata={"model": PLANTED})])
+    asked(service)
+    shown = page(root, url(Session.objects.get()), turn=3) + page(root, url(Session.objects.get()), turn=1)
+    assert "planted" in shown and PLANTED not in shown
+
+
+def test_an_empty_session_has_none(root: Client, ada: UserProfile) -> None:
+    session = Session.objects.create(user=ada, session_id="s1")
+    assert "Nothing was said here yet." in page(root, url(session))
+    assert Job.objects.count() == 0
