@@ -25,6 +25,7 @@ class ContextRequest:
         plan: one of `PLANS`. With `query`, what answers the query has at least half of the budget. With `stable`, the
             text is the same until memory changes, whatever is asked, so that providers' prompt caches serve most of it.
         sent: texts that the caller gives the model anyway; the context does not repeat them.
+        new_agent_id: the agent of a session that has not begun; blank: only of one that has there is a context.
     """
 
     query: str = ""
@@ -35,6 +36,7 @@ class ContextRequest:
     recall: RecallRequest | None = None
     plan: str = "query"
     sent: Sequence[str] = ()
+    new_agent_id: str = ""
 
     @property
     def applied(self) -> int:

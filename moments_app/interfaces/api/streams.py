@@ -22,6 +22,7 @@ from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
 from sessions_app.insert import insert_unless_there
+from sessions_app.models import UserProfile
 from sessions_app.refusals import Conflict
 from sessions_app.row_security import let_everybodys_change
 
@@ -156,14 +157,19 @@ class AlreadyThere(Conflict):
     code = "already_there"
 
 
+def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[MemoryStream]:
+    """Return the streams that a person's requests see: their own, and the shards, which are everybody's."""
+    seen = Q(user=None, application=application)
+    seen |= Q(user=person) if person else Q()
+    return MemoryStream.objects.filter(seen).select_related("user", "session")
+
+
 class StreamPersonView(PersonView):
-    """A call about the streams that a person's requests see: their own, and the shards, which are everybody's."""
+    """A call about the streams that a person's requests see."""
 
     def streams(self) -> QuerySet[MemoryStream]:
         """Return these streams."""
-        seen = Q(user=None, application=self.application)
-        seen |= Q(user=self.person) if self.person else Q()
-        return MemoryStream.objects.filter(seen).select_related("user", "session")
+        return streams_seen_by(self.person, self.application)
 
     def stream(self, stream_id: uuid.UUID) -> MemoryStream:
         """Return one of them; one that isn't there and somebody else's are answered alike."""
