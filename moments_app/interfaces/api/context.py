@@ -127,7 +127,7 @@ class ContextView(PersonView):
     @operation(
         ContextAnswer,
         query=ContextInput,
-        operation_id="memory_context_get",
+        operation_id="context_get",
         refuses=[BudgetTooSmall],
         in_transaction=False,
     )
@@ -138,7 +138,7 @@ class ContextView(PersonView):
     @operation(
         ContextAnswer,
         body=ContextInput,
-        operation_id="memory_context_post",
+        operation_id="context_post",
         refuses=[BudgetTooSmall],
         in_transaction=False,
     )
