@@ -131,7 +131,7 @@ class Schema(AutoSchema):
         return f"{nouns[-1]}_{verb}"
 
     def _answers_page(self) -> bool:
-        answers: Any = self.get_response_serializers()  # type: ignore[no-untyped-call]
+        answers: Any = self.get_response_serializers()
         return isinstance(answers, dict) and any(
             isinstance(answer, type) and issubclass(answer, PageAnswer) for answer in answers.values()
         )
