@@ -24,6 +24,7 @@ _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 # Only now: they need Django to be set up.
 from memoryproject import health
 from memoryproject.strangers import Strangers
+from moments_app.engines import endpoint
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
@@ -33,7 +34,9 @@ from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
 
-lexemes.load()  # takes half a second, which no request then has to wait
+# Both take most of a second, which no request then has to wait.
+lexemes.load()
+endpoint.load()
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())

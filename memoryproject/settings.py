@@ -76,7 +76,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "memoryproject.static_files.StaticFilesMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",
     "sessions_app.api.middleware.DailyLimitsMiddleware",
@@ -174,7 +174,10 @@ STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "moments_app/operator/static"]
 # Served from the packages themselves: there is no build step and nothing to collect.
 WHITENOISE_USE_FINDERS = True
-STORAGES = global_settings.STORAGES | {"archive": RETENTION.storage(CONF.data_dir)}
+STORAGES = global_settings.STORAGES | {
+    "archive": RETENTION.storage(CONF.data_dir),
+    "staticfiles": {"BACKEND": "memoryproject.static_files.HashedStaticFiles"},
+}
 X_FRAME_OPTIONS = "DENY"
 
 # Applies to every answer: nothing inline but the theme's colors, nothing from elsewhere, no `eval`. See decisions/0012.

@@ -1,17 +1,19 @@
 """Ids of contexts, which prove for which session they were given out.
 
 The receipt of a context is written after the answer, so whoever sends its id with a message may come before the receipt
-does. Therefore part of the id is a signature of the rest and of the session, and no table has to be asked.
+does. Therefore part of the id is a signature of the rest and of the names of person and session, and no table has to be
+asked; a context is asked for before a session's first message, too.
 """
 
 import hmac
+import json
 import os
 from uuid import UUID
 
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
-from sessions_app.models import Session
+from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
 _SALT = "sessions_app.context_ids"
@@ -30,26 +32,27 @@ class UnknownContext(Refusal):
         super().__init__("No context with this context_id was given out for this session.")
 
 
-def new_context_id(session_pk: int) -> UUID:
-    """Return an id for a context of a session."""
-    return _signed(os.urandom(_RANDOM_BYTES), session_pk, settings.SECRET_KEY)
+def new_context_id(user: UserProfile, session_id: str) -> UUID:
+    """Return an id for a context of a session, which need not have begun."""
+    return _signed(os.urandom(_RANDOM_BYTES), user, session_id, settings.SECRET_KEY)
 
 
-def check_context_id(context_id: UUID, session: Session) -> None:
-    """Check that an id was given out for a session.
+def check_context_id(context_id: UUID, user: UserProfile, session_id: str) -> None:
+    """Check that an id was given out for a session of a person.
 
     Raises:
         UnknownContext: it wasn't.
     """
     drawn = context_id.bytes[:_RANDOM_BYTES]
     secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    if not any(hmac.compare_digest(_signed(drawn, session.pk, key).bytes, context_id.bytes) for key in secrets):
+    if not any(hmac.compare_digest(_signed(drawn, user, session_id, key).bytes, context_id.bytes) for key in secrets):
         raise UnknownContext
 
 
-def _signed(drawn: bytes, session_pk: int, secret: str) -> UUID:
+def _signed(drawn: bytes, user: UserProfile, session_id: str, secret: str) -> UUID:
     # Signed without the bits that say what it is, which replace some of those drawn.
     number = int.from_bytes(drawn.ljust(16, b"\0")) & ~_FIXED
-    signature = salted_hmac(_SALT, f"{number:x} {session_pk}", secret=secret, algorithm="sha256").digest()
+    named = json.dumps([f"{number:x}", user.application_id, user.user_id, session_id])
+    signature = salted_hmac(_SALT, named, secret=secret, algorithm="sha256").digest()
     signed = number | int.from_bytes(signature[: 16 - _RANDOM_BYTES])
     return UUID(int=signed & ~_FIXED | _VERSION_8)

@@ -23,9 +23,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import Stemmer
-from py3langid import langid
+
+if TYPE_CHECKING:
+    from py3langid import langid
 
 VERSION = 1  # of the stems made here: `index_words` indexes rows of an older version again
 MAX_CHARS = 50_000  # characters of a text that are indexed; a vector's own limit is a megabyte
@@ -404,8 +407,10 @@ def _stemmed(language: str, word: str) -> str:
 
 
 @cache
-def _identifier() -> langid.LanguageIdentifier:
-    """Return the identifier that tells languages by sequences of letters. Loading it takes half a second."""
+def _identifier() -> "langid.LanguageIdentifier":
+    """Return the identifier that tells languages by sequences of letters. Loading it takes most of a second."""
+    from py3langid import langid  # with numpy, which whatever indexes nothing does without
+
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
     identifier.set_languages(list(_LATIN))
     return identifier

@@ -22,6 +22,7 @@ from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill
 from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS, Rendered
 from moments_app.context.request import ContextRequest
+from moments_app.context.unbegun import NO_ROW, input_before_first_turn
 from moments_app.models import ContextReceipt
 from moments_app.recall import accesses
 from sessions_app.context_ids import new_context_id
@@ -66,9 +67,15 @@ class Envelope:
 
 
 def serve(envelope: Envelope) -> None:
-    """Note that a context is served: its lines, its receipt, and the facts that were retrieved for it."""
+    """Note that a context is served: its lines, its receipt, and the facts that were retrieved for it.
+
+    Of a session that has not begun there is no receipt, and of a person who isn't there nothing at all.
+    """
+    if envelope.input.user.pk == NO_ROW:
+        return
     served.note_context(envelope.input.user, envelope.context, envelope.filled.layers, envelope.input.query)
-    receipts.keep(_receipt(envelope), kept_context(envelope))
+    if envelope.input.session.pk != NO_ROW:
+        receipts.keep(_receipt(envelope), kept_context(envelope))
     accesses.note(priced.item.ref for priced in envelope.filled.layers.get("retrieved", ()))
 
 
@@ -76,12 +83,14 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     """Return the context of a session; nothing about it is noted until it is served.
 
     Returns:
-        None when the user has no such session.
+        None when the user has no such session, unless the request says which agent would begin it.
 
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
     source = read_input(user, session_id, request.query, request.applied, request.recall, before=request.before)
+    if source is None and request.new_agent_id:
+        source = input_before_first_turn(user, session_id, request)
     if source is None:
         return None
     static, cached = _static_layers(source, request.refresh)
@@ -93,7 +102,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     recalls = request.plan != "stable"
     filled = fill_budget(layers, form, request.applied, is_whole=source.is_whole, recalls=recalls, sent=request.sent)
     context = form.render({name: [priced.item for priced in items] for name, items in filled.layers.items()})
-    context_id = new_context_id(source.session.pk)
+    context_id = new_context_id(source.user, source.session.session_id)
     return Envelope(context_id, source, request, filled, context, source.session.live_from_sequence > 0, cached)
 
 
@@ -112,13 +121,14 @@ def cache_key(session_pk: int) -> str:
 def _static_layers(source: ContextInput, refresh: bool) -> tuple[dict[str, Sequence[Item]], bool]:
     """Return the layers that stay the same until the stamp changes, and whether they were kept ones."""
     key = cache_key(source.session.pk)
-    kept = None if refresh else cache.get(key)
+    is_keepable = source.session.pk != NO_ROW
+    kept = cache.get(key) if is_keepable and not refresh else None
     if kept and kept[0] == source.stamp:
         return kept[1], True
     built: dict[str, Sequence[Item]] = {
         name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.STATIC
     }
-    if settings.MEMORY_CONTEXT.sync_minutes:
+    if is_keepable and settings.MEMORY_CONTEXT.sync_minutes:
         cache.set(key, (source.stamp, built), settings.MEMORY_CONTEXT.sync_minutes * 60)
     return built, False
 

@@ -27,6 +27,7 @@ class ContextRequest:
         sent: texts that the caller gives the model anyway; the context does not repeat them.
         before: sequence of the turn that asks, if it was asked before: neither it nor what was said after it is told
             as said in this session; None: nothing is left out.
+        new_agent_id: the agent of a session that has not begun; blank: only of one that has there is a context.
     """
 
     query: str = ""
@@ -38,6 +39,7 @@ class ContextRequest:
     plan: str = "query"
     sent: Sequence[str] = ()
     before: int | None = None
+    new_agent_id: str = ""
 
     @property
     def applied(self) -> int:

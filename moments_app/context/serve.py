@@ -9,6 +9,7 @@ from functools import partial
 
 from moments_app.context.assemble import Envelope, preview, serve
 from moments_app.context.request import ContextRequest
+from moments_app.context.unbegun import unknown_person
 from moments_app.recall.query import recall_request_for
 from sessions_app.models import Session
 from sessions_app.row_security import acting_for
@@ -28,7 +29,7 @@ def serve_context(
         retrieval: see `recall_request_for`.
 
     Returns:
-        None when the user has no such session.
+        None when the user has no such session, and the request names no agent that would begin it; or for nobody.
 
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
@@ -50,4 +51,6 @@ def _assembled(
     retrieval = retrieval if is_searched else "off"
     recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)
     with acting_for(user_id, application=application) as user:
+        if user is None and user_id is not None and request.new_agent_id:
+            user = unknown_person(user_id, application)
         return preview(user, session_id, replace(request, recall=recall)) if user else None

@@ -3,6 +3,8 @@
 The endpoint is not trusted: a call is bounded in time and size, and an error is reported only by its kind and status,
 since a body may quote the request or the key. The reader of an answer says whether it is valid. Trying again is left to
 the caller.
+
+OpenAI's client takes most of a second to import. Whatever calls no model, such as most commands, does without.
 """
 
 import json
@@ -11,26 +13,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
-import openai
 
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
 
+if TYPE_CHECKING:
+    import openai
+
 # Named here, or the client would read the environment: settings alone say where texts and key are sent.
 EXCHANGE_MAX_CHARS = 400_000  # of what was asked, and of what was answered, in a call that failed
 OPENAI_URL = "https://api.openai.com/v1"
 
-# Whatever a call may end in, from a misspelt URL to a text that can't be encoded. Their own texts may quote anything.
-_CALL_ERRORS = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
+# Whatever a call may end in beside the client's errors, from a misspelt URL to a text that can't be encoded. Their own
+# texts may quote anything.
+_CALL_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError)
 
 # Statuses that are no verdict on the text.
 _KINDS = {401: "credential", 403: "credential", 402: "quota", 404: "address", 405: "address", 408: "timeout"}
 
 Read = TypeVar("Read")
+
+
+def load() -> None:
+    """Import the client, so that no call waits for it."""
+    import_module("openai")
 
 
 class Refused(EngineError):
@@ -73,7 +84,7 @@ class Endpoint:
         *,
         seconds: float,
         read: Callable[[Any], Read],
-        refuses: Callable[[openai.APIStatusError], bool],
+        refuses: Callable[["openai.APIStatusError"], bool],
         counts: Callable[[Read], tuple[int, Mapping[str, int]]] = lambda _: (0, {}),
     ) -> Read:
         """Make one HTTP call, recorded however it ends.
@@ -91,6 +102,8 @@ class Endpoint:
             InvalidAnswer: the answer is not JSON, or `read` says so.
             EngineError: no answer could be had.
         """
+        import openai
+
         self._check_key()
         started = time.monotonic()
         usage: dict[str, int] = {}
@@ -110,7 +123,7 @@ class Endpoint:
         except InvalidAnswer as error:
             failure = self.invalid(error)
             raise
-        except _CALL_ERRORS as error:
+        except (openai.OpenAIError, *_CALL_ERRORS) as error:
             failure = self._translated(error, seconds)
             if isinstance(error, openai.APIStatusError) and refuses(error):
                 raise Refused(failure.kind, str(failure)) from None
@@ -132,6 +145,8 @@ class Endpoint:
 
     def _answered(self, body: dict[str, Any] | None, seconds: float) -> bytes:
         """Return what the endpoint answers, whatever it is."""
+        import openai
+
         base_url, model = self.address
         transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
         # A client for each call: none is shared by threads or outlives a fork.
@@ -153,6 +168,8 @@ class Endpoint:
 
     def _translated(self, error: Exception, seconds: float) -> EngineError:
         """Return a call's error as ours: kind and status, never its text."""
+        import openai
+
         if isinstance(error, TooLarge):
             return EngineError("too_large", f"{self.name} gave an answer of over {self._max_response_bytes:,} bytes.")
         if isinstance(error, openai.APITimeoutError):
@@ -191,7 +208,7 @@ def _exchange(body: dict[str, Any] | None, answered: bytes) -> Exchange:
     return Exchange(asked[:EXCHANGE_MAX_CHARS], answered.decode(errors="replace")[:EXCHANGE_MAX_CHARS])
 
 
-def _kind_of(error: openai.APIStatusError) -> str:
+def _kind_of(error: "openai.APIStatusError") -> str:
     """Return the kind of an error by its status: whether it is about the text, or whatever the text is."""
     if error.status_code == 429:
         return "quota" if error.code == "insufficient_quota" else "rate_limited"
@@ -207,7 +224,7 @@ def _usage(answer: Any) -> dict[str, int]:
     return {name: value for name, value in usage.items() if type(value) is int and 0 <= value < 2**31}
 
 
-def _retry_after(error: openai.APIStatusError) -> float | None:
+def _retry_after(error: "openai.APIStatusError") -> float | None:
     """Return the seconds of the Retry-After header, given as a number or a date (RFC 9110, 10.2.3); at most an hour."""
     header = error.response.headers.get("Retry-After", "")
     try:

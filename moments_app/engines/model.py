@@ -6,9 +6,7 @@ job.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
-
-import openai
+from typing import TYPE_CHECKING, Any
 
 from moments_app.engines import transcript
 from moments_app.engines.answers import InvalidAnswer, validated
@@ -25,6 +23,9 @@ from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Grounds, Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
+
+if TYPE_CHECKING:
+    import openai
 
 # An answer longer than its input is no summary; names and tags may outgrow a short window.
 ANSWER_MIN_ALLOWANCE = 6_000  # characters
@@ -202,7 +203,7 @@ def _with_shape(messages: list[ChatMessage], shape: Shape[Any]) -> list[ChatMess
     return [system | {"content": f"{system['content']}\n{shape.as_text}"}, *others]
 
 
-def _refuses_format(error: openai.APIStatusError) -> bool:
+def _refuses_format(error: "openai.APIStatusError") -> bool:
     """Tell whether another response format may help; a 404 or 501 may be about much else, so it has to say so."""
     if error.status_code in (404, 501):
         return any(word in error.response.content for word in (b"response_format", b"json_schema", b"json_object"))

@@ -174,6 +174,7 @@ class MessagesView(PersonView):
         {201: AppendAnswer, 200: AppendAnswer},
         body=AppendInput,
         refuses=[IdTaken, UnknownContext],
+        operation_id="messages_append",
         creates_person=True,
     )
     def post(self, session_id: str) -> Response:
@@ -191,6 +192,7 @@ class MessagesView(PersonView):
     @operation(
         PolymorphicProxySerializer("Messages", [LiveMessages, MessagePage], resource_type_field_name=None),
         query=MessagesQuery,
+        operation_id="messages_list",
         in_transaction=False,
     )
     def get(self, session_id: str) -> Response:

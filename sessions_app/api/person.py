@@ -25,13 +25,14 @@ def key_of(request: Request) -> ApiKey:
     return request.auth
 
 
-def user_id_of(request: Request, named: str | None, *, create: bool = False) -> str | None:
+def user_id_of(request: Request, named: str | None, *, create: bool = False, is_needed: bool = True) -> str | None:
     """Return the `user_id` that a request acts for, and count it; None when its key may not see the person named.
 
     Args:
         request: authenticated; its key decides whom it may act for.
         named: the `user_id` in the request, None when it names nobody.
         create: the person is to be made when they aren't there.
+        is_needed: the call is about somebody, whom a service key has to name.
 
     Raises:
         ValidationError: a service key has to name somebody.
@@ -39,7 +40,7 @@ def user_id_of(request: Request, named: str | None, *, create: bool = False) -> 
         LimitReached: the request is one too many for this person.
     """
     key = key_of(request)
-    if key.user is None and named is None:
+    if key.user is None and named is None and is_needed:
         raise ValidationError({"user_id": "A service key names the person it acts for."}, code="required")
     foreign = key.user is not None and named not in (None, key.user.user_id)
     if foreign and create:

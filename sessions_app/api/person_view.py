@@ -23,7 +23,7 @@ from rest_framework.views import APIView
 from sessions_app.api.fields import CONTRADICTORY, StrictSerializer
 from sessions_app.api.pages import PageAnswer
 from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
-from sessions_app.api.schema import refused
+from sessions_app.api.schema import ABOUT_NOBODY, refused
 from sessions_app.daily_limits import count_values
 from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
@@ -82,22 +82,23 @@ class PersonView(APIView):
         """The primary key of the caller's application."""
         return key_of(self.request).application_id
 
-    def user_id(self, *, create: bool = False) -> str | None:
+    def user_id(self, *, create: bool = False, is_needed: bool = True) -> str | None:
         """Return the `user_id` of the person; see `user_id_of`."""
-        return user_id_of(self.request, self.named, create=create)
+        return user_id_of(self.request, self.named, create=create, is_needed=is_needed)
 
     @contextmanager
-    def transaction(self, *, create: bool = False) -> Iterator[None]:
+    def transaction(self, *, create: bool = False, is_needed: bool = True) -> Iterator[None]:
         """Open the transaction that sees the person's rows alone.
 
         Args:
             create: make the person when they aren't there.
+            is_needed: a service key has to name the person.
 
         Raises:
             NotFound: what was written is about something that was deleted meanwhile.
         """
         writes = self.request.method not in SAFE_METHODS
-        user_id = self.user_id(create=create)
+        user_id = self.user_id(create=create, is_needed=is_needed)
         entered = acting_for(user_id, application=self.application, create=create, holding=writes)
         with gone_is_not_found(), entered as self.person:
             yield
@@ -135,6 +136,7 @@ def operation(
     refuses: Sequence[type[Refusal]] = (),
     operation_id: str | None = None,
     creates_person: bool = False,
+    needs_person: bool = True,
     in_transaction: bool = True,
     is_long: bool = False,
 ) -> Callable[[Callable[Concatenate[V, P], HttpResponseBase]], Callable[Concatenate[V, Request, P], HttpResponseBase]]:
@@ -147,6 +149,7 @@ def operation(
         refuses: what this call may be refused with, beside what any may.
         operation_id: where the description should not make one up.
         creates_person: make the person when they aren't there.
+        needs_person: a service key has to name the person.
         in_transaction: run the method in the person's transaction; False where it opens its own.
         is_long: a statement of it may rightly take minutes.
     """
@@ -158,7 +161,8 @@ def operation(
         def handle(view: V, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             view.check(query, body)
             patience = limited(Kind.LONG) if is_long else nullcontext()
-            transaction = view.transaction(create=creates_person) if in_transaction else nullcontext()
+            opened = view.transaction(create=creates_person, is_needed=needs_person)
+            transaction = opened if in_transaction else nullcontext()
             with patience, transaction:
                 return method(view, *args, **kwargs)
 
@@ -167,6 +171,7 @@ def operation(
             parameters=[query] if query else None,
             request=body or empty,
             responses=(answers if isinstance(answers, dict) else {200: answers}) | refused(refuses),
+            extensions=None if needs_person else {ABOUT_NOBODY: True},
         )
         return describe(handle)
 

@@ -17,6 +17,8 @@ from rest_framework.serializers import ListSerializer
 
 from sessions_app.api.fields import (
     CONTRADICTORY,
+    JSON_MAX_CHARS,
+    JSON_MAX_DEPTH,
     PUBLIC_ID,
     PUBLIC_ID_MAX,
     TEXT,
@@ -24,11 +26,14 @@ from sessions_app.api.fields import (
     Patterned,
     StrictSerializer,
 )
+from sessions_app.api.pages import PageAnswer
 from sessions_app.refusals import Refusal
 
 Described = dict[str, Any]
 
 PERSON = "user_id"
+ABOUT_NOBODY = "x-about-nobody"  # a call that need not name the person, whatever the key
+_VERBS = {"GET": "get", "POST": "create", "PATCH": "update", "DELETE": "delete"}
 _ERROR_REF = {"$ref": "#/components/schemas/Error"}
 _RETRY = {
     "Retry-After": {
@@ -70,24 +75,20 @@ ERROR: Described = {
         },
     },
 }
-JSON: Described = {
-    "description": "Any JSON, nested at most 32 levels deep, without NUL characters.",
-    "anyOf": [
-        {"type": ["null", "boolean", "number"]},
-        {"type": "string", "pattern": TEXT},
-        {"type": "array", "items": {"$ref": "#/components/schemas/Json"}},
-        {
-            "type": "object",
-            "propertyNames": {"pattern": TEXT},
-            "additionalProperties": {"$ref": "#/components/schemas/Json"},
-        },
-    ],
-}
+# Not said to the last character, for then it refers to itself, which generators of clients can't follow: they left out
+# the calls that take any. What is refused has codes of its own.
+JSON: Described = {"description": "Any JSON, nested at most 32 levels deep, without NUL characters."}
+JSON_OBJECT: Described = JSON | {"type": "object", "propertyNames": {"pattern": TEXT}, "additionalProperties": {}}
+JSON_REFUSALS = (
+    "`text`: a NUL character or half a surrogate pair in free-form JSON.",
+    f"`depth`: free-form JSON that is nested deeper than {JSON_MAX_DEPTH} levels.",
+    f"`size`: free-form JSON of more than {JSON_MAX_CHARS:,} characters.",
+)
 RESPONSES: dict[str, tuple[str, str, Described]] = {  # by status: its name, what it means, its headers
     "400": (
         "Invalid",
         "What was sent doesn't fit: each error names its field.\n\n"
-        f"`{CONTRADICTORY}`: values that fit by themselves, and not together.",
+        f"`{CONTRADICTORY}`: values that fit by themselves, and not together.\n\n" + "\n\n".join(JSON_REFUSALS),
         {},
     ),
     "401": ("NoKey", "`not_authenticated`: no key; `authentication_failed`: none that is valid.", _SCHEME),
@@ -123,6 +124,18 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 class Schema(AutoSchema):
     """The description of a call: of what it takes, exactly that."""
 
+    def get_operation_id(self) -> str:
+        """Return what is done and to what, such as `sessions_get`; a call that does something else says so itself."""
+        nouns = [part for part in self.path.split("/") if part and not part.startswith("{")]
+        verb = "list" if self._answers_page() else _VERBS[self.method]
+        return f"{nouns[-1]}_{verb}"
+
+    def _answers_page(self) -> bool:
+        answers: Any = self.get_response_serializers()
+        return isinstance(answers, dict) and any(
+            isinstance(answer, type) and issubclass(answer, PageAnswer) for answer in answers.values()
+        )
+
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Described:
         mapped: Described = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
         if isinstance(serializer, StrictSerializer):
@@ -131,7 +144,7 @@ class Schema(AutoSchema):
 
     def _map_serializer_field(self, field: Any, direction: str, bypass_extensions: bool = False) -> Described:
         if isinstance(field, JsonField):
-            return deepcopy(JSON["anyOf"][-1]) if field.is_object else {"$ref": "#/components/schemas/Json"}
+            return deepcopy(JSON_OBJECT if field.is_object else JSON)
         mapped: Described = super()._map_serializer_field(field, direction, bypass_extensions)  # type: ignore[no-untyped-call]
         if isinstance(field, ListSerializer):
             mapped |= {name: limit for name, limit in _limits(field) if limit is not None}
@@ -161,7 +174,7 @@ def refused(refuses: Sequence[type[Refusal]]) -> dict[int, OpenApiResponse]:
 def complete(result: Described, generator: Any, request: Any, public: bool) -> Described:
     """Describe what holds for all calls alike: a hook of drf-spectacular's."""
     components = result["components"]
-    components["schemas"] |= {"Error": ERROR, "Json": JSON}
+    components["schemas"]["Error"] = ERROR
     components["responses"] = {name: _response(text, headers) for name, text, headers in RESPONSES.values()}
     for path, method, operation in operations(result):
         operation["parameters"] = [
@@ -186,6 +199,8 @@ def for_services(description: Described) -> Described:
     told = deepcopy(description)
     schemas = told["components"]["schemas"]
     for _, _, operation in operations(told):
+        if ABOUT_NOBODY in operation:
+            continue
         for parameter in operation["parameters"]:
             parameter["required"] = parameter.get("required", False) or parameter["name"] == PERSON
         if "requestBody" in operation:

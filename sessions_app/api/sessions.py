@@ -86,7 +86,7 @@ def session_or_404(person: UserProfile | None, session_id: str) -> Session:
 class SessionsView(PersonView):
     """A person's sessions."""
 
-    @operation(SessionList, query=PageQuery, operation_id="sessions_list")
+    @operation(SessionList, query=PageQuery)
     def get(self) -> Response:
         """Sessions of a person, latest activity first."""
         return self.page(SessionList, sessions_of(self.person).order_by("-last_activity_at", "-id"))
@@ -103,7 +103,7 @@ class SessionsView(PersonView):
 class SessionView(PersonView):
     """One session."""
 
-    @operation(SessionAnswer, query=PersonQuery, operation_id="sessions_get")
+    @operation(SessionAnswer, query=PersonQuery)
     def get(self, session_id: str) -> Response:
         """The session with its counters."""
         return Response(SessionAnswer(session_or_404(self.person, session_id)).data)

@@ -19,13 +19,27 @@ from sessions_app.people.erase import OnHold, erase_user
 from sessions_app.people.export import CannotExport, export_user
 
 
+class TimezoneField(TextField):
+    """The IANA name of a time zone: a text in generated clients, where some names make no constants."""
+
+    names = sorted(zoneinfo.available_timezones())
+    pattern = f"^({'|'.join(names)})$".replace("+", r"\+")
+    default_error_messages = {"invalid_choice": "Not an IANA time zone, like Europe/Berlin."}
+
+    def to_internal_value(self, data: Any) -> str:
+        text = super().to_internal_value(data)
+        if text not in self.names:
+            self.fail("invalid_choice")
+        return text
+
+
 class ProfilePatch(StrictSerializer):
     """What can be changed of a profile."""
 
     summary = TextField(allow_blank=True, max_length=20_000, required=False)
     interests = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
     preferred_topics = serializers.ListField(child=TextField(max_length=255), max_length=50, required=False)
-    timezone = serializers.ChoiceField(choices=sorted(zoneinfo.available_timezones()), required=False)
+    timezone = TimezoneField(required=False)
     metadata = JsonObjectField(required=False)
 
 

@@ -99,7 +99,7 @@ def append(
     """
     session = locked_session(user, session_id, agent_id=agent_id, source=source)
     if context_id:
-        check_context_id(context_id, session)
+        check_context_id(context_id, user, session_id)
         batch = [answered_from(new, context_id) for new in batch]
     known = _known(session, batch)
     placed: list[tuple[Message, bool]] = []

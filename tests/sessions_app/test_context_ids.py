@@ -6,22 +6,30 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from sessions_app.context_ids import UnknownContext, check_context_id, new_context_id
-from sessions_app.models import Session
+from sessions_app.models import UserProfile
+
+ADA = UserProfile(user_id="ada")
 
 
 def test_an_id_is_taken_for_its_session_and_for_no_other() -> None:
-    context_id = new_context_id(7)
-    check_context_id(context_id, Session(pk=7))
-    assert context_id.version == 8 and new_context_id(7) != context_id
+    context_id = new_context_id(ADA, "s1")
+    check_context_id(context_id, ADA, "s1")
+    assert context_id.version == 8 and new_context_id(ADA, "s1") != context_id
     for wrong in (context_id, uuid4()):
         with pytest.raises(UnknownContext):
-            check_context_id(wrong, Session(pk=8))
+            check_context_id(wrong, ADA, "s2")
+
+
+@pytest.mark.parametrize("other", [UserProfile(user_id="bo"), UserProfile(user_id="ada", application_id=2)])
+def test_an_id_is_taken_for_nobody_else(other: UserProfile) -> None:
+    with pytest.raises(UnknownContext):
+        check_context_id(new_context_id(ADA, "s1"), other, "s1")
 
 
 def test_one_that_was_given_out_under_a_former_key_is_taken(settings: Settings) -> None:
-    context_id, former = new_context_id(7), settings.SECRET_KEY
+    context_id, former = new_context_id(ADA, "s1"), settings.SECRET_KEY
     settings.SECRET_KEY = "another"
     with pytest.raises(UnknownContext):
-        check_context_id(context_id, Session(pk=7))
+        check_context_id(context_id, ADA, "s1")
     settings.SECRET_KEY_FALLBACKS = [former]
-    check_context_id(context_id, Session(pk=7))
+    check_context_id(context_id, ADA, "s1")

@@ -108,7 +108,7 @@ def _remember(session: Session, job: Job) -> None:
     task = Entity.objects.create(user=ada, kind="task", title="Order felt", body="Red.", source_session=session)
     goal = Entity.objects.create(user=ada, kind="goal", title="A kiln that works")
     EntityLink.objects.create(user=ada, from_entity=task, to_entity=goal)
-    context_id = new_context_id(session.pk)
+    context_id = new_context_id(ada, session.session_id)
     kept = [KeptLayer("user", 12, [KeptLine("Ada repairs pianos.", 12, ada.uri, "the profile", time=at)])]
     ContextReceipt.objects.create(
         context_id=context_id,

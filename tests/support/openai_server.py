@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -43,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path not in ("/v1/chat/completions", "/v1/embeddings"):
+        if self.path not in ("/v1/chat/completions", "/v1/responses", "/v1/embeddings"):
             return self.refuse(404, "unknown path")
         try:
             body = json.loads(data)
@@ -74,7 +74,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def complete(self, content: str | None, **choice: Any) -> None:
-        """A chat completion with this content."""
+        """A chat completion with this content, or a response."""
+        if self.path == "/v1/responses":
+            calls = choice.get("message", {}).get("tool_calls", ())
+            return self.send(200, json.dumps(response_of(content, calls)))
         message = {"role": "assistant", "content": content, **choice.pop("message", {})}
         body = {
             "id": "chatcmpl-test",
@@ -107,6 +110,25 @@ class Handler(BaseHTTPRequestHandler):
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
         part = {"id": "chatcmpl-test", "object": "chat.completion.chunk", "created": 0, "model": "test-model"}
         self.event(json.dumps(part | {"choices": [choice]}))
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """An event of a response."""
+        self.chunk(f"event: {kind}\ndata: {json.dumps({'type': kind, 'sequence_number': 0} | fields)}\n\n".encode())
+
+    def tell_response(self, texts: Sequence[str], calls: Sequence[dict[str, Any]] = (), pause: float = 0) -> None:
+        """A response in parts, but for its end."""
+        self.tell("response.created", response=response_of(None) | {"status": "in_progress"})
+        place = {"output_index": 0, "item_id": "msg_test", "content_index": 0}
+        for number, text in enumerate(texts):
+            time.sleep(pause if number else 0)
+            self.tell("response.output_text.delta", delta=text, logprobs=[], **place)
+        for number, item in enumerate(response_of("".join(texts) or None, calls)["output"]):
+            self.tell("response.output_item.done", output_index=number, item=item)
+
+    def end_response(self, response: dict[str, Any]) -> None:
+        """The end of a response in parts."""
+        self.tell("response.completed", response=response)
+        self.chunk(b"")
 
     def end_stream(self) -> None:
         """The end of a completion in parts."""
@@ -234,6 +256,9 @@ def streamed(*texts: str, pause: float = 0, end: "Behaviour | None" = None) -> B
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
         handler.begin_stream()
+        if handler.path == "/v1/responses":
+            handler.tell_response(texts, pause=pause)
+            return end(handler, body) if end else handler.end_response(response_of("".join(texts)))
         handler.say(role="assistant", content="")
         for number, text in enumerate(texts):
             time.sleep(pause if number else 0)
@@ -247,14 +272,17 @@ def streamed(*texts: str, pause: float = 0, end: "Behaviour | None" = None) -> B
 
 def calls_tool(name: str, arguments: str, call_id: str = "call_1") -> Behaviour:
     """A call of a tool: whole, or in a stream with its arguments in two parts."""
-    function = {"name": name, "arguments": arguments}
+    call = call_of(name, arguments, call_id)
+    function = call["function"]
 
     def behave(handler: Handler, body: dict[str, Any]) -> None:
-        call = {"id": call_id, "type": "function", "function": function}
         if not body.get("stream"):
             return handler.complete(None, message={"tool_calls": [call]}, finish_reason="tool_calls")
-        half = len(arguments) // 2
         handler.begin_stream()
+        if handler.path == "/v1/responses":
+            handler.tell_response([], [call])
+            return handler.end_response(response_of(None, [call]))
+        half = len(arguments) // 2
         handler.say(tool_calls=[call | {"index": 0, "function": function | {"arguments": arguments[:half]}}])
         handler.say(tool_calls=[{"index": 0, "function": {"arguments": arguments[half:]}}])
         handler.say("tool_calls")
@@ -262,6 +290,11 @@ def calls_tool(name: str, arguments: str, call_id: str = "call_1") -> Behaviour:
         handler.chunk(b"")
 
     return behave
+
+
+def call_of(name: str, arguments: str, call_id: str = "call_1") -> dict[str, Any]:
+    """A call of a tool, as a chat completion has it."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def refusal(handler: Handler, body: dict[str, Any]) -> None:
@@ -420,6 +453,34 @@ def fails_at_random(share: float, seed: int = 1, then: Behaviour = answer_well) 
 
 
 # --- what a well-behaved model answers ---
+
+
+def response_of(text: str | None, calls: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """A response with this text and these calls of tools, as a chat completion has them."""
+    content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
+    said = {"type": "message", "id": "msg_test", "role": "assistant", "status": "completed", "content": content}
+    called = [
+        {"type": "function_call", "id": "fc_test", "status": "completed", "call_id": call["id"]} | call["function"]
+        for call in calls
+    ]
+    return {
+        "id": "resp_test",
+        "object": "response",
+        "created_at": 0,
+        "status": "completed",
+        "model": "test-model",
+        "output": [*([said] if text is not None else []), *called],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": 100,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": 20,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 120,
+        },
+    }
 
 
 def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:

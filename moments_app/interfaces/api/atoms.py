@@ -75,7 +75,7 @@ class AtomList(PageAnswer):
 class AtomsView(StreamPersonView):
     """The atoms of a stream."""
 
-    @operation(AtomList, query=AtomsQuery, operation_id="stream_atoms_list")
+    @operation(AtomList, query=AtomsQuery)
     def get(self, stream_id: uuid.UUID) -> Response:
         """Facts and observations, newest first. Of a shard: what is shared, and what was learned from this person."""
         seen = self.stream(stream_id).atoms.seen_by(self.person)

@@ -19,12 +19,16 @@ from moments_app.recall.query import RETRIEVAL
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField, is_text
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation
+from sessions_app.models.session import DEFAULT_AGENT
 
 
 class ContextInput(PersonQuery):
     """What the context is for, and how large it may be."""
 
-    session_id = PublicIdField(help_text="The session; as `chat_id`, too.")
+    session_id = PublicIdField(help_text="The session, which need not have begun; as `chat_id`, too.")
+    agent_id = PublicIdField(
+        default=DEFAULT_AGENT, help_text="The agent of a session that has not begun; one that has has its own."
+    )
     query = TextField(max_length=QUERY_MAX_CHARS, allow_blank=True, default="", help_text="The current message.")
     max_tokens = IntegerField(
         min_value=1, max_value=1_000_000_000, required=False, help_text="At most MEMORY_CONTEXT__MAX_TOKENS holds."
@@ -123,7 +127,7 @@ class ContextView(PersonView):
     @operation(
         ContextAnswer,
         query=ContextInput,
-        operation_id="memory_context_get",
+        operation_id="context_get",
         refuses=[BudgetTooSmall],
         in_transaction=False,
     )
@@ -134,7 +138,7 @@ class ContextView(PersonView):
     @operation(
         ContextAnswer,
         body=ContextInput,
-        operation_id="memory_context_post",
+        operation_id="context_post",
         refuses=[BudgetTooSmall],
         in_transaction=False,
     )
@@ -152,7 +156,7 @@ def served_context(user_id: str | None, values: dict[str, Any], *, application: 
         application: primary key of the one that names the person.
 
     Raises:
-        NotFound: this person has no such session.
+        NotFound: the key may not see the person.
         BudgetTooSmall: policy and query alone exceed the budget.
     """
     wanted = ContextRequest(
@@ -162,6 +166,7 @@ def served_context(user_id: str | None, values: dict[str, Any], *, application: 
         layers=values["layers"],
         refresh=values["refresh"],
         plan=values["plan"],
+        new_agent_id=values["agent_id"],
     )
     envelope = serve_context(
         user_id, values["session_id"], wanted, application=application, retrieval=values["retrieval"]

@@ -40,7 +40,7 @@ class CoverageView(PersonView):
         """How many turns are in moments, live, waiting, archived, retracted; `missing` and `miscounted` must be 0."""
         return Response(CoverageAnswer(coverage(self.found_person)).data)
 
-    @operation({202: JobsAsked}, body=PersonQuery)
+    @operation({202: JobsAsked}, body=PersonQuery, operation_id="coverage_retry")
     def post(self) -> Response:
         """Asks again for moments of turns whose job has failed, or that are nowhere."""
         jobs = queue_again(self.found_person, requested_by=self.actor)

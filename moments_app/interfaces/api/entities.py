@@ -109,7 +109,7 @@ class EntityPersonView(PersonView):
 class EntitiesView(EntityPersonView):
     """A person's entities."""
 
-    @operation(EntityList, query=EntitiesQuery, operation_id="entities_list")
+    @operation(EntityList, query=EntitiesQuery)
     def get(self) -> Response:
         """Tasks, goals and problems of a person, latest change first."""
         rows = self.filtered(self.entities().defer("search_vector"), kind="kind", status="status")
@@ -129,7 +129,7 @@ class EntitiesView(EntityPersonView):
 class EntityView(EntityPersonView):
     """One entity."""
 
-    @operation(EntityAnswer, query=PersonQuery, operation_id="entities_get")
+    @operation(EntityAnswer, query=PersonQuery)
     def get(self, entity_id: uuid.UUID) -> Response:
         """The whole entity."""
         return Response(EntityAnswer(self.entity(entity_id)).data)
@@ -151,7 +151,7 @@ class EntityView(EntityPersonView):
 class LinksView(EntityPersonView):
     """The links of an entity."""
 
-    @operation(LinkList, query=PageQuery, operation_id="entity_links_list")
+    @operation(LinkList, query=PageQuery)
     def get(self, entity_id: uuid.UUID) -> Response:
         """Links in both directions."""
         entity = self.entity(entity_id)

@@ -76,7 +76,7 @@ def jobs_of(person: UserProfile | None) -> JobQuerySet:
 class JobsView(PersonView):
     """Jobs about a person."""
 
-    @operation(JobList, query=JobsQuery, operation_id="jobs_list")
+    @operation(JobList, query=JobsQuery)
     def get(self) -> Response:
         """Jobs about a person, newest first."""
         jobs = jobs_of(self.person).newest_first()
@@ -99,7 +99,7 @@ class JobPersonView(PersonView):
 class JobView(JobPersonView):
     """One job."""
 
-    @operation(JobAnswer, query=PersonQuery, operation_id="jobs_get")
+    @operation(JobAnswer, query=PersonQuery)
     def get(self, job_id: uuid.UUID) -> Response:
         """How far the job is, what it made, or why it failed."""
         return Response(JobAnswer(self.job(job_id)).data)
@@ -108,7 +108,7 @@ class JobView(JobPersonView):
 class JobRetryView(JobPersonView):
     """Another try of a job."""
 
-    @operation({202: Accepted}, body=PersonQuery, refuses=[CannotChange])
+    @operation({202: Accepted}, body=PersonQuery, refuses=[CannotChange], operation_id="jobs_retry")
     def post(self, job_id: uuid.UUID) -> Response:
         """Gives a failed job a new set of attempts."""
         job = self.job(job_id)

@@ -132,7 +132,7 @@ def moment_or_404(person: UserProfile | None, key: str) -> Moment:
 class BuildView(PersonView):
     """A build of moments on demand."""
 
-    @operation({202: Accepted}, body=BuildInput)
+    @operation({202: Accepted}, body=BuildInput, operation_id="moments_build")
     def post(self) -> Response:
         """Asks for a build; while one is open for the session, that one is answered."""
         session = session_or_404(self.person, self.body["session_id"])
@@ -146,7 +146,7 @@ class BuildView(PersonView):
 class MomentsView(PersonView):
     """A person's moments."""
 
-    @operation(MomentList, query=MomentsQuery, operation_id="moments_list")
+    @operation(MomentList, query=MomentsQuery)
     def get(self) -> Response:
         """Moments of a person, newest first."""
         moments = self.filtered(
@@ -166,7 +166,7 @@ class MomentsView(PersonView):
 class MomentView(PersonView):
     """One moment."""
 
-    @operation(MomentAnswer, query=PersonQuery, operation_id="moments_get")
+    @operation(MomentAnswer, query=PersonQuery)
     def get(self, key: str) -> Response:
         """The whole moment."""
         return Response(MomentAnswer(moment_or_404(self.person, key)).data)
@@ -195,7 +195,7 @@ class MomentView(PersonView):
 class ChainView(PersonView):
     """The chain of moments."""
 
-    @operation(MomentChain, query=ChainQuery)
+    @operation(MomentChain, query=ChainQuery, operation_id="moments_chain")
     def get(self, key: str) -> Response:
         """The moments before this one, nearest first."""
         depth = self.query["depth"]

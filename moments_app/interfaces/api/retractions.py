@@ -95,7 +95,7 @@ class RetractionsView(OwnerView):
 
     scopes = {"GET": "admin", "POST": "admin"}
 
-    @operation(RetractionList, query=PageQuery, operation_id="retractions_list")
+    @operation(RetractionList, query=PageQuery)
     def get(self) -> Response:
         """Retractions of a person, newest first."""
         return self.page(RetractionList, retractions_of(self.person).newest_first())
@@ -122,7 +122,7 @@ class RetractionView(PersonView):
 
     scopes = {"GET": "admin"}
 
-    @operation(RetractionAnswer, query=PersonQuery, operation_id="retractions_get")
+    @operation(RetractionAnswer, query=PersonQuery)
     def get(self, retraction_id: uuid.UUID) -> Response:
         """What was retracted, why, and whether it still is."""
         return Response(RetractionAnswer(one_or_404(retractions_of(self.person), retraction_id=retraction_id)).data)
@@ -137,6 +137,7 @@ class UndoView(OwnerView):
         RetractionAnswer,
         body=PersonQuery,
         refuses=[CannotRetract, CannotPutBack],
+        operation_id="retractions_undo",
         in_transaction=False,
         is_long=True,
     )

@@ -72,7 +72,7 @@ class SearchView(PersonView):
 
     scopes = {"POST": "read"}
 
-    @operation(SearchAnswer, body=SearchInput, in_transaction=False)
+    @operation(SearchAnswer, body=SearchInput, in_transaction=False, operation_id="memory_search")
     def post(self) -> Response:
         """Facts, moments and turns, best first, each with its address."""
         return Response(search_data(self.user_id(), self.body, application=self.application))

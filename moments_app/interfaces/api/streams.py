@@ -22,6 +22,7 @@ from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
 from sessions_app.insert import insert_unless_there
+from sessions_app.models import UserProfile
 from sessions_app.refusals import Conflict
 from sessions_app.row_security import let_everybodys_change
 
@@ -156,14 +157,19 @@ class AlreadyThere(Conflict):
     code = "already_there"
 
 
+def streams_seen_by(person: UserProfile | None, application: int) -> QuerySet[MemoryStream]:
+    """Return the streams that a person's requests see: their own, and the shards, which are everybody's."""
+    seen = Q(user=None, application=application)
+    seen |= Q(user=person) if person else Q()
+    return MemoryStream.objects.filter(seen).select_related("user", "session")
+
+
 class StreamPersonView(PersonView):
-    """A call about the streams that a person's requests see: their own, and the shards, which are everybody's."""
+    """A call about the streams that a person's requests see."""
 
     def streams(self) -> QuerySet[MemoryStream]:
         """Return these streams."""
-        seen = Q(user=None, application=self.application)
-        seen |= Q(user=self.person) if self.person else Q()
-        return MemoryStream.objects.filter(seen).select_related("user", "session")
+        return streams_seen_by(self.person, self.application)
 
     def stream(self, stream_id: uuid.UUID) -> MemoryStream:
         """Return one of them; one that isn't there and somebody else's are answered alike."""
@@ -197,14 +203,14 @@ class StreamsView(StreamPersonView):
 
     scopes = {"POST": "admin"}
 
-    @operation(StreamList, query=StreamsQuery, operation_id="streams_list")
+    @operation(StreamList, query=StreamsQuery)
     def get(self) -> Response:
         """Streams of a person and the shards of all agents, latest change first."""
         rows = self.streams().order_by("-last_updated_at", "-id")
         lookups = {"stream_type": "stream_type", "agent_id": "agent_id", "session_id": "session__session_id"}
         return self.page(StreamList, self.filtered(rows, **lookups))
 
-    @operation({201: StreamAnswer}, body=ShardInput, refuses=[AlreadyThere])
+    @operation({201: StreamAnswer}, body=ShardInput, refuses=[AlreadyThere], needs_person=False)
     def post(self) -> Response:
         """Makes a shard: memory that all users of an agent share. One of that name: 409."""
         defaults = LESSONS_DEFAULTS if self.body["name"] == LESSONS else SHARD_DEFAULTS
@@ -229,7 +235,7 @@ class StreamView(StreamPersonView):
 
     scopes = {"PATCH": "admin"}
 
-    @operation(StreamDetail, query=PersonQuery, operation_id="streams_get")
+    @operation(StreamDetail, query=PersonQuery)
     def get(self, stream_id: uuid.UUID) -> Response:
         """The stream with its settings and its text, and what each line of that rests on."""
         return Response(StreamDetail(self.stream(stream_id)).data)
@@ -248,7 +254,7 @@ class StreamView(StreamPersonView):
 class ConsolidateView(StreamPersonView):
     """A consolidation on demand."""
 
-    @operation({202: Accepted}, body=PersonQuery)
+    @operation({202: Accepted}, body=PersonQuery, operation_id="streams_consolidate")
     def post(self, stream_id: uuid.UUID) -> Response:
         """Asks for a consolidation, however few observations wait."""
         stream = self.changeable(stream_id)
@@ -260,7 +266,7 @@ class UndoView(StreamPersonView):
 
     scopes = {"POST": "admin"}
 
-    @operation(StreamAnswer, body=PersonQuery, refuses=[CannotUndo])
+    @operation(StreamAnswer, body=PersonQuery, refuses=[CannotUndo], operation_id="streams_undo")
     def post(self, stream_id: uuid.UUID) -> Response:
         """The text is as before the last consolidation, and what it absorbed waits again."""
         undo(self.changeable(stream_id))

@@ -72,7 +72,7 @@ class SummariesView(PersonView):
 class CompactView(PersonView):
     """A digest of a session on demand."""
 
-    @operation({202: Accepted}, body=PersonQuery)
+    @operation({202: Accepted}, body=PersonQuery, operation_id="sessions_compact")
     def post(self, session_id: str) -> Response:
         """Asks for a digest of the whole live window: the next load begins with it."""
         session = session_or_404(self.person, session_id)

@@ -6,7 +6,7 @@ The upstream is not trusted: whatever the bytes are, they become an answer that 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from pydantic import ValidationError as InvalidMessage
@@ -21,9 +21,12 @@ _USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 NOTICE_CHARS = 100  # of the notice in a text that is shortened
 
 
+A = TypeVar("A", bound="Answer")
+
+
 @dataclass
 class Answer:
-    """The first choice of a completion.
+    """What a model answers: the first choice of a completion.
 
     Args:
         text: what was said.
@@ -96,9 +99,8 @@ class Answer:
         return replace(turn, metadata=texts | self.usage)
 
 
-def read_answer(data: bytes, *, is_stream: bool) -> Answer:
-    """Return the answer in the bytes that were passed on."""
-    answer = Answer()
+def read_answer(answer: A, data: bytes, *, is_stream: bool) -> A:
+    """Return the answer with what the bytes say that were passed on."""
     for part in _events(data) if is_stream else [data]:
         try:
             answer.add(json.loads(part))

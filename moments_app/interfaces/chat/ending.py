@@ -1,9 +1,7 @@
 """The end of a stream of events, told from what comes before it, so that it can be held back."""
 
 import re
-
-_END = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
-_SPELLINGS = (b"data: [DONE]", b"data:[DONE]")
+from collections.abc import Sequence
 
 
 class Ending:
@@ -11,12 +9,17 @@ class Ending:
 
     Everything may, but the event that ends the stream and what comes behind it. Of a line that has not come whole,
     only so much is held as that event could begin with.
+
+    Args:
+        spellings: how that event begins.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spellings: Sequence[bytes]) -> None:
         self.held = b""
         self.is_there = False
         self._is_in_line = False
+        self._spellings = spellings
+        self._end = re.compile(rb"^(?:%b)" % b"|".join(map(re.escape, spellings)), re.MULTILINE)
 
     def take(self, chunk: bytes) -> bytes:
         """Return what may be passed on now that these bytes have come."""
@@ -25,12 +28,12 @@ class Ending:
             self.held = data
             return b""
         start = data.find(b"\n") + 1 or len(data) if self._is_in_line else 0
-        found = _END.search(data, start)
+        found = self._end.search(data, start)
         if found:
             self.is_there = True
             return self._split(data, found.start())
         line = max(start, data.rfind(b"\n") + 1)
-        is_beginning = any(end.startswith(data[line:]) for end in _SPELLINGS)
+        is_beginning = any(end.startswith(data[line:]) for end in self._spellings)
         passed = self._split(data, line if is_beginning else len(data))
         if passed:
             self._is_in_line = not passed.endswith(b"\n")

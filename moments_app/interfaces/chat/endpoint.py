@@ -19,9 +19,10 @@ from moments_app.interfaces.chat.errors import answer_http_error, answer_refusal
 from moments_app.interfaces.chat.figures import FAILURES
 from moments_app.interfaces.chat.headers import ChatSession, authenticated, chat_session_of
 from moments_app.interfaces.chat.memory import RequestWithMemory, with_memory
+from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.relay import Relay
 from moments_app.interfaces.chat.replay import catch_up, keep_replaying
-from moments_app.interfaces.chat.request import ChatRequest, read_request
+from moments_app.interfaces.chat.request import ChatRequest
 from moments_app.interfaces.chat.rounds import Round
 from moments_app.interfaces.chat.threads import in_thread
 from moments_app.interfaces.chat.write_ahead import WriteAhead
@@ -33,22 +34,22 @@ from sessions_app.refusals import Refusal
 logger = structlog.get_logger(__name__)
 
 
-async def completions(request: Request) -> Relay:
+async def _answer(protocol: Protocol, request: Request) -> Relay:
     """Answer by the upstream's model, which is given memory."""
     refuse_strangers(request.scope)
     key = await authenticated(request.headers)
-    session = chat_session_of(key, request.headers)
     data = await request.body()  # whose size was checked when it was taken in
-    sent = await in_thread(partial(read_request, data))
+    sent = await in_thread(partial(protocol.read_request, data))
+    session = chat_session_of(key, request.headers, sent)
     await _count(partial(_count_round, key, session, sent))
     keep_replaying()
     started = time.monotonic()
     memory = await _with_memory(session, sent)
     left = settings.CHAT.memory_timeout_seconds - (time.monotonic() - started)
     context_id = str(memory.context_id) if memory else ""
-    ahead = await WriteAhead.begin(Round(session, sent.turns, context_id), max(0.0, left))
+    ahead = await WriteAhead.begin(Round(session, sent.turns, protocol.name, context_id), max(0.0, left))
     if memory is None:
-        return Relay(ahead, data, {"X-Memory": "unavailable"})
+        return Relay(ahead, sent.without_memory(), {"X-Memory": "unavailable"})
     headers = {"X-Memory": "applied", "X-Memory-Context": str(memory.context_id)}
     headers["X-Memory-Replaced"] = str(memory.replaced)
     return Relay(ahead, memory.body, headers)
@@ -84,7 +85,7 @@ def _count_round(key: ApiKey, session: ChatSession, sent: ChatRequest) -> None:
     call = call_under_way()
     call.begin(key)
     call.is_about(session.user_id)
-    call.refuse_bytes(len(sent.turns[-1].content.encode()))
+    call.refuse_bytes(len(sent.turns[-1].content.encode()) if sent.turns else 0)
     call.refuses_bytes = False
 
 
@@ -106,7 +107,13 @@ def _caught_up(session: ChatSession, request: ChatRequest) -> RequestWithMemory:
 
 
 application = Starlette(
-    routes=[Route("/v1/chat/completions", completions, methods=["POST"]), Route("/v1/models", models)],
+    routes=[
+        *(
+            Route(f"/v1{protocol.path}", partial(_answer, protocol), methods=["POST"])
+            for protocol in PROTOCOLS.values()
+        ),
+        Route("/v1/models", models),
+    ],
     exception_handlers={
         Refusal: answer_refusal,
         OperationalError: answer_refusal,

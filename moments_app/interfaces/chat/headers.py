@@ -1,4 +1,4 @@
-"""The headers of a call: its key, and the person and session that it is about."""
+"""Who calls, and about whom: the key, the person and the session, which headers name, or else the body."""
 
 import asyncio
 import hashlib
@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from starlette.datastructures import Headers
 
 from moments_app.interfaces.chat.errors import ChatError
+from moments_app.interfaces.chat.request import ChatRequest
 from moments_app.interfaces.chat.threads import in_thread
 from sessions_app.api.fields import PublicIdField
 from sessions_app.api.throttling import KeyRateThrottle
@@ -79,22 +80,35 @@ def _found(text: str) -> ApiKey | None:
     return key
 
 
-def chat_session_of(key: ApiKey, headers: Headers) -> ChatSession:
-    """Return the session that a call is about.
+def chat_session_of(key: ApiKey, headers: Headers, request: ChatRequest) -> ChatSession:
+    """Return the session that a call is about: headers name it, or else the body does.
 
     Raises:
-        ChatError: a header is missing or is no id; or the key may not act for the person, who is then as unknown.
+        ChatError: a name is missing or is no id; or the key may not act for the person, who is then as unknown.
     """
     own = key.user.user_id if key.user else ""
-    user_id = _id(headers, "X-User-Id") or own
+    # What a user's key says of anybody in the body is for the upstream.
+    user_id = _id(headers, "X-User-Id") or own or _named("user", request.body.get("user"))
     if not user_id:
-        raise ChatError(400, "missing_user_id", "X-User-Id is missing: a service key names the person it acts for.")
+        text = "X-User-Id is missing, and so is user: a service key names the person it acts for."
+        raise ChatError(400, "missing_user_id", text)
     if own and user_id != own:
         raise ChatError(404, "not_found", "Not found.")
-    session_id = _id(headers, "X-Session-Id")
+    session_id = _id(headers, "X-Session-Id") or _named("conversation", request.conversation)
     if not session_id:
         raise ChatError(400, "missing_session_id", "X-Session-Id is missing: it names the conversation.")
     return ChatSession(user_id, session_id, _id(headers, "X-Agent-Id"), key.application_id)
+
+
+def _named(field: str, value: Any) -> str:
+    """Return the id in a field of the body; blank when it isn't there."""
+    if value is None:
+        return ""
+    try:
+        text: str = _public_id.run_validation(value)
+    except ValidationError:
+        raise ChatError(400, f"invalid_{field}", f"{field} has to be 1 to 255 characters, without a slash.") from None
+    return text
 
 
 def _id(headers: Headers, name: str) -> str:

@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from moments_app.interfaces.chat import upstream
 from moments_app.interfaces.chat.ending import Ending
 from moments_app.interfaces.chat.errors import ChatError, error_body
+from moments_app.interfaces.chat.protocols import PROTOCOLS, Protocol
 from moments_app.interfaces.chat.rounds import READ_BYTES
 from moments_app.interfaces.chat.write_ahead import WriteAhead
 
@@ -45,7 +46,7 @@ class Relay:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with upstream.opened("POST", "/chat/completions", self.body) as response:
+            async with upstream.opened("POST", self._protocol.path, self.body) as response:
                 is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
                 self.ahead.answered(response.status_code, is_stream=is_stream)
                 await (self._stream if is_stream else self._whole)(response, send)
@@ -53,6 +54,10 @@ class Relay:
             self._incomplete = error.code
             headers = self._told(await self._settle())
             await JSONResponse(error_body(error), error.status, headers)(scope, receive, send)
+
+    @property
+    def _protocol(self) -> Protocol:
+        return PROTOCOLS[self.ahead.round.protocol]
 
     async def _settle(self) -> str:
         return self.ahead.outcome or await self.ahead.settle(self._incomplete)
@@ -70,7 +75,7 @@ class Relay:
     async def _stream(self, response: httpx2.Response, send: Send) -> None:
         """Pass events on as they come, but for the last; headers go before, so they tell of what was said."""
         await self._begin(response, send, self.ahead.words)
-        ending = Ending()
+        ending = Ending(self._protocol.endings)
         try:
             async for chunk in response.aiter_raw():
                 self.ahead.hear(chunk)

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,22 +23,33 @@ _message_input = MessageInput()
 
 
 @dataclass(frozen=True)
+class Entry:
+    """A message of a body, with the parts of the body that say it.
+
+    Args:
+        role: whose message it is.
+        parts: as they were sent.
+    """
+
+    role: str
+    parts: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class ChatRequest:
     """The body that a caller sent.
 
     Args:
         body: as JSON.
+        data: as it was sent.
+        entries: its messages.
         turns: its messages but the system's, which tell the model what to do and are nobody's words.
     """
 
     body: dict[str, Any]
+    data: bytes
+    entries: Sequence[Entry]
     turns: list[NewMessage]
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The messages as they were sent."""
-        messages: list[dict[str, Any]] = self.body["messages"]
-        return messages
 
     @property
     def query(self) -> str:
@@ -50,6 +61,11 @@ class ChatRequest:
     def has_history(self) -> bool:
         """True where the caller keeps the conversation itself: earlier turns are in the call."""
         return any(turn.role != Message.Role.USER for turn in self.turns)
+
+    @property
+    def conversation(self) -> Any:
+        """The conversation that the body names; None where it names none."""
+        return None
 
     def with_memory(
         self,
@@ -69,17 +85,30 @@ class ChatRequest:
             recalled: system messages for the newest message of the person.
             without: how many of the caller's oldest turns are left out; instructions never are.
         """
-        turns = [number for number, message in enumerate(self.messages) if message["role"] not in INSTRUCTIONS]
-        first = turns[0] if turns else len(self.messages)
-        users = [number for number in turns if self.messages[number]["role"] == Message.Role.USER]
-        newest = users[-1] if users else len(self.messages)
-        kept = [number for number in range(len(self.messages)) if number not in turns[:without]]
+        turns = [number for number, entry in enumerate(self.entries) if entry.role not in INSTRUCTIONS]
+        first = turns[0] if turns else len(self.entries)
+        users = [number for number in turns if self.entries[number].role == Message.Role.USER]
+        newest = users[-1] if users else len(self.entries)
+        kept = [number for number in range(len(self.entries)) if number not in turns[:without]]
         instructions, before, after = (
-            [self.messages[number] for number in kept if number in part]
-            for part in (range(first), range(first, newest), range(newest, len(self.messages)))
+            [part for number in kept if number in places for part in self.entries[number].parts]
+            for places in (range(first), range(first, newest), range(newest, len(self.entries)))
         )
-        messages = [memory, *instructions, *earlier, *before, *recalled, *after]
-        return json.dumps(self.body | {"messages": messages}).encode()  # in ASCII, which has lone surrogates too
+        standing, turns_before, found = map(self.written, ([memory], earlier, recalled))
+        parts = [*standing, *instructions, *turns_before, *before, *found, *after]
+        return json.dumps(self.with_parts(parts)).encode()  # in ASCII, which has lone surrogates too
+
+    def written(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return chat messages as parts of the body."""
+        return list(messages)
+
+    def with_parts(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the body with these parts as its messages."""
+        return self.body | {"messages": parts}
+
+    def without_memory(self) -> bytes:
+        """Return the body for the upstream where memory can't be had."""
+        return self.data
 
 
 def read_request(data: bytes) -> ChatRequest:
@@ -88,19 +117,44 @@ def read_request(data: bytes) -> ChatRequest:
     Raises:
         ChatError: naming what is wrong.
     """
+    body = read_body(data)
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise ChatError(400, "invalid_messages", "messages is missing, or not a list of messages.")
+    turns = list(read_turns((f"messages[{number}]", message) for number, message in enumerate(messages)))
+    return ChatRequest(body, data, [Entry(message["role"], [message]) for message in messages], turns)
+
+
+def read_body(data: bytes) -> dict[str, Any]:
+    """Return a body as JSON; an empty one where it is no object.
+
+    Raises:
+        ChatError: it is no JSON.
+    """
     try:
         body = StrictJSONParser().parse(io.BytesIO(data))
     except ParseError as error:
         raise ChatError(400, "invalid_json", str(error.detail)) from None
-    messages = body.get("messages") if isinstance(body, dict) else None
-    if not isinstance(messages, list) or not messages:
-        raise ChatError(400, "invalid_messages", "messages is missing, or not a list of messages.")
+    return body if isinstance(body, dict) else {}
+
+
+def read_turns(messages: Iterable[tuple[str, Any]]) -> Iterator[NewMessage]:
+    """Yield chat messages but the system's, as the transcript takes them.
+
+    Args:
+        messages: as they were sent, each with its place in the body.
+
+    Raises:
+        ChatError: one of them is none, or can't be stored.
+    """
     tools: dict[str, str] = {}
-    turns = [_turn(number, message, tools) for number, message in enumerate(messages)]
-    return ChatRequest(body, [turn for turn in turns if turn.role != Message.Role.SYSTEM])
+    for place, message in messages:
+        turn = _turn(place, message, tools)
+        if turn.role != Message.Role.SYSTEM:
+            yield turn
 
 
-def _turn(number: int, message: Any, tools: dict[str, str]) -> NewMessage:
+def _turn(place: str, message: Any, tools: dict[str, str]) -> NewMessage:
     try:
         return new_message(message, tools)
     except InvalidMessage as error:
@@ -109,7 +163,7 @@ def _turn(number: int, message: Any, tools: dict[str, str]) -> NewMessage:
     except ValidationError as error:
         field, [detail, *_] = next(iter(cast(dict[str, list[Any]], error.detail).items()))
         reason = f"{field}: {detail}"
-    raise ChatError(400, "invalid_message", f"messages[{number}]: {reason}")
+    raise ChatError(400, "invalid_message", f"{place}: {reason}")
 
 
 def new_message(message: Any, tools: dict[str, str]) -> NewMessage:

@@ -17,6 +17,7 @@ from django.utils import timezone
 from moments_app.interfaces.chat.answer import read_answer
 from moments_app.interfaces.chat.headers import ChatSession
 from moments_app.interfaces.chat.memory import SOURCE
+from moments_app.interfaces.chat.protocols import CHAT, PROTOCOLS
 from sessions_app.imports.records import filled
 from sessions_app.models import Event, UserProfile
 from sessions_app.people.erase import ERASED_EVENT
@@ -37,6 +38,7 @@ class Round:
     Args:
         session: it is part of.
         sent: the call's messages.
+        protocol: a key of `PROTOCOLS`.
         context_id: of the context that the model was given; blank for none.
         round_id: in the external ids of its turns.
         started_at: when it was said.
@@ -50,6 +52,7 @@ class Round:
 
     session: ChatSession
     sent: Sequence[NewMessage]
+    protocol: str = CHAT.name
     context_id: str = ""
     round_id: str = field(default_factory=lambda: f"{SOURCE}:{uuid4().hex}")
     started_at: datetime = field(default_factory=timezone.now)
@@ -68,6 +71,7 @@ class Round:
         return {
             "session": asdict(self.session),
             "sent": sent,
+            "protocol": self.protocol,
             "context_id": self.context_id,
             "round_id": self.round_id,
             "started_at": self.started_at.isoformat(),
@@ -93,6 +97,7 @@ class Round:
         heard = cls(
             session=ChatSession(**first["session"]),
             sent=[NewMessage(**turn) for turn in first["sent"]],
+            protocol=first.get("protocol", CHAT.name),  # which earlier releases did not write down
             context_id=first.get("context_id", ""),  # which an earlier release didn't spool
             round_id=first["round_id"],
             started_at=datetime.fromisoformat(first["started_at"]),
@@ -161,7 +166,8 @@ class Round:
 
     def _answer(self) -> tuple[NewMessage | None, str]:
         """Return the answer as a turn, and why there is none."""
-        answer = read_answer(bytes(self.heard), is_stream=self.is_stream)
+        protocol = PROTOCOLS[self.protocol]
+        answer = read_answer(protocol.answer(), bytes(self.heard), is_stream=self.is_stream)
         # Some callers hang up as soon as they have read the end, before it is passed on that there is no more.
         why = "" if answer.finish_reason else self.incomplete or "unfinished"
         if 400 <= self.status < 500:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar, cast
+from uuid import UUID
 
 from anyio import to_thread
 from django.core.paginator import InvalidPage, Paginator
@@ -22,15 +23,17 @@ from rest_framework.exceptions import APIException, NotFound
 
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
 from moments_app.interfaces.api.context import ContextInput, served_context
+from moments_app.interfaces.api.entities import EntityAnswer
 from moments_app.interfaces.api.jobs import JobAnswer, jobs_of
 from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, moment_or_404
 from moments_app.interfaces.api.search import SearchInput, search_data
+from moments_app.interfaces.api.streams import StreamDetail, streams_seen_by
 from moments_app.interfaces.api.summaries import SummaryRow
 from moments_app.interfaces.mcp.connection import CURRENT, database_work
-from moments_app.models import Job, MemoryStream, Moment, PromptResource, Summary
+from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
 from sessions_app.api.errors import api_exception
-from sessions_app.api.fields import SEQUENCE_MAX
+from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.messages import message_data
 from sessions_app.api.person_view import one_or_404
 from sessions_app.api.sessions import session_or_404
@@ -163,6 +166,42 @@ def moment(key: str) -> dict[str, Any]:
         return dict(MomentAnswer(moment_or_404(user, key)).data)
 
 
+@resource("rem://atoms/{atom_id}", "One fact or observation, whole.")
+def atom(atom_id: str) -> dict[str, Any]:
+    with CURRENT.get().reading() as user:
+        found = (
+            MemoryAtom.objects.seen_by(user).findable().filter(stream__in=streams_seen_by(user, user.application_id))
+        )
+        found = found.with_rag_indexed().select_related("source_session")
+        return dict(AtomAnswer(one_or_404(found, atom_id=_uuid(atom_id))).data)
+
+
+@resource("rem://streams/{stream_id}", "One memory stream, with its text and what each line of that rests on.")
+def stream(stream_id: str) -> dict[str, Any]:
+    with CURRENT.get().reading() as user:
+        found = streams_seen_by(user, user.application_id)
+        return dict(StreamDetail(one_or_404(found, stream_id=_uuid(stream_id))).data)
+
+
+@resource("rem://entities/{entity_id}", "One task, goal or problem.")
+def entity(entity_id: str) -> dict[str, Any]:
+    with CURRENT.get().reading() as user:
+        found = Entity.objects.for_user(user).select_related("source_session")
+        return dict(EntityAnswer(one_or_404(found, entity_id=_uuid(entity_id))).data)
+
+
+def _uuid(text: str) -> UUID:
+    """Return the id in an address.
+
+    Raises:
+        NotFound: it is none.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound from None
+
+
 @resource("rem://users/{user_id}", "What is known of this person; nobody else's profile is there.")
 def user_profile(user_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
@@ -228,18 +267,25 @@ def search_long_term_memory(
     return search_data(connection.user_id, SearchInput.validated(arguments), application=connection.application)
 
 
+class _ContextInput(ContextInput):
+    """The same as over REST, but an assistant need not know of sessions."""
+
+    session_id = PublicIdField(default="")
+
+
 @tool(only_reads=True)
-def get_context(session_id: str, query: str = "", max_tokens: int | None = None) -> dict[str, Any]:
-    """What to know before answering in a session: memory in layers, as text, within a number of tokens.
+def get_context(query: str = "", session_id: str | None = None, max_tokens: int | None = None) -> dict[str, Any]:
+    """What to know before answering: memory in layers, as text, within a number of tokens.
 
     Args:
-        session_id: of the conversation.
         query: the current message.
+        session_id: of the conversation, which need not have begun; left out: what is known beyond conversations.
         max_tokens: most tokens of the text.
     """
-    arguments = {"session_id": session_id, "query": query, "format": "markdown"}
-    values = ContextInput.validated(arguments | _without_none({"max_tokens": max_tokens}))
     connection = CURRENT.get()
+    arguments = {"query": query, "agent_id": connection.agent_id, "format": "markdown"}
+    given = {"session_id": session_id, "max_tokens": max_tokens}
+    values = _ContextInput.validated(arguments | _without_none(given))
     data = served_context(connection.user_id, values, application=connection.application)
     return {name: data[name] for name in ("context_id", "context", "budget", "trimmed", "degraded")}
 

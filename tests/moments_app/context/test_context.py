@@ -21,8 +21,9 @@ from moments_app.models import ContextReceipt, EngineCall, Entity, MemoryStream,
 from moments_app.prompts import install_shipped_prompts
 from moments_app.recall.request import RecallRequest
 from moments_app.recall.search import recall
+from moments_app.turns import served_lines
 from sessions_app import write_behind
-from sessions_app.models import ApiKey, UserProfile, application
+from sessions_app.models import ApiKey, Session, UserProfile, application
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
@@ -232,14 +233,42 @@ class TestAsking:
     ) -> None:
         talk(bo, 4, session_id="theirs", text="bo's secret")
         Entity.objects.create(user=bo, kind="task", title="bo's secret")
-        unknown = service.get("memory/context", user_id="ada", session_id="nowhere")
-        foreign = service.get("memory/context", user_id="ada", session_id="theirs")
-        assert foreign.status_code == unknown.status_code == 404
-        assert foreign.content == unknown.content
+        unknown = context(service, "nowhere", query="secret", layers="user,entities,retrieved,hot_turns")
+        foreign = context(service, "theirs", query="secret", layers="user,entities,retrieved,hot_turns")
+        assert foreign | {"context_id": ""} == unknown | {"context_id": ""}
+        assert "bo's secret" not in str(foreign)
         assert as_ada.get("memory/context", user_id="bo", session_id="theirs").status_code == 404
-        assert service.get("memory/context", user_id="nobody", session_id="theirs").status_code == 404
+        assert as_ada.get("memory/context", user_id="nobody", session_id="theirs").status_code == 404
+        nobody = service.get("memory/context", user_id="nobody", session_id="theirs", query="secret")
+        assert nobody.status_code == 200 and "bo's secret" not in nobody.text
         talk(ada, 4, session_id="theirs", text="ada's own")
         assert "bo's secret" not in str(context(service, "theirs", query="secret"))
+
+    def test_before_its_first_turn_a_session_has_what_is_known_of_its_person(
+        self, service: Api, ada: UserProfile
+    ) -> None:
+        talk(ada, 4, text="the harpsichord needs new strings")
+        UserProfile.objects.filter(pk=ada.pk).update(summary="Ada tunes harpsichords.")
+        begun = context(service, "new", query="What does the harpsichord need?")
+        assert "Ada tunes harpsichords." in begun["context"] and "new strings" in begun["context"]
+        assert begun["sources"]["hot_turns"] == 0 and not begun["cached"]
+        again = context(service, "new", query="What does the harpsichord need?")
+        assert again["context"] == begun["context"]
+        receipts.waiting.flush()
+        assert not ContextReceipt.objects.filter(context_id=begun["context_id"]).exists()
+        assert not Session.objects.filter(session_id="new").exists()
+
+    def test_a_session_that_has_not_begun_takes_the_agent_that_is_named(self, service: Api, ada: UserProfile) -> None:
+        stream = MemoryStream.objects.ensure_of_person(ada, "coach")
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="Prefers short answers.")
+        assert "short answers" in context(service, "new", agent_id="coach")["context"]
+        assert "short answers" not in context(service, "new")["context"]
+
+    def test_before_anything_is_known_of_a_person_there_is_a_context_and_nothing_is_kept(self, service: Api) -> None:
+        answer = service.get("memory/context", user_id="newcomer", session_id="new", query="Hello?")
+        assert answer.status_code == 200 and "Hello?" in answer.json()["context"]
+        served_lines.waiting.flush()
+        assert not UserProfile.objects.filter(user_id="newcomer").exists()
 
     def test_a_read_key_may_post(self, ada: UserProfile) -> None:
         talk(ada, 2)

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -19,7 +20,7 @@ from mcp_types import CallToolResult, TextContent, TextResourceContents
 from pytest_django import DjangoDbBlocker
 
 from memoryproject.conf import BASE_DIR
-from moments_app.models import Job, MemoryAtom, Moment, Summary
+from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
 from sessions_app.daily_limits import behind
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.retention.retain import retain
@@ -34,6 +35,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 MARK = "quince"  # in everything of Ada's
 BOS_MARK = "walnut"  # in everything of Bo's
+
+
+def belongings(user: UserProfile) -> list[MemoryAtom | MemoryStream | Entity]:
+    """Gives somebody a fact in a stream and an entity; returns what has an address of its own."""
+    stream = MemoryStream.objects.ensure_of_person(user, "default")
+    fact = MemoryAtom.objects.create(stream=stream, user=user, atom_type="fact", content="Owns a press.")
+    return [fact, stream, Entity.objects.create(user=user, kind="task", title="Mend the press")]
+
 
 Use = Callable[[Client], Awaitable[Any]]
 
@@ -157,7 +166,7 @@ async def everything(client: Client) -> dict[str, Any]:
 
 def assert_is_adas(seen: dict[str, Any]) -> None:
     assert seen["resources"] == ["rem://moments"]
-    assert len(seen["templates"]) == 6
+    assert len(seen["templates"]) == 9
     assert seen["tools"] == ["search_long_term_memory", "get_context", "append_memory", "build_moments"]
     assert seen["prompts"] == ["recall-and-answer"]
     assert seen["rem://moments"] == seen["rem://moments/1"]
@@ -203,17 +212,22 @@ def test_row_9_what_is_another_persons_is_answered_as_what_is_not_there(base_url
         ("rem://users/bo", "rem://users/nobody"),
         ("rem://sessions/bos/messages/0", "rem://sessions/nowhere/messages/0"),
     ]
-    talk(UserProfile.objects.get(user_id="bo"), 1, session_id="bos")
+    bo = UserProfile.objects.get(user_id="bo")
+    talk(bo, 1, session_id="bos")
+    pairs += [(row.uri, f"{row.uri[:-36]}{uuid4()}") for row in belongings(bo)]
 
     async def refused(client: Client) -> None:
         for foreign, unknown in pairs:
             assert await refusal(client, foreign) == await refusal(client, unknown)
-        for name, arguments in (("get_context", {}), ("build_moments", {"force": True})):
-            answers = [
-                await client.call_tool(name, {"session_id": session} | arguments) for session in ("bos", "nowhere")
-            ]
-            assert answers[0].is_error
-            assert text_of(answers[0]) == text_of(answers[1])
+        builds, contexts = [
+            [await client.call_tool(name, {"session_id": session}) for session in ("bos", "nowhere")]
+            for name in ("build_moments", "get_context")
+        ]
+        assert builds[0].is_error
+        assert text_of(builds[0]) == text_of(builds[1])
+        served = [cast(dict[str, Any], answer.structured_content) for answer in contexts]
+        assert served[0] | {"context_id": ""} == served[1] | {"context_id": ""}
+        assert BOS_MARK not in json.dumps(served)
 
     over_http(base_url, refused, key_of(ada))
     assert not Job.objects.exists()
@@ -342,6 +356,29 @@ def test_what_is_appended_is_found_and_added_once(base_url: str, ada: UserProfil
     assert [result["ref"] for result in found["results"]] == [first["uri"]]
 
 
+def test_without_a_session_what_is_appended_is_found_read_and_in_the_context(base_url: str) -> None:
+    async def remember_and_ask(client: Client) -> tuple[Any, ...]:
+        sentence = {"content": "Grows a medlar by the gate."}
+        written: Any = (await client.call_tool("append_memory", sentence)).structured_content
+        found: Any = (await client.call_tool("search_long_term_memory", {"query": "medlar"})).structured_content
+        [result] = found["results"]
+        served: Any = (await client.call_tool("get_context", {"query": "What grows?"})).structured_content
+        return written, result, await read(client, result["ref"]), served["context"]
+
+    written, result, whole, context = over_http(base_url, remember_and_ask, key_of(), X_User_Id="newcomer")
+    assert (result["ref"], whole["content"]) == (written["uri"], written["content"])
+    assert written["content"] in context
+
+
+def test_whatever_has_an_address_is_read_by_it(base_url: str, ada: UserProfile) -> None:
+    rows = belongings(ada)
+
+    async def read_all(client: Client) -> list[Any]:
+        return [await read(client, row.uri) for row in rows]
+
+    assert [answer["uri"] for answer in over_http(base_url, read_all, key_of(ada))] == [row.uri for row in rows]
+
+
 def test_a_key_that_may_only_read_writes_nothing(base_url: str, ada: UserProfile) -> None:
     talk(ada, 30)
 
@@ -365,7 +402,8 @@ def test_wrong_arguments_are_named(base_url: str, ada: UserProfile) -> None:
         ("append_memory", {"content": ""}, "content"),
         ("append_memory", {"content": "x" * 4_001}, "4000"),
         ("get_context", {"session_id": "a/b"}, "session_id"),
-        ("get_context", {}, "session_id"),
+        ("get_context", {"session_id": ""}, "session_id"),
+        ("get_context", {"max_tokens": 0}, "max_tokens"),
     ]
 
     async def call(client: Client) -> None:

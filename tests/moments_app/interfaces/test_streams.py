@@ -131,6 +131,14 @@ class TestAtoms:
         assert service.post(f"{path}/undo", {"user_id": "ada"}).json()["consolidated_content"] == ""
         assert service.post(f"{path}/undo", {"user_id": "ada"}).status_code == 400
 
+    def test_a_service_makes_a_shard_without_naming_anybody(self, service: Api, as_ada: Api) -> None:
+        answer = service.post("streams", {"name": "glazes", "extraction_prompt": "Ways to glaze."})
+        assert answer.status_code == 201, answer.content
+        assert MemoryStream.objects.get(name="glazes").user is None
+        assert service.get("streams").status_code == 400  # which tells a person's, too
+        admin = Api(ApiKey.objects.issue("ada", user=UserProfile.objects.get(user_id="ada"), scope="admin")[1])
+        assert admin.post("streams", {"name": "more", "extraction_prompt": "p"}).status_code == 403
+
     def test_a_shards_consolidation_can_be_asked_for_by_a_service_key(self, service: Api, ada: UserProfile) -> None:
         stream = shard("kilns")
         note(stream, "Elements last three years.")

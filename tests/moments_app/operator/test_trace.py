@@ -171,3 +171,11 @@ def test_an_empty_session_has_none(root: Client, ada: UserProfile) -> None:
     session = Session.objects.create(user=ada, session_id="s1")
     assert "Nothing was said here yet." in page(root, url(session))
     assert Job.objects.count() == 0
+
+
+def test_the_context_that_a_new_session_had_is_noted_with_its_first_answer(service: Api) -> None:
+    context_id = service.get("memory/context", user_id="new", session_id="s1").json()["context_id"]
+    said = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hello."}]
+    answer = service.post("sessions/s1/messages", user_id="new", messages=said, context_id=context_id)
+    assert answer.status_code == 201, answer.content
+    assert Message.objects.get(role="assistant").metadata["context_id"] == context_id

@@ -171,6 +171,43 @@ class TestFields:
             assert service.post(f"entities/{task}/links", user_id="ada", to=other).status_code == 400
 
 
+class TestClients:
+    """What generators of clients make of the description."""
+
+    def test_every_call_is_named_after_what_it_is_about_and_what_it_does(self) -> None:
+        does = (
+            "list|get|create|update|delete|append|export|build|chain|search|compact|retry|undo|consolidate|post".split(
+                "|"
+            )
+        )
+        names = [call["operationId"] for _, _, call in calls(description())]
+        assert [name for name in names if re.fullmatch(r"[a-z]+", name.rpartition("_")[0]) is None] == []
+        assert {name.rpartition("_")[2] for name in names} <= set(does)
+        assert len(set(names)) == len(names)
+        assert {"sessions_list", "sessions_get", "messages_append", "messages_list", "moments_build"} <= set(names)
+
+    def test_no_schema_refers_to_itself(self) -> None:
+        schemas = description()["components"]["schemas"]
+        refers = {name: set(re.findall(r'schemas/(\w+)"', json.dumps(schema))) for name, schema in schemas.items()}
+        left = dict(refers)
+        while ends := [name for name, others in left.items() if not others & set(left)]:
+            for name in ends:
+                del left[name]
+        assert left == {}
+
+    def test_the_values_of_a_field_make_constants_of_different_names(self) -> None:
+        for name, schema in description()["components"]["schemas"].items():
+            for field in [schema, *schema.get("properties", {}).values()]:
+                constants = [re.sub(r"\W", "", str(value)).upper() for value in field.get("enum", ())]
+                assert len(set(constants)) == len(constants), name
+
+    def test_a_field_that_has_a_default_need_not_be_sent(self) -> None:
+        for name, schema in description()["components"]["schemas"].items():
+            if name.endswith("Request"):
+                defaults = {field for field, told in schema["properties"].items() if "default" in told}
+                assert not defaults & set(schema.get("required", ())), name
+
+
 class TestKinds:
     """The description is of the key that asks for it."""
 
@@ -184,6 +221,7 @@ class TestKinds:
             whole = described(api)
             body = whole["components"]["schemas"]["AppendInputRequest"]
             assert ("user_id" in body["required"]) == is_required
+            assert "user_id" not in whole["components"]["schemas"]["ShardInputRequest"]["required"]
             undone = whole["paths"]["/api/v1/streams/{stream_id}/undo"]["post"]["requestBody"]
             assert undone.get("required", False) == is_required
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moments_app.interfaces.chat.ending import Ending
+from moments_app.interfaces.chat.protocols import CHAT, RESPONSES
 
 LINES = [b'data: {"a": "data: [DONE]"}\n', b"\n", b": comment\r\n", b"data", b"data:[DON", b"x data: [DONE]\n", b"\n\n"]
 
@@ -24,7 +25,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 )
 def test_all_but_the_end_is_passed_on_however_it_is_cut(lines: list[bytes], end: bytes, places: list[int]) -> None:
     before = b"".join(lines) + b"\n"
-    ending = Ending()
+    ending = Ending(CHAT.endings)
     passed = b"".join(ending.take(part) for part in cut(before + end[1:], places))
     assert (passed, ending.held, ending.is_there) == (before, end[1:], True)
 
@@ -32,16 +33,39 @@ def test_all_but_the_end_is_passed_on_however_it_is_cut(lines: list[bytes], end:
 @given(lines=st.lists(st.sampled_from(LINES)), places=st.lists(st.integers(0, 200)))
 def test_without_an_end_no_more_is_held_than_it_could_begin_with(lines: list[bytes], places: list[int]) -> None:
     data = b"".join(lines)
-    ending = Ending()
+    ending = Ending(CHAT.endings)
     passed = b"".join(ending.take(part) for part in cut(data, places))
     assert passed + ending.held == data
     assert len(ending.held) < len(b"data: [DONE]")
     assert not ending.is_there
 
 
+EVENTS = [
+    b"event: response.created\n",
+    b'data: {"type": "response.created"}\n',
+    b"\n",
+    b"event",
+    b'data: {"type":"resp',
+]
+
+
+@given(
+    lines=st.lists(st.sampled_from(EVENTS)),
+    end=st.sampled_from([b"event: response.completed\ndata: {}\n\n", b'data: {"type":"response.incomplete"}\n\n']),
+    places=st.lists(st.integers(0, 200)),
+)
+def test_row_27_the_last_event_of_a_response_is_held_however_it_is_cut(
+    lines: list[bytes], end: bytes, places: list[int]
+) -> None:
+    before = b"".join(lines) + b"\n"
+    ending = Ending(RESPONSES.endings)
+    passed = b"".join(ending.take(part) for part in cut(before + end, places))
+    assert (passed, ending.held, ending.is_there) == (before, end, True)
+
+
 @pytest.mark.parametrize("rest", [b"", b"\n\n"])
 def test_what_comes_behind_the_end_is_held_with_it_until_it_is_taken(rest: bytes) -> None:
-    ending = Ending()
+    ending = Ending(CHAT.endings)
     assert ending.take(b"data: 1\n\ndata: [DONE]") == b"data: 1\n\n"
     assert ending.take(rest) == b""
     assert ending.held == b"data: [DONE]" + rest

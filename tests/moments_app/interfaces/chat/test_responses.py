@@ -1,0 +1,228 @@
+"""The chat endpoint's `/v1/responses`, by OpenAI's own client against a site that serves."""
+
+import json
+import urllib.request
+from typing import Any
+
+import openai
+import pytest
+from pytest_django.fixtures import Settings
+
+from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.protocols import RESPONSES
+from moments_app.interfaces.chat.replay import replay_due
+from moments_app.interfaces.chat.responses import read_request
+from moments_app.interfaces.chat.rounds import Round
+from sessions_app.models import ApiKey, Message, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.transcript.spool import Spool
+from tests.support import openai_server as behave
+from tests.support.chat import Client, stored, transcript
+from tests.support.jobs import build
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk, turns
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Turin"}'}
+RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "Rain"}
+
+
+def ask(client: openai.OpenAI, *items: str | dict[str, Any], **fields: Any) -> Any:
+    """A call with these items; one text alone is the input by itself."""
+    listed: Any = [{"role": "user", "content": item} if isinstance(item, str) else item for item in items]
+    given = items[0] if len(items) == 1 and isinstance(items[0], str) else listed
+    return client.responses.create(model="test-model", input=given, **fields)
+
+
+def test_an_openai_client_that_asks_for_responses_has_memory(client: Client, upstream: OpenAIServer) -> None:
+    UserProfile.objects.create(user_id="ada", summary="Ada restores kilns in Turin.")
+    raw = client().responses.with_raw_response.create(
+        model="test-model", input="What do I do?", instructions="Be kind."
+    )
+    assert raw.parse().output_text == "Noted."
+    assert (raw.headers["X-Memory"], raw.headers["X-Memory-Stored"]) == ("applied", "stored")
+    [sent] = upstream.requests
+    memory, question = sent["input"]
+    assert memory["role"] == "system" and "Ada restores kilns in Turin." in memory["content"]
+    assert question == {"role": "user", "content": "What do I do?"}
+    assert (sent["model"], sent["instructions"]) == ("test-model", "Be kind.")
+    assert transcript() == [("user", "What do I do?"), ("assistant", "Noted.")]
+    answer = Message.objects.get(role="assistant")
+    context_id = raw.headers["X-Memory-Context"]
+    assert answer.metadata == {
+        "source": "chat",
+        "model": "test-model",
+        "finish_reason": "stop",
+        "context_id": context_id,
+    }
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_response_is_byte_for_byte_the_upstreams(site: str, key: str, upstream: OpenAIServer, stream: bool) -> None:
+    upstream.always(behave.streamed("Grüße aus", " \U0001f600 Turin") if stream else behave.content("Grüße"))
+    body = json.dumps({"model": "m", "stream": stream, "input": "Hi"}).encode()
+    headers = {"Authorization": f"Bearer {key}", "X-User-Id": "ada", "X-Session-Id": "s1"}
+    answers = []
+    for base_url in (upstream.base_url, f"{site}/v1"):
+        with urllib.request.urlopen(urllib.request.Request(f"{base_url}/responses", body, headers)) as answer:
+            answers.append((answer.status, answer.headers["Content-Type"], answer.read()))
+    assert answers[0] == answers[1]
+    assert stored(2)[1][1] == ("Grüße aus \U0001f600 Turin" if stream else "Grüße")
+
+
+def test_row_27_the_event_that_ends_a_response_comes_when_the_round_is_stored(
+    client: Client, upstream: OpenAIServer
+) -> None:
+    upstream.always(behave.streamed("Good ", "morning"))
+    said = ""
+    for event in ask(client(), "Hello", stream=True):
+        if event.type == "response.output_text.delta":
+            said += event.delta
+        if event.type == "response.completed":
+            assert transcript() == [("user", "Hello"), ("assistant", "Good morning")]
+    assert said == "Good morning"
+
+
+def test_what_breaks_off_is_stored_as_far_as_it_came(client: Client, upstream: OpenAIServer) -> None:
+    upstream.always(behave.streamed("Good ", "mor", end=behave.hang_up))
+    with pytest.raises(openai.APIError):
+        list(ask(client(), "Hello", stream=True))
+    assert stored(2) == [("user", "Hello"), ("assistant", "Good mor")]
+    assert "incomplete" in Message.objects.get(role="assistant").metadata
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_tools_are_called_and_a_conversation_sent_as_items_is_stored_once(
+    client: Client, upstream: OpenAIServer, stream: bool
+) -> None:
+    upstream.queue(behave.calls_tool("weather", '{"city": "Turin"}'))
+    given = ask(client(), "Weather?", stream=stream)
+    if stream:
+        list(given)
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
+    ask(client(), "Weather?", reasoning, CALL, RESULT)
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Noted."}]}
+    ask(client(), "Weather?", reasoning, CALL, RESULT, said, "And now?")
+    assert upstream.requests[1]["input"][1:] == [{"role": "user", "content": "Weather?"}, reasoning, CALL, RESULT]
+    expected = [("user", "Weather?"), ("assistant", ""), ("tool", "Rain"), ("assistant", "Noted.")]
+    assert transcript() == [*expected, ("user", "And now?"), ("assistant", "Noted.")]
+    _question, called, result, *_ = Message.objects.turns().in_order()
+    assert called.payload == {"tool_calls": [behave.call_of("weather", '{"city": "Turin"}')]}
+    assert result.tool_name == "weather"
+
+
+def test_a_client_that_names_an_earlier_response_gets_the_newest_turns(client: Client, upstream: OpenAIServer) -> None:
+    first = ask(client(), "I restore kilns.")
+    ask(client(), "And now?", previous_response_id=first.id, instructions="Be kind.")
+    sent = upstream.requests[1]
+    assert [item["role"] for item in sent["input"]] == ["system", "user", "assistant", "user"]
+    assert "previous_response_id" not in sent
+    ask(client(), RESULT, previous_response_id=first.id)
+    assert upstream.requests[2]["input"][-1] == RESULT
+
+
+def test_earlier_calls_of_tools_come_from_memory_as_items(client: Client, upstream: OpenAIServer) -> None:
+    upstream.queue(behave.calls_tool("weather", '{"city": "Turin"}'))
+    ask(client(), "Weather?")
+    ask(client(), RESULT)
+    assert transcript()[1:] == [("assistant", ""), ("tool", "Rain"), ("assistant", "Noted.")]
+    ask(client(), "And tomorrow?")
+    kinds = [item.get("type", item.get("role")) for item in upstream.requests[2]["input"]]
+    assert kinds == ["system", "user", "function_call", "function_call_output", "assistant", "user"]
+    assert upstream.requests[2]["input"][2] == CALL
+
+
+@pytest.mark.parametrize("named", ["s2", {"id": "s2"}])
+def test_a_conversation_names_the_session_and_user_the_person(
+    client: Client, upstream: OpenAIServer, named: Any
+) -> None:
+    ask(client("", ""), "Hello", conversation=named, user="ada")
+    assert transcript("ada", "s2") == [("user", "Hello"), ("assistant", "Noted.")]
+    assert "conversation" not in upstream.requests[0]
+    ask(client("bo", "s3"), "Hello", conversation=named, user="ada")
+    assert transcript("bo", "s3")
+
+
+def test_what_a_checkpoint_tells_is_left_out_of_the_items_that_are_sent(
+    client: Client, upstream: OpenAIServer, ada: UserProfile
+) -> None:
+    session = talk(ada, 40)
+    build(session)
+    items: list[Any] = [{"role": turn.role, "content": turn.content} for turn in turns(40)]
+    raw = client().responses.with_raw_response.create(model="m", input=[*items, {"role": "user", "content": "Now?"}])
+    replaced = int(raw.headers["X-Memory-Replaced"])
+    assert 0 < replaced < 40
+    assert len(upstream.requests[-1]["input"]) <= 40 - replaced + 3
+
+
+def test_instructions_are_not_stored_and_pictures_go_on_untouched(client: Client, upstream: OpenAIServer) -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 50_000}
+    message = {"role": "user", "content": [{"type": "input_text", "text": "What is it?"}, picture]}
+    ask(client(), {"role": "developer", "content": "Be brief."}, message)
+    assert upstream.requests[0]["input"][1:] == [{"role": "developer", "content": "Be brief."}, message]
+    assert stored(2)[0] == ("user", "What is it?")
+    assert len(json.dumps(Message.objects.get(role="user").payload)) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "told"),
+    [
+        ({"input": []}, "invalid_input", "input"),
+        ({"input": 5}, "invalid_input", "input"),
+        ({"input": ["Hello"]}, "invalid_input", "input[0]"),
+        (
+            {"input": [{"role": "user", "content": "Hi"}, {"role": "pope", "content": "Hi"}]},
+            "invalid_message",
+            "input[1]",
+        ),
+        ({"input": "nul \0"}, "invalid_message", "content"),
+        ({"input": "Hi", "background": True}, "background", "background"),
+        ({"input": "Hi", "conversation": "a/b"}, "invalid_conversation", "conversation"),
+        ({"input": "Hi", "conversation": {"id": 5}}, "invalid_conversation", "conversation"),
+        ({"input": "Hi", "previous_response_id": "resp_1"}, "missing_session_id", "X-Session-Id"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_named(
+    client: Client, upstream: OpenAIServer, fields: dict[str, Any], code: str, told: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client(session_id="").responses.create(model="m", **fields)
+    assert refused.value.code == code
+    assert told in refused.value.message
+    assert upstream.requests == []
+
+
+def test_without_memory_a_response_goes_on_and_is_stored(
+    client: Client, upstream: OpenAIServer, settings: Settings
+) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"max_tokens": 20})
+    raw = client().responses.with_raw_response.create(
+        model="m", input="Hello", previous_response_id="resp_1", conversation="s1"
+    )
+    assert raw.headers["X-Memory"] == "unavailable"
+    assert upstream.requests == [{"model": "m", "input": "Hello", "previous_response_id": "resp_1"}]
+    assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
+
+
+def test_a_response_that_was_left_in_the_spool_is_stored_as_one(ada: UserProfile, spool_dir: None) -> None:
+    said = Round(ChatSession("ada", "s1"), read_request(b'{"input": "Hello"}').turns, RESPONSES.name)
+    file = Spool.create("ada", "s1", said.first_record(), application=DEFAULT)
+    answer = json.dumps(behave.response_of("Noted."))
+    for record in ({"status": 200}, {"part": answer}, {"incomplete": ""}):
+        file.add(record)
+    file.leave()
+    replay_due()
+    assert transcript() == [("user", "Hello"), ("assistant", "Noted.")]
+
+
+def test_row_9_a_users_key_stands_for_its_person_whatever_the_body_says(
+    client: Client, upstream: OpenAIServer, ada: UserProfile, bo: UserProfile
+) -> None:
+    UserProfile.objects.filter(pk=bo.pk).update(summary="Bo hides a walnut.")
+    own = ApiKey.objects.issue("phone", user=ada)[1]
+    ask(client("", api_key=own), "Hello", user="bo")
+    assert "walnut" not in json.dumps(upstream.requests)
+    assert transcript("ada") and not transcript("bo")
+    with pytest.raises(openai.NotFoundError):
+        ask(client("bo", api_key=own), "Hello")
