@@ -189,6 +189,16 @@ class RecallSettings(Group):
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that makes automatic queries.")
 
 
+class ProbeSettings(Group):
+    """Settings of probes: questions that are asked to see whether the answer reaches the context."""
+
+    most: int = Field(100, ge=1, le=10_000, description="Most probes of one person.")
+    min_words: float = Field(
+        0.5, gt=0, le=1, description="Share of the expected answer's words that a context must have to meet a probe."
+    )
+    result_days: int = Field(400, ge=1, le=3650, description="Days that results are kept.")
+
+
 class EngineSettings(Group):
     """Settings of the engine, which writes memory text."""
 
@@ -427,6 +437,7 @@ class Settings(Group):
     sharing: SharingSettings = SharingSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
     recall: RecallSettings = RecallSettings()
+    probes: ProbeSettings = ProbeSettings()
     engine: EngineSettings = EngineSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     chat: ChatSettings = ChatSettings()

@@ -25,6 +25,7 @@ SESSION_COMPACTION = CONF.session_compaction
 SHARING = CONF.sharing
 MEMORY_CONTEXT = CONF.memory_context
 RECALL = CONF.recall
+PROBES = CONF.probes
 ENGINE = CONF.engine
 EMBEDDING = CONF.embedding
 CHAT = CONF.chat

@@ -16,6 +16,8 @@ from moments_app.models import (
     Moment,
     MomentEmbedding,
     OwnText,
+    Probe,
+    ProbeResult,
     Release,
     ReleaseSource,
     RetractedItem,
@@ -36,6 +38,7 @@ from moments_app.provenance.export_format import (
     MomentKey,
     Number,
     NumberOf,
+    QuestionText,
     SourceSequences,
     count_again,
     embed_memories,
@@ -47,12 +50,14 @@ from moments_app.provenance.export_format import (
     stream,
     write_lines,
 )
+from moments_app.probes.run import RunProbes
 from moments_app.recall.count_words import CountWords
 from moments_app.recall.embed import Embed
 from moments_app.sessions.digest import DigestSession
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
+from sessions_app.models import Session
 from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
@@ -214,6 +219,41 @@ declare(
             may_be_there=True,
         ),
         left_alone=SAID,
+    ),
+    Provenance(
+        Probe,
+        File(
+            "probes",
+            about="questions with the answer expected, by which memory is tried; `asked_in`: where they are asked",
+            fields="probe_id asked_in question expected session_id evidence_sequences source_sequences created_at "
+            "updated_at",
+            columns=(
+                PublicId("probe_id"),
+                QuestionText("question"),
+                NameOf("asked_in", "session", Session, "session_id", is_optional=True),
+                session_of("source_session", is_optional=True),
+                SourceSequences(),
+            ),
+            key=("probe_id",),
+            is_newer=True,
+            may_be_there=True,
+        ),
+        made_of=("source_session", "source_message_ids"),
+        is_withdrawn=True,
+    ),
+    Provenance(
+        ProbeResult,
+        File(
+            "probe_results",
+            about="what of the answers stood in contexts",
+            fields="probe_id run_id is_met words_found words_count missing_words evidence_found evidence_count tokens "
+            "refs setup problem created_at",
+            columns=(NameOf("probe_id", "probe", Probe, "probe_id"),),
+            is_restored=False,
+        ),
+        made_of=("probe", "refs"),
+        made_by=(RunProbes.name,),
+        is_withdrawn=True,
     ),
     Provenance(
         ContextReceipt,
