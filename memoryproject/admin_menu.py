@@ -34,6 +34,7 @@ ENTRIES = {
     "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
     "moments_app.contextreceipt": Entry("context receipt", "context receipts", "receipt_long"),
     "moments_app.promptresource": Entry("prompt resource", "prompt resources", "edit_note"),
+    "moments_app.probe": Entry("probe", "probes", "quiz"),
     "moments_app.job": Entry("job", "jobs", "manufacturing"),
     "moments_app.enginecall": Entry("engine call", "engine calls", "bolt"),
     "moments_app.circuit": Entry("circuit", "circuits", "power"),
@@ -118,7 +119,7 @@ NAVIGATION = [
         more=[_RECALL_CONSOLE],
     )
     | {"separator": False},
-    _section("Prompts", "moments_app.promptresource"),
+    _section("Prompts", "moments_app.promptresource", "moments_app.probe"),
     _section(
         "Operation",
         "moments_app.job",

@@ -418,6 +418,9 @@ class Settings(Group):
     login_second_factor: Literal["optional", "required"] = Field(
         "optional", description="`required`: nobody works in the admin without codes of an app."
     )
+    reading_days: int = Field(
+        400, ge=30, le=36_500, description="Days that it is kept which operator read of whom. Exports stay on record."
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
     log_format: Literal["json", "console"] = Field("json", description="`console` is for people to read.")
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")

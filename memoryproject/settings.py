@@ -35,6 +35,7 @@ DAILY_LIMITS = CONF.daily_limits
 JOBS = CONF.jobs
 NOTIFY = CONF.notify
 DATABASE_POOL_SIZE = CONF.database_pool_size
+READING_DAYS = CONF.reading_days
 API_RATE = CONF.api_rate
 ANONYMOUS_RATE = CONF.anonymous_rate
 API_MAX_BODY_BYTES = CONF.api_max_body_bytes

@@ -81,7 +81,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
     source = read_input(user, session_id, request.query, request.applied, request.recall)
     if source is None:
         return None
-    static, cached = _static_layers(source, request.refresh)
+    static, cached = _static_layers(source, request)
     names = [name for name in ORDER if name in {*request.layers, *ALWAYS}]
     if "summary" in names and static["summary"] and static["summary"][0].source_sequences:
         source = replace(source, covered_to=static["summary"][0].source_sequences[1])
@@ -105,16 +105,16 @@ def cache_key(session_pk: int) -> str:
     return f"context:{session_pk}"
 
 
-def _static_layers(source: ContextInput, refresh: bool) -> tuple[dict[str, Sequence[Item]], bool]:
+def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[dict[str, Sequence[Item]], bool]:
     """Return the layers that stay the same until the stamp changes, and whether they were kept ones."""
     key = cache_key(source.session.pk)
-    kept = None if refresh else cache.get(key)
+    kept = None if request.refresh or request.is_trial else cache.get(key)
     if kept and kept[0] == source.stamp:
         return kept[1], True
     built: dict[str, Sequence[Item]] = {
         name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.STATIC
     }
-    if settings.MEMORY_CONTEXT.sync_minutes:
+    if settings.MEMORY_CONTEXT.sync_minutes and not request.is_trial:
         cache.set(key, (source.stamp, built), settings.MEMORY_CONTEXT.sync_minutes * 60)
     return built, False
 

@@ -25,6 +25,7 @@ class ContextRequest:
         plan: one of `PLANS`. With `query`, what answers the query has at least half of the budget. With `stable`, the
             text is the same until memory changes, whatever is asked, so that providers' prompt caches serve most of it.
         sent: texts that the caller gives the model anyway; the context does not repeat them.
+        is_trial: what it is made of is taken back: no layer is kept for later contexts, nor taken from earlier ones.
     """
 
     query: str = ""
@@ -35,6 +36,7 @@ class ContextRequest:
     recall: RecallRequest | None = None
     plan: str = "query"
     sent: Sequence[str] = ()
+    is_trial: bool = False
 
     @property
     def applied(self) -> int:

@@ -110,7 +110,9 @@ def change_probe(probe: Probe, draft: Draft) -> None:
         raise CannotProbe(f"expected: {NO_WORD}")
     probe.expected, probe.source_session = draft.expected, draft.source_session
     probe.evidence_sequences = sorted(set(draft.evidence))
-    probe.source_message_ids = _turns(probe, {*draft.evidence, *draft.made_from})
+    made_from = _turns(probe, {*draft.evidence, *draft.made_from})
+    # What it was made of before stays: its question may be that of a turn.
+    probe.source_message_ids = sorted({*probe.source_message_ids, *made_from})
 
 
 def _turns(probe: Probe, sequences: set[int]) -> list[int]:
@@ -124,7 +126,9 @@ def _turns(probe: Probe, sequences: set[int]) -> list[int]:
     if probe.source_session is None:
         raise CannotProbe("Name the session whose turns are the evidence.")
     turns = Message.objects.filter(session=probe.source_session, user=probe.user, retracted_at=None)
-    found = dict(turns.exclude(kind=Message.Kind.PARTITION).filter(sequence__in=sequences).values_list("sequence", "pk"))
+    found = dict(
+        turns.exclude(kind=Message.Kind.PARTITION).filter(sequence__in=sequences).values_list("sequence", "pk")
+    )
     if missing := sorted(sequences - set(found)):
         raise CannotProbe(f"The session has no turn {missing[0]} that is believed.")
     return [found[sequence] for sequence in sorted(sequences)]

@@ -31,6 +31,7 @@ from moments_app.models import (
 )
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
+from moments_app.probes.run import RunProbes
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
     AtomText,
@@ -50,7 +51,6 @@ from moments_app.provenance.export_format import (
     stream,
     write_lines,
 )
-from moments_app.probes.run import RunProbes
 from moments_app.recall.count_words import CountWords
 from moments_app.recall.embed import Embed
 from moments_app.sessions.digest import DigestSession

@@ -190,8 +190,8 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
 def _probes(session: Session, ids: list[int], *, is_whole: bool) -> list[Probe]:
     """Return the probes that were made of the turns; of all a session has, those of its evidence too."""
     own = Probe.objects.for_user(session.user).order_by("pk")
-    made = Q(source_session=session) if is_whole else Q(source_message_ids__overlap=ids)
-    return list(own.filter(made))
+    of_session = Q(source_session=session) if is_whole else Q()
+    return list(own.filter(of_session | Q(source_message_ids__overlap=ids)))
 
 
 # --- the profile ---

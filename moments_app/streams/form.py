@@ -80,8 +80,9 @@ class FormationInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An item that may become an atom."""
+    """An item that may become an atom of the stream with a label."""
 
+    label: str
     stream: MemoryStream
     atom_type: str
     text: str
@@ -156,8 +157,8 @@ class FormMemories(Process[FormationInput, Formed]):
             raise Moved("These turns were formed meanwhile.")
         dropped = Counter(answer.dropped)
         added = 0
-        for stream in input.streams.values():
-            atoms = [_atom(item, job, input, answer) for item in answer.candidates if item.stream == stream]
+        for label, stream in input.streams.items():
+            atoms = [_atom(item, stream, job, input, answer) for item in answer.candidates if item.label == label]
             new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
             dropped["known already"] += len(atoms) - new
             added += new
@@ -286,7 +287,8 @@ def _current(session: Session, stream: MemoryStream) -> str:
 
 def _candidates(entry: Any, input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
     """Return the good items of one stream's entry."""
-    stream = input.streams.get(str(entry.get("stream"))) if isinstance(entry, dict) else None
+    label = str(entry.get("stream")) if isinstance(entry, dict) else ""
+    stream = input.streams.get(label)
     if stream is None:
         dropped["unknown stream"] += 1
         return []
@@ -306,14 +308,14 @@ def _candidates(entry: Any, input: FormationInput, dropped: Counter[str]) -> lis
             dropped[f"{name} are no list"] += items is not None
             continue
         wanted = items if is_wanted else ()
-        good = [one for item in wanted if (one := _candidate(item, stream, atom_type, words, input, dropped))]
+        good = [one for item in wanted if (one := _candidate(item, label, atom_type, words, input, dropped))]
         dropped["over the stream's limit"] += len(good[most:])
         found += good[:most]
     return found
 
 
 def _candidate(
-    item: Any, stream: MemoryStream, atom_type: str, words: int, input: FormationInput, dropped: Counter[str]
+    item: Any, label: str, atom_type: str, words: int, input: FormationInput, dropped: Counter[str]
 ) -> Candidate | None:
     try:
         draft = DraftAtom.model_validate(item)
@@ -327,7 +329,7 @@ def _candidate(
     elif not sequences:
         dropped["no source turn"] += 1
     else:
-        return Candidate(stream, atom_type, text, sequences)
+        return Candidate(label, input.streams[label], atom_type, text, sequences)
     return None
 
 
@@ -346,11 +348,11 @@ def _follow_up(job: Job, session: Session, input: FormationInput) -> None:
         Job.objects.request(FormMemories.name, session, requested_by=by, force=forced, params=params)
 
 
-def _atom(candidate: Candidate, job: Job, input: FormationInput, formed: Formed) -> MemoryAtom:
+def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput, formed: Formed) -> MemoryAtom:
     sources = [input.messages[sequence] for sequence in candidate.sequences]
     return MemoryAtom(
-        stream=candidate.stream,
-        **belonging_to(candidate.stream, input.session.user_id),
+        stream=stream,
+        **belonging_to(stream, input.session.user_id),
         atom_type=candidate.atom_type,
         content=candidate.text,
         content_hash=content_hash(candidate.text),

@@ -1,7 +1,6 @@
 """Probes over REST: questions with the answer expected, and what of it reached the context when they were asked."""
 
 import uuid
-from typing import Any
 
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers, status

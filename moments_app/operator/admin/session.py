@@ -12,6 +12,7 @@ from unfold.contrib.filters.admin import FieldTextFilter
 from unfold.decorators import display
 
 from moments_app.operator.views.context_preview import ContextPreview
+from moments_app.operator.views.probe import KeepProbe
 from moments_app.operator.views.retraction import RetractTurns
 from moments_app.operator.views.session import (
     MoreTurns,
@@ -70,6 +71,7 @@ class SessionAdmin(PageAdmin):
         MoreTurns,
         RebuildSession,
         RetractTurns,
+        KeepProbe,
         BuildSession,
         RequestDigest,
         SettleSession,
