@@ -113,6 +113,9 @@ class MemoryFormationSettings(Group):
     assistant_weight: float = Field(0.2, ge=0, le=10, description="Weight of an assistant turn's tokens.")
     other_weight: float = Field(0.5, ge=0, le=10, description="Weight of all other turns' tokens.")
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that extracts and consolidates memories.")
+    stream_models: CommaList = Field(
+        [], description="Further models, separated by commas, of which a stream may name one as its `extraction_model`."
+    )
 
     def weighted(self, role: str, tokens: int) -> float:
         """Return the weighted tokens of a turn, which count toward `token_interval`."""

@@ -111,10 +111,11 @@ declare(
             about="memory streams, each with its text",
             fields="stream_id stream_type agent_id session_id is_active extraction_prompt extracts_observations "
             "extracts_facts observation_min observation_max observation_max_words fact_min fact_max fact_max_words "
-            "consolidation_prompt consolidation_trigger consolidated_max_words fact_buffer_max consolidation_model "
-            "pinned_content consolidated_content last_updated_at",
+            "extraction_model consolidation_prompt consolidation_trigger consolidated_max_words fact_buffer_max "
+            "consolidation_model pinned_content consolidated_content last_updated_at",
             columns=(PublicId("stream_id"), session_of("session")),
             types={"stream_type": Literal["session", "user"]},
+            missing={"extraction_model": ""},
             key=("stream_id",),
             may_be_there=True,
         ),
