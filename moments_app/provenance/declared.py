@@ -145,7 +145,7 @@ declare(
             "atoms",
             about="facts and observations in the streams",
             fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
-            "access_count last_accessed_at session_id source_sequences engine",
+            "access_count last_accessed_at session_id source_sequences related_users engine",
             columns=(
                 stream(),
                 PublicId("atom_id"),
@@ -155,7 +155,7 @@ declare(
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"shown_in": None},
+            missing={"shown_in": None, "related_users": []},
             order=("stream_id", "id"),
             key=("atom_id",),
             rows=MemoryAtom.objects.of_person,
@@ -164,7 +164,7 @@ declare(
         File(
             "shard_atoms",
             about="what agents learned from this person, in shards; others see of it what was released, in other words",
-            fields="shard agent_id atom_type content state formed_at",
+            fields="shard agent_id atom_type content state formed_at related_users",
             columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
             rows=MemoryAtom.objects.in_shards_from,
             is_restored=False,
@@ -173,7 +173,7 @@ declare(
         made_by=(FormMemories.name, DigestSession.name),
         is_withdrawn=True,
         is_rewritten=True,
-        erase=erase.forget_in_shards,
+        erase=erase.forget_in_memories,
     ),
     *(
         Provenance(
