@@ -2,7 +2,7 @@
 
 import uuid
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -92,7 +92,7 @@ class Probe(models.Model):
     def __str__(self) -> str:
         return self.question[:80]
 
-    def save(self, *args: object, **kwargs: object) -> None:
+    def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the hash, too, by which a question is kept once."""
         self.question_hash = content_hash(self.question)
         super().save(*args, **kwargs)

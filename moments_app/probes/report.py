@@ -13,6 +13,7 @@ from moments_app.models.probe import ProbeResultQuerySet
 
 DAYS = 90
 POINTS = 60  # the latest
+FIGURES = ("day", "asked", "met", "words_found", "words_count")
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,11 @@ def points(results: ProbeResultQuerySet) -> list[Point]:
         words_count=Sum("words_count"),
         first=Min("pk"),
     )
-    latest = list(rows.order_by("-first")[:POINTS])[::-1]
-    setups: list[dict[str, Any]] = [{}, *(row.pop("setup") for row in latest)]
-    for row in latest:
-        del row["first"]
+    latest: list[Any] = list(rows.order_by("-first")[:POINTS])[::-1]
+    setups: list[dict[str, Any]] = [{}, *(row["setup"] for row in latest)]
     return [
-        Point(**row, changes=changes(before, after))
-        for row, before, after in zip(latest, setups, setups[1:], strict=False)
+        Point(**{name: row[name] for name in FIGURES}, changes=changes(before, row["setup"]))
+        for row, before in zip(latest, setups, strict=False)
     ]
 
 

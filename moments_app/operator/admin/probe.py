@@ -29,8 +29,9 @@ class MetFilter(admin.SimpleListFilter):
         return [("1", "Met"), ("0", "Missed"), ("none", "Not asked yet")]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        wanted = {"1": {"was_met": True}, "0": {"was_met": False}, "none": {"was_met": None}}
-        return queryset.filter(**wanted.get(self.value() or "", {}))
+        wanted = {"1": True, "0": False, "none": None}
+        chosen = self.value()
+        return queryset.filter(was_met=wanted[chosen]) if chosen in wanted else queryset
 
 
 @admin.register(Probe)
@@ -79,7 +80,7 @@ class ProbeAdmin(PageAdmin):
 
     def has_run_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change probes have them asked."""
-        return self.has_change_permission(request)
+        return bool(self.has_change_permission(request))
 
     @admin.action(description="Ask all probes of these people", permissions=["run"])
     def run_selected(self, request: HttpRequest, queryset: QuerySet[Probe]) -> None:

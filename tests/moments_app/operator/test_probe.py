@@ -35,7 +35,7 @@ def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client
     assert "What is my cat called?" in form and "Your cat is Quince." in form and 'value="1"' in form
     answer = root.post(keep_url(session), {"question": "What is my cat called?", "expected": "Quince", "evidence": "1"})
     probe = Probe.objects.get()
-    assert answer.url == change_url(probe)
+    assert answer["Location"] == change_url(probe)
     assert (probe.session, probe.expected, probe.evidence_sequences) == (session, "Quince", [1])
     assert len(probe.source_message_ids) == 2 and probe.created_by == "operator:root"
     root.post(reverse("admin:moments_app_probe_run", args=[probe.pk]))
