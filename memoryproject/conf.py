@@ -113,6 +113,9 @@ class MemoryFormationSettings(Group):
     assistant_weight: float = Field(0.2, ge=0, le=10, description="Weight of an assistant turn's tokens.")
     other_weight: float = Field(0.5, ge=0, le=10, description="Weight of all other turns' tokens.")
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that extracts and consolidates memories.")
+    stream_models: CommaList = Field(
+        [], description="Further models, separated by commas, of which a stream may name one as its `extraction_model`."
+    )
 
     def weighted(self, role: str, tokens: int) -> float:
         """Return the weighted tokens of a turn, which count toward `token_interval`."""
@@ -187,6 +190,16 @@ class RecallSettings(Group):
         2.0, gt=0, le=60, description="Most seconds for making that query; after that the message itself is the query."
     )
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that makes automatic queries.")
+
+
+class ProbeSettings(Group):
+    """Settings of probes: questions that are asked to see whether the answer reaches the context."""
+
+    most: int = Field(100, ge=1, le=10_000, description="Most probes of one person.")
+    min_words: float = Field(
+        0.5, gt=0, le=1, description="Share of the expected answer's words that a context must have to meet a probe."
+    )
+    result_days: int = Field(400, ge=1, le=3650, description="Days that results are kept.")
 
 
 class EngineSettings(Group):
@@ -414,6 +427,9 @@ class Settings(Group):
     login_second_factor: Literal["optional", "required"] = Field(
         "optional", description="`required`: nobody works in the admin without codes of an app."
     )
+    reading_days: int = Field(
+        400, ge=30, le=36_500, description="Days that it is kept which operator read of whom. Exports stay on record."
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
     log_format: Literal["json", "console"] = Field("json", description="`console` is for people to read.")
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")
@@ -433,6 +449,7 @@ class Settings(Group):
     sharing: SharingSettings = SharingSettings()
     memory_context: MemoryContextSettings = MemoryContextSettings()
     recall: RecallSettings = RecallSettings()
+    probes: ProbeSettings = ProbeSettings()
     engine: EngineSettings = EngineSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     chat: ChatSettings = ChatSettings()

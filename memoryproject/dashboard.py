@@ -4,7 +4,6 @@ What is urgent is read each time it is looked at. What counts a month is kept fo
 Everybody sees what they have the right to see the rows of.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ from django.utils import timezone
 
 from memoryproject import health, site_state
 from moments_app.models import Circuit, FailureGroup, Job
+from moments_app.operator.charts import Chart, bar_chart
 from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
 from sessions_app.admin.links import change_url
@@ -32,7 +32,6 @@ FAILURES_SHOWN = 8
 CHANGES_SHOWN = 8
 JOBS = "admin:moments_app_job_changelist"
 CALLS = "admin:moments_app_enginecall_changelist"
-TICKS = {"color": "#7c8594", "maxRotation": 0, "maxTicksLimit": 5}
 
 
 @dataclass(frozen=True)
@@ -53,21 +52,6 @@ class Card:
     aside: str = ""
     url: str = ""
     is_bad: bool = False
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A figure by day.
-
-    Args:
-        whole: of all days.
-        data, options: JSON, as chart.js takes them.
-    """
-
-    title: str
-    whole: str
-    data: str
-    options: str
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
@@ -201,30 +185,10 @@ def _memory(activity: Activity) -> dict[str, Any]:
 
 
 def _chart(title: str, activity: Activity, name: str) -> Chart:
-    """As unfold's script draws it."""
     figures = [getattr(day, name) for day in activity.days]
-    bars = {
-        "label": title,
-        "data": [float(figure) for figure in figures],
-        "backgroundColor": "var(--color-primary-600)",
-        "borderRadius": 2,
-    }
-    data = {"labels": [f"{day.date:%d %b}" for day in activity.days], "datasets": [bars]}
+    bars = [(f"{day.date:%d %b}", float(figure)) for day, figure in zip(activity.days, figures, strict=True)]
     whole = _money(sum(figures)) if name == "usd" else intcomma(sum(figures))
-    return Chart(title, whole, json.dumps(data), json.dumps(_options(is_whole=name != "usd")))
-
-
-def _options(*, is_whole: bool) -> dict[str, Any]:
-    ticks = TICKS | ({"precision": 0} if is_whole else {})
-    return {
-        "animation": False,
-        "maintainAspectRatio": False,
-        "plugins": {"legend": {"display": False}},
-        "scales": {
-            "x": {"border": {"width": 0}, "grid": {"display": False}, "ticks": TICKS},
-            "y": {"border": {"width": 0}, "beginAtZero": True, "ticks": ticks},
-        },
-    }
+    return bar_chart(title, whole, bars, is_whole=name != "usd")
 
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:

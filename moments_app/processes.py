@@ -4,6 +4,7 @@ An app of your own adds a process in the same way: by a module `processes`.
 """
 
 from moments_app.moments import build, rebuild, rebuild_profile
+from moments_app.probes import run
 from moments_app.recall import count_words, embed
 from moments_app.sessions import digest, settle
 from moments_app.streams import consolidate, form, group_candidates, share_alike
@@ -20,6 +21,7 @@ __all__ = [
     "rebuild",
     "rebuild_profile",
     "roll",
+    "run",
     "settle",
     "share_alike",
 ]

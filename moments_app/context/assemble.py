@@ -93,7 +93,7 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         source = input_before_first_turn(user, session_id, request)
     if source is None:
         return None
-    static, cached = _static_layers(source, request.refresh)
+    static, cached = _static_layers(source, request)
     names = [name for name in ORDER if name in {*request.layers, *ALWAYS}]
     if "summary" in names and static["summary"] and static["summary"][0].source_sequences:
         source = replace(source, covered_to=static["summary"][0].source_sequences[1])
@@ -118,11 +118,11 @@ def cache_key(session_pk: int) -> str:
     return f"context:{session_pk}"
 
 
-def _static_layers(source: ContextInput, refresh: bool) -> tuple[dict[str, Sequence[Item]], bool]:
+def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[dict[str, Sequence[Item]], bool]:
     """Return the layers that stay the same until the stamp changes, and whether they were kept ones."""
     key = cache_key(source.session.pk)
-    is_keepable = source.session.pk != NO_ROW
-    kept = cache.get(key) if is_keepable and not refresh else None
+    is_keepable = source.session.pk != NO_ROW and not request.is_trial
+    kept = cache.get(key) if is_keepable and not request.refresh else None
     if kept and kept[0] == source.stamp:
         return kept[1], True
     built: dict[str, Sequence[Item]] = {

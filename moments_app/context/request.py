@@ -28,6 +28,7 @@ class ContextRequest:
         before: sequence of the turn that asks, if it was asked before: neither it nor what was said after it is told
             as said in this session; None: nothing is left out.
         new_agent_id: the agent of a session that has not begun; blank: only of one that has there is a context.
+        is_trial: what it is made of is taken back: no layer is kept for later contexts, nor taken from earlier ones.
     """
 
     query: str = ""
@@ -40,6 +41,7 @@ class ContextRequest:
     sent: Sequence[str] = ()
     before: int | None = None
     new_agent_id: str = ""
+    is_trial: bool = False
 
     @property
     def applied(self) -> int:

@@ -34,19 +34,27 @@ def serve_context(
     Raises:
         BudgetTooSmall: policy and query alone exceed the budget.
     """
-    assembled = partial(_assembled, user_id, application, session_id, request, retrieval)
-    envelope = assembled()
+    assemble = partial(assembled, user_id, application, session_id, request, retrieval)
+    envelope = assemble()
     if envelope and envelope.input.session.wants_digest:
         digest_wanted.send(sender=Session, session=envelope.input.session)
-        envelope = assembled()
+        envelope = assemble()
     if envelope:
         serve(envelope)
     return envelope
 
 
-def _assembled(
+def assembled(
     user_id: str | None, application: int, session_id: str, request: ContextRequest, retrieval: str
 ) -> Envelope | None:
+    """Return the context of a session; nothing about it is noted. Not to be called within a transaction.
+
+    Args:
+        user_id, application, session_id, request, retrieval: as in `serve_context`.
+
+    Raises:
+        BudgetTooSmall: policy and query alone exceed the budget.
+    """
     is_searched = "retrieved" in request.layers and request.plan != "stable"
     retrieval = retrieval if is_searched else "off"
     recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)

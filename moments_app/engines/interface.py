@@ -80,6 +80,10 @@ class Engine(Protocol):
 
     name: str
 
+    def with_model(self, model: str) -> "Engine":
+        """Return the same engine with another model; one that uses none is the same with any."""
+        ...
+
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
         """Divide the window into moments and say what they add to the profile.
 

@@ -69,6 +69,18 @@ class ModelEngine:
         )
         self.name = self._endpoint.name
         self._timeout = timeout
+        self._with_model = partial(
+            ModelEngine,
+            base_url=base_url,
+            api_key=api_key,
+            timeout=timeout,
+            max_response_bytes=max_response_bytes,
+            record=record,
+        )
+
+    def with_model(self, model: str) -> "ModelEngine":
+        """Return an engine of the same endpoint that asks another model."""
+        return self._with_model(model=model)
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
         """Ask for the moments of a window."""

@@ -66,11 +66,13 @@ class Trial:
         input: what the engine was given, as the process has it.
         is_again: nothing was waiting, so what the process did last was done again.
         answers: one a text.
+        process: name of the process.
     """
 
     input: ProcessInput
     is_again: bool
     answers: list[TrialAnswer]
+    process: str
 
 
 def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial:
@@ -100,7 +102,7 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     with _room(), ThreadPoolExecutor(len(versions)) as pool:
         connection.close()  # none is held while the engine thinks
         answers = list(pool.map(lambda one: _answer(process, caller, input.with_prompt(one)), versions))
-    return Trial(input, is_again, answers)
+    return Trial(input, is_again, answers, process.name)
 
 
 def _why_not(caller: Caller) -> str:

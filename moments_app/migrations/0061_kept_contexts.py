@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0049_judged_answers")]
+    dependencies = [("moments_app", "0059_related_users")]
 
     operations = [
         migrations.AddField(

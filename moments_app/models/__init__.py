@@ -11,6 +11,7 @@ from moments_app.models.job import Job
 from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
+from moments_app.models.probe import Probe, ProbeResult
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
@@ -35,6 +36,8 @@ __all__ = [
     "Moment",
     "MomentEmbedding",
     "OwnText",
+    "Probe",
+    "ProbeResult",
     "PromptResource",
     "PromptVersion",
     "Release",

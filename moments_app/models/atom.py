@@ -7,6 +7,7 @@ from typing import Self
 
 from django.apps import apps
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Count, Exists, OuterRef, Q, Subquery
@@ -19,6 +20,8 @@ from moments_app.models.stream import MemoryStream
 from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
+
+SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 
 
 def content_hash(text: str) -> str:
@@ -89,6 +92,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return what a person gets of streams that they see: their own, and of shards what is shared and in memory."""
         shared = Q(user=None) & ~Q(state=MemoryAtom.State.EVICTED)
         return self.filter(shared | Q(user=user) if user else shared)
+
+    def about(self, user: UserProfile) -> Self:
+        """Return what names a person among those it is about, in their application."""
+        return self.filter(user__application=user.application_id, related_users__contains=[user.user_id])
 
     def like(self, atom: "MemoryAtom") -> Self:
         """Return the active one that says the same, in the same stream and to the same people."""
@@ -217,6 +224,13 @@ class MemoryAtom(Searched):
         related_name="+",
         help_text="Who said what a shard has: it goes with that person, even if the session went before.",
     )
+    related_users = ArrayField(
+        models.CharField(max_length=255),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="user_ids of the people it is about, beside its own. To be named lets nobody see it.",
+    )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(max_length=255, blank=True, help_text="Blank: written by an operator or the application.")
@@ -234,6 +248,9 @@ class MemoryAtom(Searched):
             ),
             models.CheckConstraint(
                 condition=Q(is_candidate=False) | Q(user__isnull=False), name="atom_candidate_has_person"
+            ),
+            models.CheckConstraint(
+                condition=Q(related_users=[]) | Q(user__isnull=False), name="atom_shared_names_nobody"
             ),
         ]
         indexes = [
@@ -267,6 +284,7 @@ class MemoryAtom(Searched):
             ),
             models.Index(fields=["stream"], condition=Q(state="active", is_pinned=True), name="atom_pinned"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="atom_unindexed"),
+            GinIndex(fields=["related_users"], condition=~Q(related_users=[]), name="atom_related"),
         ]
 
     def __str__(self) -> str:
@@ -283,6 +301,8 @@ class MemoryAtom(Searched):
         same = MemoryAtom.objects.like(self)
         if self.state == self.State.ACTIVE and same.exclude(pk=self.pk).exists():
             raise ValidationError({"content": "The stream has this already."})
+        if self.related_users and self.user_id is None:
+            raise ValidationError({"related_users": SHARED_NAMES_NOBODY})
 
     @property
     def uri(self) -> str:

@@ -30,6 +30,11 @@ class PromptResourceQuerySet(models.QuerySet["PromptResource"]):
         own_first = F("application").asc(nulls_last=True)
         return self.filter(Q(application=application) | Q(application=None), uri=uri).order_by(own_first)
 
+    def in_force(self, application: int) -> Self:
+        """Return the resources with a version in force for an application, the site's first, then its own."""
+        active = self.filter(Q(application=application) | Q(application=None), active_version__isnull=False)
+        return active.select_related("active_version").order_by(F("application").asc(nulls_first=True), "uri")
+
     def version_in_force(self, uri: str, application: int) -> "PromptVersion":
         """Return the active version of the prompt at `uri` for an application: its own, else the site's.
 

@@ -24,7 +24,7 @@ from sessions_app.refusals import Refusal
 
 # Columns that tell a person which row it was, of whatever table; the first that has a text does.
 TELLING = (
-    *("name", "content", "text", "content_after", "consolidated_content", "summary"),
+    *("name", "content", "text", "content_after", "consolidated_content", "summary", "question"),
     *("session_id", "user_id", "stream_type", "process", "type"),
 )
 

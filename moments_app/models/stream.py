@@ -5,10 +5,12 @@ is made of are its columns.
 """
 
 import uuid
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Self
 
 from django.apps import apps
+from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -78,6 +80,10 @@ LESSONS_DEFAULTS = Defaults(
     consolidation_trigger=16,
     consolidated_max_words=1_000,
 )
+
+
+def _models_allowed() -> Collection[str]:
+    return {settings.MEMORY_FORMATION.model, *settings.MEMORY_FORMATION.stream_models}
 
 
 def _count_to(most: int, rows: QuerySet[models.Model]) -> Func:
@@ -190,6 +196,13 @@ class MemoryStream(models.Model):
     fact_min = models.PositiveSmallIntegerField(default=0)
     fact_max = models.PositiveSmallIntegerField(default=5)
     fact_max_words = models.PositiveSmallIntegerField(default=50)
+    extraction_model = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Blank: MEMORY_FORMATION__MODEL. Another has to be one of MEMORY_FORMATION__STREAM_MODELS.",
+    )
     consolidation_prompt = models.TextField(blank=True, help_text="Blank: observations are never consolidated.")
     consolidation_trigger = models.PositiveSmallIntegerField(default=5, help_text="Waiting observations.")
     consolidated_max_words = models.PositiveSmallIntegerField(default=400)
@@ -246,7 +259,9 @@ class MemoryStream(models.Model):
         return self.label
 
     def clean(self) -> None:
-        """Check the constraints, to tell them in words."""
+        """Check the constraints, to tell them in words; and that settings allow the model."""
+        if self.extraction_model and self.extraction_model not in _models_allowed():
+            raise ValidationError({"extraction_model": "It is none of MEMORY_FORMATION__STREAM_MODELS."})
         for kind in ("observation", "fact"):
             if (getattr(self, f"{kind}_min") or 0) > (getattr(self, f"{kind}_max") or 0):
                 raise ValidationError({f"{kind}_min": f"It can't be more than {kind}_max."})
@@ -274,6 +289,12 @@ class MemoryStream(models.Model):
         found = self.user.application_id if self.user else self.application_id
         assert found is not None  # a shard has one
         return found
+
+    @property
+    def own_model(self) -> str:
+        """The model that extracts for it alone; blank where it is the one that is set for all, or not allowed now."""
+        allowed = self.extraction_model in _models_allowed() and settings.ENGINE.uses_model
+        return self.extraction_model if allowed and self.extraction_model != settings.MEMORY_FORMATION.model else ""
 
     @property
     def is_shard(self) -> bool:

@@ -116,8 +116,10 @@ class BuildMoments(Process[BuildInput, Built]):
         newest = Moment.objects.filter(source_session=session).order_by("-last_sequence").first()
         if newest is None:
             return False
-        together = Moment.objects.filter(source_session=session, job=newest.job) if newest.job else [newest]
+        of_build = {"job": newest.job} if newest.job else {"pk": newest.pk}
+        together = Moment.objects.filter(source_session=session, **of_build)
         session.built_to = min(moment.first_sequence for moment in together) - 1
+        together.delete()
         job.params = {AGAIN_TO: newest.last_sequence}
         return True
 

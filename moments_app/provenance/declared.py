@@ -17,6 +17,8 @@ from moments_app.models import (
     Moment,
     MomentEmbedding,
     OwnText,
+    Probe,
+    ProbeResult,
     Release,
     ReleaseSource,
     RetractedItem,
@@ -30,6 +32,7 @@ from moments_app.models import (
 )
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
+from moments_app.probes.run import RunProbes
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
     AtomText,
@@ -37,6 +40,7 @@ from moments_app.provenance.export_format import (
     MomentKey,
     Number,
     NumberOf,
+    QuestionText,
     ServedContext,
     SourceSequences,
     count_again,
@@ -55,6 +59,7 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
+from sessions_app.models import Session
 from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
@@ -108,10 +113,11 @@ declare(
             about="memory streams, each with its text",
             fields="stream_id stream_type agent_id session_id is_active extraction_prompt extracts_observations "
             "extracts_facts observation_min observation_max observation_max_words fact_min fact_max fact_max_words "
-            "consolidation_prompt consolidation_trigger consolidated_max_words fact_buffer_max consolidation_model "
-            "pinned_content consolidated_content last_updated_at",
+            "extraction_model consolidation_prompt consolidation_trigger consolidated_max_words fact_buffer_max "
+            "consolidation_model pinned_content consolidated_content last_updated_at",
             columns=(PublicId("stream_id"), session_of("session")),
             types={"stream_type": Literal["session", "user"]},
+            missing={"extraction_model": ""},
             key=("stream_id",),
             may_be_there=True,
         ),
@@ -141,7 +147,7 @@ declare(
             "atoms",
             about="facts and observations in the streams",
             fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
-            "access_count last_accessed_at session_id source_sequences engine",
+            "access_count last_accessed_at session_id source_sequences related_users engine",
             columns=(
                 stream(),
                 PublicId("atom_id"),
@@ -151,7 +157,7 @@ declare(
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"shown_in": None},
+            missing={"shown_in": None, "related_users": []},
             order=("stream_id", "id"),
             key=("atom_id",),
             rows=MemoryAtom.objects.of_person,
@@ -160,7 +166,7 @@ declare(
         File(
             "shard_atoms",
             about="what agents learned from this person, in shards; others see of it what was released, in other words",
-            fields="shard agent_id atom_type content state formed_at",
+            fields="shard agent_id atom_type content state formed_at related_users",
             columns=(NotRestored("shard", "stream__name"), NotRestored("agent_id", "stream__agent_id")),
             rows=MemoryAtom.objects.in_shards_from,
             is_restored=False,
@@ -169,7 +175,7 @@ declare(
         made_by=(FormMemories.name, DigestSession.name),
         is_withdrawn=True,
         is_rewritten=True,
-        erase=erase.forget_in_shards,
+        erase=erase.forget_in_memories,
     ),
     *(
         Provenance(
@@ -216,6 +222,41 @@ declare(
             may_be_there=True,
         ),
         left_alone=SAID,
+    ),
+    Provenance(
+        Probe,
+        File(
+            "probes",
+            about="questions with the answer expected, by which memory is tried; `asked_in`: where they are asked",
+            fields="probe_id asked_in question expected session_id evidence_sequences source_sequences created_at "
+            "updated_at",
+            columns=(
+                PublicId("probe_id"),
+                QuestionText("question"),
+                NameOf("asked_in", "session", Session, "session_id", is_optional=True),
+                session_of("source_session", is_optional=True),
+                SourceSequences(),
+            ),
+            key=("probe_id",),
+            is_newer=True,
+            may_be_there=True,
+        ),
+        made_of=("source_session", "source_message_ids"),
+        is_withdrawn=True,
+    ),
+    Provenance(
+        ProbeResult,
+        File(
+            "probe_results",
+            about="what of the answers stood in contexts",
+            fields="probe_id run_id is_met words_found words_count missing_words evidence_found evidence_count tokens "
+            "refs setup problem created_at",
+            columns=(NameOf("probe_id", "probe", Probe, "probe_id"),),
+            is_restored=False,
+        ),
+        made_of=("probe", "refs"),
+        made_by=(RunProbes.name,),
+        is_withdrawn=True,
     ),
     Provenance(
         ContextReceipt,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from django.db.models import Min, Q, QuerySet
 
 from moments_app.engines.calls.moments import Profile
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Release, StreamVersion, Summary
+from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Probe, Release, StreamVersion, Summary
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
@@ -48,6 +48,7 @@ class Derived:
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
         journeys: other moments with such a journey.
+        probes: whose question, answer or evidence is among the turns.
         ranges: of turns that were formed with one of these among them.
         profile: None when no build that is withdrawn has changed it.
     """
@@ -62,6 +63,7 @@ class Derived:
     events: list[Message]
     mentions: list[Message | Job | Event]
     journeys: list[Moment]
+    probes: list[Probe]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
 
@@ -100,6 +102,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
         mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
+        probes=_probes(session, ids, is_whole=is_whole),
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
         profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
     )
@@ -179,6 +182,16 @@ def _atoms(session: Session, ids: list[int], formations: Sequence[Job], *, is_wh
     if is_whole:
         return list(own)
     return list(own.filter(Q(source_message_ids__overlap=ids) | Q(job__in=formations, is_pinned=False)))
+
+
+# --- probes ---
+
+
+def _probes(session: Session, ids: list[int], *, is_whole: bool) -> list[Probe]:
+    """Return the probes that were made of the turns; of all a session has, those of its evidence too."""
+    own = Probe.objects.for_user(session.user).order_by("pk")
+    of_session = Q(source_session=session) if is_whole else Q()
+    return list(own.filter(of_session | Q(source_message_ids__overlap=ids)))
 
 
 # --- the profile ---

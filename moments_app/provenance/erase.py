@@ -4,17 +4,27 @@ What a shard has from this person alone goes: their candidates, and what was rel
 that, it goes back to what it was before, and what others said since is consolidated again.
 """
 
+import json
 from functools import partial
 from typing import Any
 
 from django.core.cache import cache
 from django.db import connection, transaction
-from django.db.models import Min, Q
+from django.db.models import CharField, F, Func, Min, Q, Value
 from django.utils import timezone
 from django_q.models import OrmQ, Task
 
 from moments_app.context.assemble import cache_key
-from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream, Release, Vocabulary, Word
+from moments_app.models import (
+    EngineCall,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Release,
+    RetractedItem,
+    Vocabulary,
+    Word,
+)
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.job import RUN_TASK
 from moments_app.recall.count_words import CountInput, count
@@ -42,6 +52,28 @@ def unlink_calls(user: UserProfile) -> dict[str, int]:
 def forget_words(user: UserProfile) -> dict[str, int]:
     """Remove the words of a person's vocabulary."""
     return {"words": Word.objects.filter(vocabulary__user=user)._raw_delete(connection.alias)}
+
+
+# --- what others' items say ---
+
+
+def forget_in_memories(user: UserProfile) -> dict[str, int]:
+    """Remove what shards have from a person, and their name from the items of others that are about them."""
+    forget_names(user)
+    return forget_in_shards(user)
+
+
+def forget_names(user: UserProfile) -> None:
+    """Take a person out of `related_users` of others' items, also of those that a retraction keeps as data."""
+    named = Value(user.user_id, output_field=CharField(max_length=255))
+    left = Func(F("related_users"), named, function="array_remove")
+    MemoryAtom.objects.about(user).update(related_users=left)
+    kept = RetractedItem.objects.of(MemoryAtom).filter(user__application=user.application_id)
+    # Kept as the text of a list.
+    for item in kept.filter(data__related_users__icontains=json.dumps(user.user_id)).order_by("pk"):
+        names = json.loads(item.data["related_users"])
+        item.data["related_users"] = json.dumps([name for name in names if name != user.user_id])
+        item.save(update_fields=["data"])
 
 
 # --- shards ---

@@ -158,6 +158,16 @@ class AtomText(Column):
         return rows
 
 
+class QuestionText(Column):
+    """The question of a probe, by whose hash it is kept once; whoever brings it here has it made."""
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        for row in rows:
+            row.columns["question_hash"] = content_hash(row.line[self.name])
+            row.columns["created_by"] = REQUESTED_BY
+        return rows
+
+
 # --- what follows from rows that were restored ---
 
 

@@ -17,6 +17,7 @@ from moments_app.engines.calls.moments import Profile
 from moments_app.models import (
     MemoryAtom,
     Moment,
+    ProbeResult,
     Release,
     ReleaseSource,
     Retraction,
@@ -188,6 +189,7 @@ def _counts(found: Derived) -> dict[str, int]:
         "partition_events": len(found.events),
         "mentions": len(found.mentions),
         "journeys": len(found.journeys),
+        "probes": len(found.probes),
     }
 
 
@@ -208,7 +210,9 @@ def _engine_calls(found: Derived, *, is_whole: bool) -> int:
 def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     streams = list(found.streams.select_for_update(no_key=True))
+    results = list(ProbeResult.objects.filter(probe__in=found.probes).order_by("pk"))
     withdrawn: list[Sequence[Model]] = [found.moments, found.summaries, found.atoms, found.events]
+    withdrawn += [results, found.probes]
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     rewritten: list[Iterable[Model]] = [streams, _given_to(found), found.mentions, found.journeys, [found.session]]
     rewritten += [found.releases, sources]

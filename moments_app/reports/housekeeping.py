@@ -16,8 +16,16 @@ from django.utils import timezone
 from django_q.models import Task
 
 from moments_app.jobs.process import processes
-from moments_app.models import ContextReceipt, EngineCall, FailureGroup, Job, KeptExchange, ServedLine
-from sessions_app.models import DailyUsage
+from moments_app.models import (
+    ContextReceipt,
+    EngineCall,
+    FailureGroup,
+    Job,
+    KeptExchange,
+    ProbeResult,
+    ServedLine,
+)
+from sessions_app.models import DailyUsage, Event
 
 BATCH = 1_000
 
@@ -33,6 +41,8 @@ class Tidied:
     failed_calls_texts: int = 0
     served_lines: int = 0
     daily_usage: int = 0
+    probe_results: int = 0
+    readings: int = 0
 
     def __str__(self) -> str:
         return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in asdict(self).items())
@@ -41,7 +51,8 @@ class Tidied:
 def housekeeping(*, dry_run: bool = False) -> Tidied:
     """Delete old records of work that nothing leads to.
 
-    Those that ended more than `JOBS__KEEP_DAYS` ago go, and lines that were not served for `KEPT`.
+    Those that ended more than `JOBS__KEEP_DAYS` ago go, lines that were not served for `KEPT`, results of probes after
+    `PROBES__RESULT_DAYS`, and the record of who read whom after `READING_DAYS`.
 
     Args:
         dry_run: only count.
@@ -60,6 +71,8 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     yield KeptExchange.objects.expired()
     yield ServedLine.objects.expired()
     yield DailyUsage.objects.filter(day__lt=before)
+    yield ProbeResult.objects.expired()
+    yield Event.objects.expired_readings()
 
 
 def _delete(rows: QuerySet[Any]) -> int:

@@ -1,12 +1,13 @@
 """`form_memories`: the turns since the last formation become atoms in the streams that the session feeds.
 
-One engine call for all streams, whatever their number. What it answers is taken item by item: a bad one is counted and
+One engine call for all streams, whatever their number, and one more for each model that some of them name themselves.
+What it answers is taken item by item: a bad one is counted and
 named in the job's result, and costs no good one. An atom that a stream has already is not added again: the database
 says so.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self
@@ -33,8 +34,9 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.jobs.workload import Workload, tokens_of
-from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
+from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
+from moments_app.models.job import JobQuerySet
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import add_atoms, belonging_to
 from moments_app.streams.word_limit import cut_words
@@ -80,12 +82,14 @@ class FormationInput(ProcessInput):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An item that may become an atom."""
+    """An item that may become an atom of the stream with a label."""
 
+    label: str
     stream: MemoryStream
     atom_type: str
     text: str
     sequences: list[int]
+    engine: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,12 @@ class FormMemories(Process[FormationInput, Formed]):
     sweep_timing = Timing(minutes=10)
 
     def caller(self, job: Job) -> Caller:
-        return language_model(settings.MEMORY_FORMATION.model)
+        """Return the model for all streams; or that of a stream which is left alone now, for then the job waits."""
+        return _closed_one(job) or language_model(settings.MEMORY_FORMATION.model)
+
+    def alike(self, job: Job) -> JobQuerySet:
+        """Return all formations; where a stream's own model is left alone, the job itself: others may not need it."""
+        return Job.objects.filter(pk=job.pk) if _closed_one(job) else super().alike(job)
 
     def claim(self, job: Job) -> FormationInput | Skipped:
         """Read the turns that no formation has seen and the streams that they may go into."""
@@ -137,12 +146,20 @@ class FormMemories(Process[FormationInput, Formed]):
         )
 
     def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
-        """Call the engine, once, and sort its items."""
-        progress(0, 1)
-        answer = engine.form_memories(input.request)
+        """Call the engine, once for each model that streams are to be formed by, and sort its items."""
         dropped: Counter[str] = Counter()
-        candidates = [candidate for entry in answer.streams for candidate in _candidates(entry, input, dropped)]
-        return Formed(candidates, dropped, engine.name)
+        candidates: list[Candidate] = []
+        groups = _by_model(input)
+        asked: list[str] = []
+        for number, (model, sections) in enumerate(groups.items()):
+            progress(number, len(groups))
+            formed_by = engine.with_model(model) if model else engine
+            answer = formed_by.form_memories(replace(input.request, sections=sections))
+            labels = {section.label for section in sections}
+            found = [one for entry in answer.streams for one in _candidates(entry, labels, input, dropped)]
+            candidates += [replace(one, engine=formed_by.name) for one in found]
+            asked.append(formed_by.name)
+        return Formed(candidates, dropped, ", ".join(asked))
 
     def commit(self, job: Job, input: FormationInput, answer: Formed) -> None:
         """Add the atoms, evict what is over a buffer, and complete the job.
@@ -156,8 +173,8 @@ class FormMemories(Process[FormationInput, Formed]):
             raise Moved("These turns were formed meanwhile.")
         dropped = Counter(answer.dropped)
         added = 0
-        for stream in input.streams.values():
-            atoms = [_atom(item, job, input, answer) for item in answer.candidates if item.stream == stream]
+        for label, stream in input.streams.items():
+            atoms = [_atom(item, stream, job, input) for item in answer.candidates if item.label == label]
             new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
             dropped["known already"] += len(atoms) - new
             added += new
@@ -258,7 +275,8 @@ def _request(
 
 def _section(session: Session, label: str, stream: MemoryStream, turns: int) -> StreamSection:
     observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
-    facts = _limits(turns, stream.fact_min, stream.fact_max, stream.fact_max_words)
+    most = _most_facts(stream)
+    facts = _limits(turns, min(stream.fact_min, most), most, stream.fact_max_words)
     return StreamSection(
         label=label,
         prompt=stream.extraction_prompt,
@@ -266,6 +284,11 @@ def _section(session: Session, label: str, stream: MemoryStream, turns: int) -> 
         facts=facts if stream.extracts_facts else None,
         current=_current(session, stream),
     )
+
+
+def _most_facts(stream: MemoryStream) -> int:
+    """Return the most facts of one formation: what goes beyond the stream's buffer would be evicted at once."""
+    return min(stream.fact_max, stream.fact_buffer_max)
 
 
 def _limits(turns: int, least: int, most: int, words: int) -> Limits:
@@ -284,9 +307,25 @@ def _current(session: Session, stream: MemoryStream) -> str:
 # --- think ---
 
 
-def _candidates(entry: Any, input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
-    """Return the good items of one stream's entry."""
-    stream = input.streams.get(str(entry.get("stream"))) if isinstance(entry, dict) else None
+def _closed_one(job: Job) -> Caller | None:
+    """Return the first of the streams' own models that is left alone now; None where none is."""
+    own = MemoryStream.objects.seen_by(session_of(job)).extracting().exclude(extraction_model="")
+    callers = [language_model(model) for model in sorted({stream.own_model for stream in own} - {""})]
+    return next((caller for caller in callers if Circuit.objects.open_of(caller)), None)
+
+
+def _by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
+    """Return the sections by the model that forms them, blank for the one that is set for all; that one comes first."""
+    groups: dict[str, list[StreamSection]] = {}
+    for section in sorted(input.request.sections, key=lambda section: bool(input.streams[section.label].own_model)):
+        groups.setdefault(input.streams[section.label].own_model, []).append(section)
+    return groups
+
+
+def _candidates(entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
+    """Return the good items of one stream's entry, if it is one of those that were asked for."""
+    label = str(entry.get("stream")) if isinstance(entry, dict) else ""
+    stream = input.streams.get(label) if label in labels else None
     if stream is None:
         dropped["unknown stream"] += 1
         return []
@@ -297,7 +336,7 @@ def _candidates(entry: Any, input: FormationInput, dropped: Counter[str]) -> lis
             stream.observation_max_words,
             "observations",
         ),
-        MemoryAtom.Type.FACT: (stream.extracts_facts, stream.fact_max, stream.fact_max_words, "facts"),
+        MemoryAtom.Type.FACT: (stream.extracts_facts, _most_facts(stream), stream.fact_max_words, "facts"),
     }
     found = []
     for atom_type, (is_wanted, most, words, name) in kinds.items():
@@ -306,14 +345,14 @@ def _candidates(entry: Any, input: FormationInput, dropped: Counter[str]) -> lis
             dropped[f"{name} are no list"] += items is not None
             continue
         wanted = items if is_wanted else ()
-        good = [one for item in wanted if (one := _candidate(item, stream, atom_type, words, input, dropped))]
+        good = [one for item in wanted if (one := _candidate(item, label, atom_type, words, input, dropped))]
         dropped["over the stream's limit"] += len(good[most:])
         found += good[:most]
     return found
 
 
 def _candidate(
-    item: Any, stream: MemoryStream, atom_type: str, words: int, input: FormationInput, dropped: Counter[str]
+    item: Any, label: str, atom_type: str, words: int, input: FormationInput, dropped: Counter[str]
 ) -> Candidate | None:
     try:
         draft = DraftAtom.model_validate(item)
@@ -327,7 +366,7 @@ def _candidate(
     elif not sequences:
         dropped["no source turn"] += 1
     else:
-        return Candidate(stream, atom_type, text, sequences)
+        return Candidate(label, input.streams[label], atom_type, text, sequences)
     return None
 
 
@@ -346,11 +385,11 @@ def _follow_up(job: Job, session: Session, input: FormationInput) -> None:
         Job.objects.request(FormMemories.name, session, requested_by=by, force=forced, params=params)
 
 
-def _atom(candidate: Candidate, job: Job, input: FormationInput, formed: Formed) -> MemoryAtom:
+def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
     sources = [input.messages[sequence] for sequence in candidate.sequences]
     return MemoryAtom(
-        stream=candidate.stream,
-        **belonging_to(candidate.stream, input.session.user_id),
+        stream=stream,
+        **belonging_to(stream, input.session.user_id),
         atom_type=candidate.atom_type,
         content=candidate.text,
         content_hash=content_hash(candidate.text),
@@ -359,7 +398,7 @@ def _atom(candidate: Candidate, job: Job, input: FormationInput, formed: Formed)
         source_message_ids=[message.pk for message in sources],
         job=job,
         prompt_version=input.prompt_version,
-        engine=formed.engine,
+        engine=candidate.engine,
     )
 
 

@@ -109,7 +109,8 @@ _OF_SOURCES: dict[str, Callable[[str, bool], object]] = {
     "it has a number": lambda said, _: _NUMBER.search(said),
     "it has a name": lambda said, _: names_in(said),
 }
-SOURCE_PROBLEMS = tuple(_OF_SOURCES)
+ABOUT_SOMEBODY = "it names whom it is about"  # as the application or an operator said of it
+SOURCE_PROBLEMS = (*_OF_SOURCES, ABOUT_SOMEBODY)
 
 
 def problem_of_source(said: str, *, is_lesson: bool) -> str:

@@ -8,7 +8,7 @@ from django.conf import settings
 from moments_app.models import Entity, MemoryAtom, Moment
 from moments_app.models.stream import LESSONS
 from moments_app.streams import alike
-from moments_app.streams.impersonal import Known, names_in, problem_of_source, stems_of
+from moments_app.streams.impersonal import ABOUT_SOMEBODY, Known, names_in, problem_of_source, stems_of
 from moments_app.streams.release import PEOPLE, source_turns
 from moments_app.turns.words import without_speaker
 from sessions_app.models import UserProfile
@@ -40,11 +40,17 @@ def screened(group: int) -> Screened:
     counting: list[MemoryAtom] = []
     problems: dict[str, list[int]] = {}
     for atom in alike.members(group)[:PEOPLE]:
-        if problem := problem_of_source(without_speaker(atom.content), is_lesson=atom.stream.name == LESSONS):
+        if problem := _problem_of(atom):
             problems.setdefault(problem, []).append(atom.pk)
         else:
             counting.append(atom)
     return Screened(counting, problems)
+
+
+def _problem_of(atom: MemoryAtom) -> str:
+    if atom.related_users:
+        return ABOUT_SOMEBODY
+    return problem_of_source(without_speaker(atom.content), is_lesson=atom.stream.name == LESSONS)
 
 
 @dataclass(frozen=True)

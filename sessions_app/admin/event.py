@@ -1,7 +1,7 @@
 """The log of what happened, in lines to read, with links to what they name."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -15,8 +15,31 @@ from django.utils.text import Truncator
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Event, Session, UserProfile
+from sessions_app.models.event import USER_READ
 
 FOUND_BY_NAME = 50
+
+
+class ReadingsFilter(admin.SimpleListFilter):
+    """Leaves out who read whom, unless that is asked for: it would crowd out all else."""
+
+    title = "readings"
+    parameter_name = "readings"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("with", "With the rest"), ("alone", "Alone")]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Call the first choice what it is."""
+        first, *others = super().choices(changelist)
+        yield {**first, "display": "Left out"}
+        yield from others
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        if self.value() == "alone":
+            return queryset.filter(type=USER_READ)
+        is_asked_for = self.value() == "with" or "type" in request.GET
+        return queryset if is_asked_for else queryset.exclude(type=USER_READ)
 
 
 @admin.register(Event)
@@ -24,7 +47,7 @@ class EventAdmin(LogAdmin):
     """Events, newest first."""
 
     list_display = ("happened_at", "what", "in_short", "person", "session", "who")
-    list_filter = (("type", NewestValuesFilter),)
+    list_filter = (ReadingsFilter, ("type", NewestValuesFilter))
     tells_of_people = False
     applications = ("application",)
     search_fields = ("user_pk",)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, models
 from django.db.models import Q
 from django.utils import timezone
@@ -55,6 +56,10 @@ class EventQuerySet(models.QuerySet["Event"]):
     def readings_of(self, user: UserProfile) -> "EventQuerySet":
         """Return who read of a person, and who exported all of it, newest first."""
         return self.filter(type__in=READINGS, user_pk=user.pk).order_by("-created_at", "-id")
+
+    def expired_readings(self) -> "EventQuerySet":
+        """Return the readings older than `READING_DAYS`; that somebody was exported stays on record."""
+        return self.filter(type=USER_READ, created_at__lt=timezone.now() - timedelta(days=settings.READING_DAYS))
 
     def left_out_of(self, user: UserProfile, session_pk: int) -> list[tuple[int, int]]:
         """Return the first and last sequence of a session's deleted moments: memory of those turns is unwanted."""

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from sessions_app.models import ApiKey, Event, UserProfile
+from sessions_app.models.event import USER_READ
 from tests.support.api import Api
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, queries_of
@@ -196,3 +197,16 @@ def test_an_action_is_posted_to_a_row_that_is_there(root: Client) -> None:
     assert root.post(f"{KEYS}{key.pk + 1}/revoke/").status_code == 404
     key.refresh_from_db()
     assert key.revoked_at is None
+
+
+def test_the_log_leaves_out_who_read_whom_until_that_is_asked_for(root: Client, ada: UserProfile) -> None:
+    reading = {"page": "profile", "address": "/somewhere-read/"}
+    Event.objects.create(type=USER_READ, actor="operator:eve", user_pk=ada.pk, payload=reading)
+    Event.objects.create(type="moments_built", actor="x", user_pk=ada.pk, payload={"said": "something-built"})
+    shown = {
+        asked: [
+            word in root.get(EVENTS, dict([asked])).content.decode() for word in ("somewhere-read", "something-built")
+        ]
+        for asked in [("readings", ""), ("readings", "with"), ("readings", "alone"), ("type", USER_READ)]
+    }
+    assert list(shown.values()) == [[False, True], [True, True], [True, False], [True, False]]

@@ -22,10 +22,12 @@ from moments_app.models import (
     FailureGroup,
     Job,
     MemoryStream,
+    Probe,
     Summary,
 )
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
+from moments_app.probes.keep import draft_from, keep_probe
 from moments_app.provenance.retract import retract
 from moments_app.streams.release import extend, release
 from sessions_app.context_ids import new_context_id
@@ -61,6 +63,7 @@ def furnish() -> Session:
     _remember(session, job)
     _fail(session)
     _retract(ada)
+    _probe(session)
     _operate(session)
     job = Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
     async_task(RUN_TASK, str(job.job_id))  # as an older release queued jobs
@@ -150,6 +153,29 @@ def _fail(session: Session) -> None:
         result="Traceback: the database was away",
         success=False,
     )
+
+
+def _probe(session: Session) -> None:
+    """A probe that was met under one prompt and missed under the next."""
+    draft = draft_from(session, 0)
+    assert draft is not None
+    probe, _ = keep_probe(session.user, draft, created_by="operator:eve")
+    for number, is_met in enumerate((True, False), start=1):
+        probe.results.create(
+            run_id=uuid.uuid4(),
+            user=session.user,
+            is_met=is_met,
+            words_found=3 - number,
+            words_count=4,
+            missing_words=["kiln"],
+            evidence_found=2 - number,
+            evidence_count=1,
+            tokens=900,
+            refs={"retrieved": [f"rem://sessions/{session.session_id}/messages/1"]},
+            setup={"prompts": {"rem://prompts/moment-builder": number}},
+            requested_by="operator:eve",
+        )
+    Probe.objects.create(user=session.user, question="Where is the felt?", expected="Shelf", created_by="key:app")
 
 
 def _retract(user: UserProfile) -> None:

@@ -25,6 +25,10 @@ class ExtractiveEngine:
     consolidate = staticmethod(consolidate)
     digest = staticmethod(digest)
 
+    def with_model(self, model: str) -> "ExtractiveEngine":
+        """Return itself."""
+        return self
+
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Return the message itself: its rarest words find best."""
         return QueryAnswer(query=request.message[:1_000])

@@ -8,14 +8,17 @@ from rest_framework.response import Response
 
 from moments_app.interfaces.api.streams import StreamPersonView
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.models.atom import content_hash
+from moments_app.models.atom import SHARED_NAMES_NOBODY, content_hash
 from moments_app.streams.add_atoms import add_atoms, belonging_to
-from sessions_app.api.fields import AwareDateTimeField, BooleanField, TextField
+from sessions_app.api.fields import AwareDateTimeField, BooleanField, PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import created, operation
 from sessions_app.daily_limits import count_values
 from sessions_app.models import UserProfile
+from sessions_app.refusals import Refusal
+
+RELATED_MOST = 50
 
 
 class AtomsQuery(PageQuery):
@@ -23,6 +26,7 @@ class AtomsQuery(PageQuery):
 
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices, required=False)
     state = serializers.ChoiceField(choices=MemoryAtom.State.choices, default=MemoryAtom.State.ACTIVE)
+    related_user = PublicIdField(required=False, help_text="Of this person's items, those about another.")
 
 
 class AtomInput(PersonQuery):
@@ -32,6 +36,12 @@ class AtomInput(PersonQuery):
     content = TextField(max_length=4_000)
     formed_at = AwareDateTimeField(required=False)
     is_pinned = BooleanField(default=False, help_text="Neither consolidated nor evicted.")
+    related_users = serializers.ListField(
+        child=PublicIdField(),
+        required=False,
+        max_length=RELATED_MOST,
+        help_text="`user_id`s of others whom it is about. To be named lets nobody see it; what is shared names nobody.",
+    )
 
 
 class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
@@ -54,6 +64,7 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
             "formed_at",
             "is_pinned",
             "is_shared",
+            "related_users",
             "rag_indexed",
             "access_count",
             "last_accessed_at",
@@ -72,6 +83,12 @@ class AtomList(PageAnswer):
     atoms = AtomAnswer(many=True)
 
 
+class NamesPeople(Refusal):
+    """What would be shared with others names people."""
+
+    code = "names_people"
+
+
 class AtomsView(StreamPersonView):
     """The atoms of a stream."""
 
@@ -79,10 +96,12 @@ class AtomsView(StreamPersonView):
     def get(self, stream_id: uuid.UUID) -> Response:
         """Facts and observations, newest first. Of a shard: what is shared, and what was learned from this person."""
         seen = self.stream(stream_id).atoms.seen_by(self.person)
+        if "related_user" in self.query:
+            seen = seen.filter(user=self.person, related_users__contains=[self.query["related_user"]])
         atoms = self.filtered(seen, state="state", atom_type="atom_type")
         return self.page(AtomList, atoms.with_rag_indexed().select_related("source_session").newest_first())
 
-    @operation({201: AtomAnswer, 200: AtomAnswer}, body=AtomInput)
+    @operation({201: AtomAnswer, 200: AtomAnswer}, body=AtomInput, refuses=[NamesPeople])
     def post(self, stream_id: uuid.UUID) -> Response:
         """Adds one directly; answers 200 with the present one when the stream has it.
 
@@ -108,7 +127,12 @@ def add_directly(
 
     Returns:
         The atom, or the present one, and whether it is new.
+
+    Raises:
+        NamesPeople: it is to be shared, and names people.
     """
+    if person is None and stream.is_shard and values.get("related_users"):
+        raise NamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
     whose = belonging_to(stream, person.pk) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, **whose, **values)

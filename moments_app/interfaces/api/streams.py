@@ -37,6 +37,7 @@ STREAM_FIELDS = (
     "fact_min",
     "fact_max",
     "fact_max_words",
+    "extraction_model",
     "consolidation_prompt",
     "consolidation_trigger",
     "consolidated_max_words",
@@ -75,6 +76,12 @@ class StreamPatch(PersonQuery):
     fact_min = Count()
     fact_max = Count()
     fact_max_words = Count()
+    extraction_model = TextField(
+        max_length=255,
+        allow_blank=True,
+        required=False,
+        help_text="Blank: MEMORY_FORMATION__MODEL; else one of MEMORY_FORMATION__STREAM_MODELS.",
+    )
     consolidation_prompt = TextField(max_length=10_000, allow_blank=True, required=False)
     consolidation_trigger = Count()
     consolidated_max_words = Count()

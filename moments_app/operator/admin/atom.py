@@ -43,7 +43,7 @@ class MemoryAtomAdmin(PageAdmin):
     open_lookups = ("stream__id__exact",)
     ordering = ("-id",)
     raw_id_fields = ("stream",)
-    fields = ("content", ("is_pinned", "formed_at"))
+    fields = ("content", ("is_pinned", "formed_at"), "related_users")
     add_fieldsets = ((None, {"fields": ("stream", "atom_type", "content", "formed_at")}),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemoryAtom]:

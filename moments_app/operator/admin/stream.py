@@ -101,7 +101,7 @@ class MemoryStreamAdmin(PageAdmin):
                     "extraction_prompt",
                     ("extracts_observations", "observation_min", "observation_max", "observation_max_words"),
                     ("extracts_facts", "fact_min", "fact_max", "fact_max_words"),
-                    "fact_buffer_max",
+                    ("fact_buffer_max", "extraction_model"),
                     "shares_by_rule",
                 ),
             },

@@ -22,7 +22,8 @@ from moments_app.operator import prompt_trial
 from moments_app.operator.diff import DiffLine, line_diff
 from moments_app.operator.pager import first_of
 from moments_app.operator.prompt_help import help_for
-from moments_app.operator.rights import READ_PERSON, SEE_MEMORY
+from moments_app.operator.rights import READ_PERSON, SEE_MEMORY, SEE_PROBES
+from moments_app.probes.trial import try_probes
 from sessions_app.admin.links import page_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import RowPage
@@ -278,6 +279,7 @@ class TryPrompt(TriesPrompt):
             "given": prompt_trial.given(trial.input),
             "trial": trial,
             "sides": prompt_trial.sides(trial, self.row.active_version),
+            "probes": try_probes(trial, subject) if self.request.user.has_perm(SEE_PROBES) else [],
         }
 
     def _version_with(self, content: str) -> PromptVersion:

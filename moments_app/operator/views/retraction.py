@@ -10,7 +10,17 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
 
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, RetractedItem, Retraction, StreamVersion, Summary
+from moments_app.models import (
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    Probe,
+    RetractedItem,
+    Retraction,
+    StreamVersion,
+    Summary,
+)
 from moments_app.operator.pager import first_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
@@ -101,6 +111,7 @@ def _groups(found: Derived) -> list[Group]:
         _group("Partition events", found.events, _event_row),
         _group("Rewritten: they name one of the moments, or tell of it", found.mentions, _mention_row),
         _group("Journeys that may have led through one of the moments", found.journeys, _moment_row),
+        _group("Probes", found.probes, _probe_row),
     ]
     return [group for group in groups if group.count]
 
@@ -128,6 +139,10 @@ def _atom_row(atom: MemoryAtom) -> Row:
 
 def _version_row(version: StreamVersion) -> Row:
     return Row(f"of {_time(version)}", page_url(MemoryStream, "change", version.stream_id))
+
+
+def _probe_row(probe: Probe) -> Row:
+    return Row(str(probe), change_url(probe))
 
 
 def _event_row(event: Message) -> Row:

@@ -1,5 +1,6 @@
 """Old records of work go; what leads somewhere stays."""
 
+import uuid
 from datetime import timedelta
 from io import StringIO
 
@@ -7,11 +8,13 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 from django_q.models import Task
+from pytest_django.fixtures import Settings
 
 from memoryproject.schedules import schedules
-from moments_app.models import EngineCall, Job, Moment
+from moments_app.models import EngineCall, Job, Moment, Probe
 from moments_app.reports.housekeeping import Tidied, housekeeping
-from sessions_app.models import UserProfile
+from sessions_app.models import Event, UserProfile
+from sessions_app.models.event import READINGS, USER_EXPORTED
 from tests.support.jobs import build, count, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
@@ -54,6 +57,30 @@ def test_more_than_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) ->
         Job.objects.create(process="p", user=ada, status="skipped", requested_by="test", finished_at=timezone.now())
     age(31)
     assert housekeeping().jobs == 5
+
+
+def test_row_35_who_read_whom_is_kept_for_the_days_that_are_set_and_an_export_for_good(
+    ada: UserProfile, settings: Settings
+) -> None:
+    for days in (399, 401):
+        for kind in (*READINGS, "moments_built"):
+            Event.objects.create(type=kind, actor="operator:eve", user_pk=ada.pk)
+        newest = Event.objects.order_by("-pk").values("pk")[: len(READINGS) + 1]
+        Event.objects.filter(pk__in=newest).update(created_at=timezone.now() - timedelta(days=days))
+    assert housekeeping(dry_run=True) == housekeeping() == Tidied(readings=1)
+    assert Event.objects.readings_of(ada).count() == 3
+    settings.READING_DAYS = 30
+    assert housekeeping() == Tidied(readings=1)
+    assert {event.type for event in Event.objects.readings_of(ada)} == {USER_EXPORTED}
+    assert Event.objects.filter(type="moments_built").count() == 2
+
+
+def test_what_probes_came_to_goes_after_its_days(ada: UserProfile) -> None:
+    probe = Probe.objects.create(user=ada, question="What?", expected="Quince", created_by="test")
+    for days in (399, 401):
+        at = timezone.now() - timedelta(days=days)
+        probe.results.create(run_id=uuid.uuid4(), user=ada, is_met=True, requested_by="test", created_at=at)
+    assert housekeeping() == Tidied(probe_results=1)
 
 
 @pytest.mark.parametrize("name", schedules())

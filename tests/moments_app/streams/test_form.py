@@ -21,6 +21,7 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
+from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
@@ -312,3 +313,99 @@ def test_row_9_atoms_and_streams_are_seen_by_their_person_and_shards_by_all(ada:
     with acting_for(None, application=DEFAULT), connection.cursor() as cursor:
         cursor.execute("SELECT DISTINCT user_id FROM moments_app_memoryatom")
         assert {row[0] for row in cursor} == {None}
+
+
+class TestOwnModels:
+    """A stream may name the model that extracts for it."""
+
+    @pytest.fixture(autouse=True)
+    def allowed(self, forming: None, settings: Settings, model_server: OpenAIServer) -> None:
+        """Two models beside the one for all."""
+        allowed = settings.MEMORY_FORMATION.model_copy(update={"stream_models": ["large", "small"]})
+        settings.MEMORY_FORMATION = allowed
+
+    def test_it_is_asked_for_its_streams_alone_and_kept_with_calls_and_items(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        kilns = shard("kilns", extraction_model="large")
+        job = form(talk(ada, 6))
+        assert job.status == "completed" and job.result["engine"] == "openai:gpt-4.1-mini, openai:large"
+        asked = {body["model"]: body["messages"][1]["content"] for body in model_server.requests}
+        assert "shard kilns" in asked["large"] and "shard kilns" not in asked["gpt-4.1-mini"]
+        assert '"session"' in asked["gpt-4.1-mini"] and '"session"' not in asked["large"]
+        calls = EngineCall.objects.filter(purpose="memory-extraction", job=job)
+        assert set(calls.values_list("engine", flat=True)) == {"openai:gpt-4.1-mini", "openai:large"}
+        assert set(kilns.atoms.values_list("engine", flat=True)) == {"openai:large"}
+        others = MemoryAtom.objects.exclude(stream=kilns)
+        assert set(others.values_list("engine", flat=True)) == {"openai:gpt-4.1-mini"}
+
+    def test_what_it_says_of_other_streams_is_not_taken(self, ada: UserProfile, model_server: OpenAIServer) -> None:
+        shard("kilns", extraction_model="large")
+        entry = {"stream": "session", "facts": [item("Turn 1 is about the kiln.", 1)]}
+        model_server.queue(answer(), answer(entry))
+        assert form(talk(ada, 6)).result["dropped"] == {"unknown stream": 1}
+        assert not MemoryAtom.objects.exists()
+
+    def test_one_that_fails_changes_nothing_and_holds_the_job_alone(
+        self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 60})
+        shard("kilns", "a", extraction_model="large")
+        first = append(ada, "s1", turns(6), agent_id="a").session
+        model_server.queue(behave.answer_well, behave.error(401))
+        assert form(first).status == "queued"
+        assert not MemoryAtom.objects.exists()
+        first.refresh_from_db()
+        assert first.last_formation_sequence is None
+        assert form(talk(bo, 6)).status == "completed"
+        held = Job.objects.get(process="form_memories", session=first)
+        assert held.circuit is not None and held.circuit.engine == "openai:large"
+
+    def test_one_that_settings_no_longer_allow_is_the_one_for_all(
+        self, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        shard("kilns", extraction_model="withdrawn")
+        assert form(talk(ada, 6)).status == "completed"
+        assert [body["model"] for body in model_server.requests] == ["gpt-4.1-mini"]
+
+    def test_over_rest_it_is_named_if_settings_allow_it(self, service: Api, ada: UserProfile) -> None:
+        body = {"user_id": "ada", "name": "kilns", "extraction_prompt": "Kilns."}
+        refused = service.post("streams", **body, extraction_model="huge")
+        assert refused.status_code == 400 and refused.json()["errors"][0]["attr"] == "extraction_model"
+        made = service.post("streams", **body, extraction_model="large").json()
+        assert made["extraction_model"] == "large"
+        address = f"streams/{made['stream_id']}"
+        assert service.patch(address, user_id="ada", extraction_model="huge").status_code == 400
+        assert service.patch(address, user_id="ada", extraction_model="").json()["extraction_model"] == ""
+
+
+def test_without_a_model_a_shard_gets_facts_beside_observations_and_shards_of_one_name_both(ada: UserProfile) -> None:
+    prompt = "What is known of kilns, elements and firing schedules"
+    said = [
+        "A kiln element lasts about 150 firings.",
+        "The firing schedule of a kiln begins with 60 degrees an hour.",
+        "The kiln and its elements cool in twelve hours.",
+        "A kiln element of kanthal lasts longest with a slow firing.",
+    ] * 2
+    shards = [shard("kilns", agent, prompt, observation_max=2) for agent in ("", "default")]
+    form(append(ada, "s1", [NewMessage("assistant", text) for text in said]).session)
+    for stream in shards:
+        found = {kind: contents(stream=stream, atom_type=kind) for kind in ("observation", "fact")}
+        assert found["observation"] and found["fact"]
+        assert not set(found["observation"]) & set(found["fact"])
+
+
+def test_no_more_facts_are_kept_of_a_formation_than_the_buffer_holds(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    session = talk(ada, 90)
+    MemoryStream.objects.ensure_for(session)
+    limits = {"fact_max": 80, "observation_max": 80, "fact_buffer_max": 8}
+    MemoryStream.objects.update(extracts_observations=True, **limits)
+    many = [item(f"Turn {letter}{other} is about the kiln.", 1) for letter in "bcdefghj" for other in "klmnopqrst"]
+    model_server.queue(answer({"stream": "session", "facts": many, "observations": []}))
+    job = form(session)
+    asked = model_server.requests[0]["messages"][1]["content"]
+    assert "0 to 8, each at most 50 words" in asked
+    assert job.result["atoms"] == 8 and job.result["dropped"] == {"over the stream's limit": 72}
+    assert not MemoryAtom.objects.filter(state="evicted").exists()
