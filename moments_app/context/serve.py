@@ -35,7 +35,7 @@ def serve_context(
     """
     assembled = partial(_assembled, user_id, application, session_id, request, retrieval)
     envelope = assembled()
-    if envelope and envelope.input.session.wants_digest:
+    if envelope and envelope.input.session.wants_digest and request.as_of is None:
         digest_wanted.send(sender=Session, session=envelope.input.session)
         envelope = assembled()
     if envelope:
@@ -49,5 +49,6 @@ def _assembled(
     is_searched = "retrieved" in request.layers and request.plan != "stable"
     retrieval = retrieval if is_searched else "off"
     recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)
+    recall = replace(recall, as_of=request.as_of) if recall else None
     with acting_for(user_id, application=application) as user:
         return preview(user, session_id, replace(request, recall=recall)) if user else None

@@ -214,6 +214,7 @@ def search_long_term_memory(
     query: str,
     memory_types: list[Literal["fact", "moment", "turn"]] | None = None,
     match_count: int | None = None,
+    as_of: str | None = None,
 ) -> dict[str, Any]:
     """Finds what of this person's memory answers a query, best first, each with the address of the whole.
 
@@ -221,24 +222,28 @@ def search_long_term_memory(
         query: the question, or words of what is looked for.
         memory_types: fact, moment or turn; left out: all of them.
         match_count: most results, 1 to 100.
+        as_of: a date or time; memory as it was then. Left out: now.
     """
     connection = CURRENT.get()
-    given = {"kinds": memory_types, "match_count": match_count}
+    given = {"kinds": memory_types, "match_count": match_count, "as_of": as_of}
     arguments = {"query": query, "agent_id": connection.agent_id} | _without_none(given)
     return search_data(connection.user_id, SearchInput.validated(arguments), application=connection.application)
 
 
 @tool(only_reads=True)
-def get_context(session_id: str, query: str = "", max_tokens: int | None = None) -> dict[str, Any]:
+def get_context(
+    session_id: str, query: str = "", max_tokens: int | None = None, as_of: str | None = None
+) -> dict[str, Any]:
     """What to know before answering in a session: memory in layers, as text, within a number of tokens.
 
     Args:
         session_id: of the conversation.
         query: the current message.
         max_tokens: most tokens of the text.
+        as_of: a date or time; memory as it was then. Left out: now.
     """
     arguments = {"session_id": session_id, "query": query, "format": "markdown"}
-    values = ContextInput.validated(arguments | _without_none({"max_tokens": max_tokens}))
+    values = ContextInput.validated(arguments | _without_none({"max_tokens": max_tokens, "as_of": as_of}))
     connection = CURRENT.get()
     data = served_context(connection.user_id, values, application=connection.application)
     return {name: data[name] for name in ("context_id", "context", "budget", "trimmed", "degraded")}
