@@ -91,7 +91,7 @@ class CorrectedTurn(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
     sequence = models.BigIntegerField()
-    correction = models.ForeignKey(Correction, null=True, blank=True, on_delete=models.CASCADE, related_name="turns")
+    correction = models.ForeignKey(Correction, null=True, blank=True, on_delete=models.SET_NULL, related_name="turns")
     wrong = models.TextField(help_text="The words that were wrong.")
     right = models.TextField(blank=True, help_text="Those in their place; blank: none.")
 

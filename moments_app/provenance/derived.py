@@ -11,12 +11,23 @@ from dataclasses import dataclass
 from django.db.models import Min, Q, QuerySet
 
 from moments_app.engines.calls.moments import Profile
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Release, StreamVersion, Summary
+from moments_app.models import (
+    Contradiction,
+    Correction,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    Release,
+    StreamVersion,
+    Summary,
+)
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
+from moments_app.streams.timeline import ended_by
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
@@ -49,6 +60,8 @@ class Derived:
         mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
         journeys: other moments with such a journey.
         ranges: of turns that were formed with one of these among them.
+        reopened: facts that the atoms, or the turns themselves, had ended: they hold again.
+        contradictions, corrections: of the atoms.
         profile: None when no build that is withdrawn has changed it.
     """
 
@@ -64,6 +77,9 @@ class Derived:
     journeys: list[Moment]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
+    reopened: list[MemoryAtom]
+    contradictions: list[Contradiction]
+    corrections: list[Correction]
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
@@ -102,6 +118,9 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         journeys=journeys,
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
         profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
+        reopened=ended_by(atoms, ids),
+        contradictions=list(Contradiction.objects.filter(Q(earlier__in=atoms) | Q(later__in=atoms)).order_by("pk")),
+        corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
     )
 
 

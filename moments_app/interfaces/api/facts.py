@@ -238,22 +238,40 @@ def order_of(values: dict[str, Any]) -> Order:
     return correcting(values["content"]) if "content" in values else ending(values.get("valid_until"))
 
 
-def previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
-    """Return what a correction would change as `CorrectionAnswer` describes it."""
+def corrected(fact: MemoryAtom, order: Order, values: dict[str, Any], *, requested_by: str) -> dict[str, Any]:
+    """Carry out an order, or show what it would change; return that as `CorrectionAnswer` describes it.
+
+    Args:
+        fact: of the acting person.
+        order: what is to be done.
+        values: validated by `FactPatch` or `WithdrawQuery`.
+        requested_by: the caller.
+
+    Raises:
+        CannotCorrect: the fact can't be corrected as things are.
+    """
+    if values["preview"]:
+        return _previewed(fact, order)
+    made = correct(fact, order, requested_by=requested_by, leave=values.get("leave", ()))
+    count_values(order.after)
+    return dict(CorrectionAnswer(made).data)
+
+
+def correction_or_404(user: UserProfile | None, correction_id: uuid.UUID) -> Correction:
+    """Return a person's correction.
+
+    Raises:
+        NotFound: there is none, or it is somebody else's.
+    """
+    return one_or_404(Correction.objects.for_user(user).select_related("fact"), correction_id=correction_id)
+
+
+def _previewed(fact: MemoryAtom, order: Order) -> dict[str, Any]:
     shown = Correction(
         fact=fact, kind=order.kind, before=fact.content, after=order.after, valid_until=order.valid_until
     )
     shown.changes = [asdict(change) for change in preview(fact, order)]
     return dict(CorrectionAnswer(shown).data) | {"correction_id": None, "created_at": None}
-
-
-class CorrectionPersonView(PersonView):
-    """A call about a person's corrections."""
-
-    def correction(self, correction_id: uuid.UUID) -> Correction:
-        """Return the person's correction; one that isn't there and somebody else's are answered alike."""
-        corrections = Correction.objects.for_user(self.person).select_related("fact")
-        return one_or_404(corrections, correction_id=correction_id)
 
 
 class CorrectionsView(PersonView):
@@ -265,22 +283,22 @@ class CorrectionsView(PersonView):
         return self.page(CorrectionList, Correction.objects.for_user(self.person).select_related("fact").newest_first())
 
 
-class CorrectionView(CorrectionPersonView):
+class CorrectionView(PersonView):
     """One correction."""
 
     @operation(CorrectionAnswer, query=PersonQuery, operation_id="corrections_get")
     def get(self, correction_id: uuid.UUID) -> Response:
         """What it changed."""
-        return Response(CorrectionAnswer(self.correction(correction_id)).data)
+        return Response(CorrectionAnswer(correction_or_404(self.person, correction_id)).data)
 
 
-class UndoCorrectionView(CorrectionPersonView):
+class UndoCorrectionView(PersonView):
     """Undoing a correction."""
 
     @operation(CorrectionAnswer, body=PersonQuery, refuses=[CannotCorrect], operation_id="corrections_undo")
     def post(self, correction_id: uuid.UUID) -> Response:
         """Takes a correction back: all that it changed is as before, with what people have changed since."""
-        undone = undo_correction(self.correction(correction_id), requested_by=self.actor)
+        undone = undo_correction(correction_or_404(self.person, correction_id), requested_by=self.actor)
         return Response(CorrectionAnswer(undone).data)
 
 
@@ -316,12 +334,7 @@ class FactView(PersonView):
         return self._answer(fact_id, withdrawing(), self.query)
 
     def _answer(self, fact_id: uuid.UUID, order: Order, values: dict[str, Any]) -> Response:
-        fact = fact_or_404(self.person, fact_id)
-        if values["preview"]:
-            return Response(previewed(fact, order))
-        made = correct(fact, order, requested_by=self.actor, leave=values.get("leave", ()))
-        count_values(order.after)
-        return Response(CorrectionAnswer(made).data)
+        return Response(corrected(fact_or_404(self.person, fact_id), order, values, requested_by=self.actor))
 
 
 class FactSourcesView(PersonView):

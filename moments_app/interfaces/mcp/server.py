@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar, cast
+from uuid import UUID
 
 from anyio import to_thread
 from django.core.paginator import InvalidPage, Paginator
@@ -22,6 +23,17 @@ from rest_framework.exceptions import APIException, NotFound
 
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
 from moments_app.interfaces.api.context import ContextInput, served_context
+from moments_app.interfaces.api.facts import (
+    CorrectionAnswer,
+    FactAnswer,
+    FactPatch,
+    FactsQuery,
+    corrected,
+    correction_or_404,
+    fact_or_404,
+    facts_of,
+    order_of,
+)
 from moments_app.interfaces.api.jobs import JobAnswer, jobs_of
 from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, moment_or_404
 from moments_app.interfaces.api.search import SearchInput, search_data
@@ -29,6 +41,7 @@ from moments_app.interfaces.api.summaries import SummaryRow
 from moments_app.interfaces.mcp.connection import CURRENT, database_work
 from moments_app.models import Job, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
+from moments_app.provenance.correct import undo_correction as take_back
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX
 from sessions_app.api.messages import message_data
@@ -163,6 +176,12 @@ def moment(key: str) -> dict[str, Any]:
         return dict(MomentAnswer(moment_or_404(user, key)).data)
 
 
+@resource("rem://atoms/{fact_id}", "One fact: what it says, when it held, and what replaced it.")
+def fact(fact_id: str) -> dict[str, Any]:
+    with CURRENT.get().reading() as user:
+        return dict(FactAnswer(fact_or_404(user, _uuid(fact_id))).data)
+
+
 @resource("rem://users/{user_id}", "What is known of this person; nobody else's profile is there.")
 def user_profile(user_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
@@ -247,6 +266,86 @@ def get_context(
     connection = CURRENT.get()
     data = served_context(connection.user_id, values, application=connection.application)
     return {name: data[name] for name in ("context_id", "context", "budget", "trimmed", "degraded")}
+
+
+@tool(only_reads=True)
+def list_facts(
+    as_of: str | None = None,
+    attribute: str | None = None,
+    state: Literal["holding", "ended", "all"] | None = None,
+    limit: int | None = None,
+    after: str | None = None,
+) -> dict[str, Any]:
+    """The facts about this person, the latest first, each with its id, when it held and what replaced it.
+
+    Args:
+        as_of: a date or time; what was known then to hold. Left out: now.
+        attribute: home, work, name, age, relationship, daughter and the like; left out: all.
+        state: holding (left out), ended or all.
+        limit: most facts, 1 to 200.
+        after: fact_id of the last one of the page before.
+    """
+    given = {"as_of": as_of, "attribute": attribute, "state": state, "limit": limit, "after": after}
+    values = FactsQuery.validated(_without_none(given))
+    with CURRENT.get().reading() as user:
+        return facts_of(user, values)
+
+
+@tool(only_reads=False)
+def correct_fact(fact_id: str, content: str, preview: bool = False) -> dict[str, Any]:
+    """Says what is right in place of a fact that never held; all that says the same goes with it.
+
+    Args:
+        fact_id: of the fact, or its address (rem://atoms/...).
+        content: one sentence, in the third person, understandable by itself.
+        preview: only show what would change.
+    """
+    return _corrected(fact_id, {"content": content, "preview": preview})
+
+
+@tool(only_reads=False)
+def end_fact(fact_id: str, valid_until: str | None = None, preview: bool = False) -> dict[str, Any]:
+    """Notes that a fact held and holds no longer; it is kept as what was.
+
+    Args:
+        fact_id: of the fact, or its address (rem://atoms/...).
+        valid_until: the time until when it held, with its offset from UTC; left out: until now.
+        preview: only show what would change.
+    """
+    return _corrected(fact_id, {"state": "ended", "preview": preview} | _without_none({"valid_until": valid_until}))
+
+
+@tool(only_reads=False)
+def undo_correction(correction_id: str) -> dict[str, Any]:
+    """Takes back what correct_fact or end_fact did.
+
+    Args:
+        correction_id: that the tool answered.
+    """
+    connection = CURRENT.get()
+    with connection.writing() as user:
+        correction = correction_or_404(user, _uuid(correction_id))
+        return dict(CorrectionAnswer(take_back(correction, requested_by=connection.actor)).data)
+
+
+def _corrected(fact_id: str, given: dict[str, Any]) -> dict[str, Any]:
+    values = FactPatch.validated(given)
+    connection = CURRENT.get()
+    with connection.writing() as user:
+        fact = fact_or_404(user, _uuid(fact_id.removeprefix("rem://atoms/")))
+        return corrected(fact, order_of(values), values, requested_by=connection.actor)
+
+
+def _uuid(text: str) -> UUID:
+    """Return the id in an argument.
+
+    Raises:
+        NotFound: it is none, so nothing has it.
+    """
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound from None
 
 
 @tool(only_reads=False)

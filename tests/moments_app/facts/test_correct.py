@@ -33,9 +33,9 @@ def remembered(user: UserProfile) -> None:
 
 def everything(user: UserProfile) -> str:
     """All texts of memory that tell of the present."""
-    facts = MemoryAtom.objects.active().filter(user=user).values_list("content", flat=True)
-    moments = Moment.objects.filter(user=user).values_list("summary", "detail")
-    texts = MemoryStream.objects.filter(user=user).values_list("consolidated_content", flat=True)
+    facts = MemoryAtom.objects.active().filter(user=user).in_order().values_list("content", flat=True)
+    moments = Moment.objects.filter(user=user).order_by("pk").values_list("summary", "detail")
+    texts = MemoryStream.objects.filter(user=user).order_by("pk").values_list("consolidated_content", flat=True)
     user.refresh_from_db()
     return str([*facts, *moments, *texts, user.summary, user.interests])
 

@@ -4,8 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from moments_app.models import Contradiction, MemoryAtom
-from sessions_app.models import UserProfile
+from moments_app.models import Contradiction, MemoryAtom, Retraction
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
+from moments_app.streams.timeline import CannotDecide, decide
+from sessions_app.models import Session, UserProfile
 from tests.support.lives import DATES, JOBS, MOVES, say, told_a_life
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -67,3 +70,24 @@ def test_a_name_that_may_be_anothers_waits_for_an_operator(ada: UserProfile) -> 
     [question] = Contradiction.objects.waiting()
     assert (question.earlier.value, question.later.value) == ("Maya", "Mia")
     assert {fact.state for fact in MemoryAtom.objects.filter(attribute="daughter")} == {"active"}
+
+
+def names() -> dict[str, str]:
+    return dict(MemoryAtom.objects.filter(attribute="daughter").values_list("value", "state"))
+
+
+def test_an_operators_answer_ends_the_fact_or_not_and_can_be_taken_back(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-05", "My daughter is called Maya.")
+    say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
+    question = Contradiction.objects.get()
+    both, later = {"Maya": "active", "Mia": "active"}, {"Maya": "ended", "Mia": "active"}
+    for decision, expected in (("declined", both), ("", both), ("accepted", later), ("", both), ("accepted", later)):
+        decide(question, decision, requested_by="operator:op")
+        assert names() == expected, decision
+        assert Contradiction.objects.count() == 1
+    with pytest.raises(CannotDecide):
+        decide(question, "declined", requested_by="operator:op")
+    retract(Session.objects.get(session_id="s2"), None, reason="planted", requested_by="test")
+    assert names() == {"Maya": "active"} and not Contradiction.objects.exists()
+    undo_retraction(Retraction.objects.get(), requested_by="test")
+    assert names() == later and Contradiction.objects.get().decision == "accepted"
