@@ -7,13 +7,13 @@ are kept for a few minutes, and built again as soon as the stamp of the input sa
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.core.cache import cache
 
-from moments_app.context import receipts, served
+from moments_app.context import receipts, served, then
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
@@ -93,14 +93,26 @@ def preview(user: UserProfile, session_id: str, request: ContextRequest) -> Enve
         source = input_before_first_turn(user, session_id, request)
     if source is None:
         return None
-    static, cached = _static_layers(source, request)
     names = [name for name in ORDER if name in {*request.layers, *ALWAYS}]
+    if request.as_of:
+        names = [name for name in names if name in then.NAMES]
+        of_then = {name: then.layer_then(name, source, request.as_of) for name in names}
+        return _filled(source, request, of_then, cached=False)
+    static, cached = _static_layers(source, request)
     if "summary" in names and static["summary"] and static["summary"][0].source_sequences:
         source = replace(source, covered_to=static["summary"][0].source_sequences[1])
     layers = {name: static[name] if name in static else _dynamic_layer(name, source, request) for name in names}
+    return _filled(source, request, layers, cached=cached)
+
+
+def _filled(
+    source: ContextInput, request: ContextRequest, layers: Mapping[str, Sequence[Item]], *, cached: bool
+) -> Envelope:
+    """Return the context that these layers make within the budget."""
     form = FORMATS[request.format]
     recalls = request.plan != "stable"
-    filled = fill_budget(layers, form, request.applied, is_whole=source.is_whole, recalls=recalls, sent=request.sent)
+    is_whole = source.is_whole and request.as_of is None
+    filled = fill_budget(layers, form, request.applied, is_whole=is_whole, recalls=recalls, sent=request.sent)
     context = form.render({name: [priced.item for priced in items] for name, items in filled.layers.items()})
     context_id = new_context_id(source.user, source.session.session_id)
     return Envelope(context_id, source, request, filled, context, source.session.live_from_sequence > 0, cached)

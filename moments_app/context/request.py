@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
 
@@ -24,6 +25,7 @@ class ContextRequest:
         recall: what to search memory for; None: nothing.
         plan: one of `PLANS`. With `query`, what answers the query has at least half of the budget. With `stable`, the
             text is the same until memory changes, whatever is asked, so that providers' prompt caches serve most of it.
+        as_of: the time whose memory is told: what was known then to hold; None: now.
         sent: texts that the caller gives the model anyway; the context does not repeat them.
         before: sequence of the turn that asks, if it was asked before: neither it nor what was said after it is told
             as said in this session; None: nothing is left out.
@@ -42,6 +44,7 @@ class ContextRequest:
     before: int | None = None
     new_agent_id: str = ""
     is_trial: bool = False
+    as_of: datetime | None = None
 
     @property
     def applied(self) -> int:

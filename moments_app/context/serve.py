@@ -36,7 +36,7 @@ def serve_context(
     """
     assemble = partial(assembled, user_id, application, session_id, request, retrieval)
     envelope = assemble()
-    if envelope and envelope.input.session.wants_digest:
+    if envelope and envelope.input.session.wants_digest and request.as_of is None:
         digest_wanted.send(sender=Session, session=envelope.input.session)
         envelope = assemble()
     if envelope:
@@ -58,6 +58,7 @@ def assembled(
     is_searched = "retrieved" in request.layers and request.plan != "stable"
     retrieval = retrieval if is_searched else "off"
     recall = recall_request_for(user_id, session_id, request.query, application=application, retrieval=retrieval)
+    recall = replace(recall, as_of=request.as_of) if recall else None
     with acting_for(user_id, application=application) as user:
         if user is None and user_id is not None and request.new_agent_id:
             user = unknown_person(user_id, application)

@@ -15,7 +15,7 @@ TABLES = ("moments_app_probe", "moments_app_proberesult")
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("moments_app", "0049_judged_answers"),
+        ("moments_app", "0054_facts_of_people"),
         ("sessions_app", "0022_speakers"),
     ]
 

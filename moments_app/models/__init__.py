@@ -3,6 +3,7 @@
 from moments_app.models.atom import MemoryAtom, StreamVersion
 from moments_app.models.circuit import Circuit
 from moments_app.models.context_receipt import ContextReceipt
+from moments_app.models.correction import Contradiction, CorrectedTurn, Correction
 from moments_app.models.embedding import EmbeddingModel, FactEmbedding, MomentEmbedding, TurnEmbedding
 from moments_app.models.engine_call import EngineCall
 from moments_app.models.entity import Entity, EntityLink
@@ -22,6 +23,9 @@ from moments_app.models.vocabulary import Vocabulary, Word
 __all__ = [
     "Circuit",
     "ContextReceipt",
+    "Contradiction",
+    "CorrectedTurn",
+    "Correction",
     "EmbeddingModel",
     "EngineCall",
     "Entity",

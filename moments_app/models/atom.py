@@ -3,6 +3,7 @@
 import hashlib
 import re
 import uuid
+from datetime import datetime
 from typing import Self
 
 from django.apps import apps
@@ -14,6 +15,7 @@ from django.db.models import Count, Exists, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from moments_app.engines.statements import since_in, statement_of, worth_of
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
 from moments_app.models.stream import MemoryStream
@@ -101,6 +103,26 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         """Return the active one that says the same, in the same stream and to the same people."""
         return self.active().filter(stream=atom.stream_id, user=atom.user_id, content_hash=atom.content_hash)
 
+    def statements_of(self, user: UserProfile | None) -> Self:
+        """Return what was said about a person and is theirs alone, but for what was taken out of memory."""
+        return self.findable().filter(user=user)
+
+    def holding(self) -> Self:
+        """Return what holds, as far as is known now."""
+        return self.filter(state__in=[MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
+
+    def as_of(self, time: datetime) -> Self:
+        """Return what was known at a time to hold then: said by then, and of no end had anybody said anything."""
+        had_begun = Q(valid_from=None) | Q(valid_from__lte=time)
+        was_known = Q(formed_at__lte=time) & (Q(corrected_at=None) | Q(corrected_at__lte=time))
+        was_over = Q(valid_until__isnull=False, ended_at__isnull=False, valid_until__lte=time, ended_at__lte=time)
+        return self.findable().filter(had_begun & was_known & ~was_over)
+
+    def of_timeline(self, user: int, subject: str, attribute: str) -> Self:
+        """Return what gave somebody's attribute a value, the first said first; what never held is left out."""
+        said = self.findable().filter(user=user, subject=subject, attribute=attribute, is_candidate=False)
+        return said.filter(is_wrong=False).in_order()
+
     def facts(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.FACT)
 
@@ -160,6 +182,7 @@ class MemoryAtom(Searched):
     class State(models.TextChoices):
         ACTIVE = "active"
         ABSORBED = "absorbed"
+        ENDED = "ended"
         EVICTED = "evicted"
 
     stream = models.ForeignKey(MemoryStream, on_delete=models.CASCADE, related_name="atoms", db_index=False)
@@ -231,6 +254,55 @@ class MemoryAtom(Searched):
         blank=True,
         help_text="user_ids of the people it is about, beside its own. To be named lets nobody see it.",
     )
+    subject = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Whose attribute has a value, where it was read as that.",
+    )
+    attribute = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="What has one value at a time: home, work, name, …",
+    )
+    value = models.CharField(max_length=255, blank=True, default="", db_default="", editable=False)
+    valid_from = models.DateTimeField(null=True, blank=True, help_text="Since when it holds; blank: nobody said.")
+    valid_until = models.DateTimeField(null=True, blank=True, help_text="Until when it held; blank: it does.")
+    ended_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When it was said, or decided, that it no longer holds."
+    )
+    ended_by = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Who decided that; blank: what was said later about the same.",
+    )
+    end_message_ids = ArrayField(models.BigIntegerField(), default=list, blank=True, db_default=[], editable=False)
+    replaced_by = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", editable=False, db_index=False
+    )
+    is_wrong = models.BooleanField(
+        "never held", default=False, db_default=False, editable=False, help_text="It was corrected: it never held."
+    )
+    corrected_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When it was put in the place of one that never held."
+    )
+    confidence = models.FloatField(
+        null=True, blank=True, editable=False, help_text="How sure who wrote it was, up to 1; blank: they didn't say."
+    )
+    worth = models.FloatField(
+        default=0.0,
+        db_default=0.0,
+        editable=False,
+        help_text="How long what it says will be true and asked for, up to 1.",
+    )
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(max_length=255, blank=True, help_text="Blank: written by an operator or the application.")
@@ -251,6 +323,10 @@ class MemoryAtom(Searched):
             ),
             models.CheckConstraint(
                 condition=Q(related_users=[]) | Q(user__isnull=False), name="atom_shared_names_nobody"
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="ended") | Q(valid_until__isnull=False, ended_at__isnull=False),
+                name="atom_ended_says_when",
             ),
         ]
         indexes = [
@@ -285,6 +361,11 @@ class MemoryAtom(Searched):
             models.Index(fields=["stream"], condition=Q(state="active", is_pinned=True), name="atom_pinned"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="atom_unindexed"),
             GinIndex(fields=["related_users"], condition=~Q(related_users=[]), name="atom_related"),
+            models.Index(
+                fields=["user", "attribute", "subject", "formed_at"], condition=~Q(attribute=""), name="atom_timeline"
+            ),
+            models.Index(fields=["user", "-formed_at", "-id"], condition=Q(state="ended"), name="atom_ended"),
+            models.Index(fields=["replaced_by"], condition=Q(replaced_by__isnull=False), name="atom_replaced_by"),
         ]
 
     def __str__(self) -> str:
@@ -295,6 +376,18 @@ class MemoryAtom(Searched):
         self.content_hash = content_hash(self.content)
         super().save(*args, **kwargs)
 
+    def describe(self) -> Self:
+        """Read its text: whose attribute has which value, since when, and how long that is worth keeping."""
+        said = statement_of(self.content)
+        self.subject, self.attribute, self.value = (
+            (said.subject[:255], said.attribute[:64], said.value[:255]) if said else ("", "", "")
+        )
+        if said and self.valid_from is None:
+            begins = self.formed_at if said.is_new else None
+            self.valid_from = since_in(self.content, self.formed_at) or begins
+        self.worth = worth_of(self.content)
+        return self
+
     def clean(self) -> None:
         """Check the constraint, to tell it in words: the hash is no field of a form."""
         self.content_hash = content_hash(self.content)
@@ -303,6 +396,11 @@ class MemoryAtom(Searched):
             raise ValidationError({"content": "The stream has this already."})
         if self.related_users and self.user_id is None:
             raise ValidationError({"related_users": SHARED_NAMES_NOBODY})
+
+    @property
+    def source_count(self) -> int:
+        """The number of turns that it comes from."""
+        return len(self.source_message_ids)
 
     @property
     def uri(self) -> str:

@@ -52,9 +52,10 @@ SESSION_DEFAULTS = Defaults(
 )
 USER_DEFAULTS = Defaults(
     extraction_prompt="What this says about the person for good: preferences, instructions on how to be answered, and "
-    "lasting context of their life and work.",
+    "lasting context of their life and work. As facts: what has one value at a time, such as where they live, what "
+    "they work as, names, ages, dates, health.",
     extracts_observations=True,
-    extracts_facts=False,
+    extracts_facts=True,
     consolidation_prompt="Merge the observations into the text about the person. Keep what still holds; where two "
     "contradict each other the newer stands.",
 )

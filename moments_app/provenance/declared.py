@@ -6,6 +6,9 @@ from pydantic import Field, NonNegativeInt
 
 from moments_app.models import (
     ContextReceipt,
+    Contradiction,
+    CorrectedTurn,
+    Correction,
     EngineCall,
     Entity,
     EntityLink,
@@ -41,6 +44,7 @@ from moments_app.provenance.export_format import (
     Number,
     NumberOf,
     QuestionText,
+    ReplacedBy,
     ServedContext,
     SourceSequences,
     count_again,
@@ -48,6 +52,7 @@ from moments_app.provenance.export_format import (
     embed_turns,
     link_bases,
     note_lines,
+    note_replaced,
     put_in_chain,
     session_of,
     stream,
@@ -66,6 +71,10 @@ from sessions_app.people.provenance import Provenance, declare
 MADE_OF_OTHERS = "it is made of others, and made again"
 NO_TEXT = "it has addresses, sizes or hashes, and no text"
 OF_RETRACTION = "it is what is known of retractions"
+# Of facts in exports from before they had times.
+UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
+UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
+UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
 SAID = "somebody said it outright, and no engine made it of turns"
 
 declare(
@@ -147,20 +156,23 @@ declare(
             "atoms",
             about="facts and observations in the streams",
             fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
-            "access_count last_accessed_at session_id source_sequences related_users engine",
+            "access_count last_accessed_at session_id source_sequences related_users engine subject attribute value "
+            "valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at confidence worth",
             columns=(
                 stream(),
                 PublicId("atom_id"),
                 AtomText("content"),
                 NumberOf("absorbed_in", "stream_id", StreamVersion),
                 NumberOf("shown_in", "stream_id", StreamVersion),
+                ReplacedBy("replaced_by", "replaced_by_id"),
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"shown_in": None, "related_users": []},
+            missing={"shown_in": None, "related_users": []} | UNTIMED,
             order=("stream_id", "id"),
             key=("atom_id",),
             rows=MemoryAtom.objects.of_person,
+            after=note_replaced,
             at_end=write_lines,
         ),
         File(
@@ -186,6 +198,37 @@ declare(
             is_rewritten=True,
         )
         for model, person, made_of in ((Release, "sources__user", ("sources",)), (ReleaseSource, "user", ("atom",)))
+    ),
+    Provenance(
+        Contradiction,
+        made_of=("earlier", "later"),
+        not_exported="it is a question to operators about facts, which are exported",
+        is_withdrawn=True,
+    ),
+    Provenance(
+        Correction,
+        File(
+            "corrections",
+            about="facts that somebody corrected, ended or withdrew, with what they said before",
+            fields="correction_id kind before after valid_until created_at undone_at",
+            is_restored=False,
+        ),
+        made_of=("fact",),
+        is_withdrawn=True,
+    ),
+    Provenance(
+        CorrectedTurn,
+        File(
+            "corrected_turns",
+            about="words of turns that were corrected since, and those in their place",
+            fields="session_id sequence wrong right",
+            columns=(session_of("session"),),
+            types={"sequence": NonNegativeInt},
+            order=("session_id", "sequence", "id"),
+            is_newer=True,
+        ),
+        made_of=("session", "sequence", "correction"),
+        is_rewritten=True,
     ),
     Provenance(
         OwnText,

@@ -11,12 +11,24 @@ from dataclasses import dataclass
 from django.db.models import Min, Q, QuerySet
 
 from moments_app.engines.calls.moments import Profile
-from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Probe, Release, StreamVersion, Summary
+from moments_app.models import (
+    Contradiction,
+    Correction,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    Probe,
+    Release,
+    StreamVersion,
+    Summary,
+)
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
+from moments_app.streams.timeline import ended_by
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
@@ -50,6 +62,8 @@ class Derived:
         journeys: other moments with such a journey.
         probes: whose question, answer or evidence is among the turns.
         ranges: of turns that were formed with one of these among them.
+        reopened: facts that the atoms, or the turns themselves, had ended: they hold again.
+        contradictions, corrections: of the atoms.
         profile: None when no build that is withdrawn has changed it.
     """
 
@@ -66,6 +80,9 @@ class Derived:
     probes: list[Probe]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
+    reopened: list[MemoryAtom]
+    contradictions: list[Contradiction]
+    corrections: list[Correction]
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
@@ -105,6 +122,9 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         probes=_probes(session, ids, is_whole=is_whole),
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
         profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
+        reopened=ended_by(atoms, ids),
+        contradictions=list(Contradiction.objects.filter(Q(earlier__in=atoms) | Q(later__in=atoms)).order_by("pk")),
+        corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
     )
 
 

@@ -137,6 +137,18 @@ class CarriedAtoms(Column):
             line["lines"] = line["lines"] and [_known(carried, found) for carried in line["lines"]]
 
 
+class ReplacedBy(Column):
+    """The public number of the fact that ended one; it may come later in the file."""
+
+    type, is_column = uuid.UUID | None, False
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        pks = {line[self.name] for line in lines}
+        found = dict(MemoryAtom.objects.filter(user=exporting.user, pk__in=pks - {None}).values_list("pk", "atom_id"))
+        for line in lines:
+            line[self.name] = found.get(line[self.name])
+
+
 def _known(carried: list[Any] | None, found: dict[Any, Any]) -> list[Any] | None:
     return None if carried is None else [found[pk] for pk in carried if pk in found]
 
@@ -197,8 +209,15 @@ def note_lines(rows: list[Restored], importing: Importing) -> None:
             importing.later[StreamVersion].update({row.row.pk: carried})
 
 
+def note_replaced(rows: list[Restored], importing: Importing) -> None:
+    """Keep in mind which facts ended which, until all are there."""
+    importing.later[MemoryAtom].update({row.row.pk: row.line["replaced_by"] for row in rows if row.line["replaced_by"]})
+
+
 def write_lines(importing: Importing) -> None:
-    """Write what the lines of texts carry."""
+    """Write what the lines of texts carry, and which facts ended which."""
+    for atom, name in importing.later[MemoryAtom].items():
+        MemoryAtom.objects.filter(pk=atom).update(replaced_by=importing.added[MemoryAtom].get((name,)))
     for version, lines in importing.later[StreamVersion].items():
         names = {name for carried in lines for name in carried or ()}
         pks = {name: pk for name in names if (pk := importing.added[MemoryAtom].get((name,)))}

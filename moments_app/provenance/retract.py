@@ -15,6 +15,7 @@ from django.db.models import Max, Model, Q, QuerySet, Sum
 
 from moments_app.engines.calls.moments import Profile
 from moments_app.models import (
+    CorrectedTurn,
     MemoryAtom,
     Moment,
     ProbeResult,
@@ -37,6 +38,7 @@ from moments_app.provenance.remake import (
     waiting_remakes,
 )
 from moments_app.streams.texts import take_back
+from moments_app.streams.timeline import begin_again, settle
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
@@ -211,11 +213,12 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
     streams = list(found.streams.select_for_update(no_key=True))
     results = list(ProbeResult.objects.filter(probe__in=found.probes).order_by("pk"))
-    withdrawn: list[Sequence[Model]] = [found.moments, found.summaries, found.atoms, found.events]
-    withdrawn += [results, found.probes]
+    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections]
+    withdrawn += [found.moments, found.summaries, found.atoms, found.events, results, found.probes]
+    marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     rewritten: list[Iterable[Model]] = [streams, _given_to(found), found.mentions, found.journeys, [found.session]]
-    rewritten += [found.releases, sources]
+    rewritten += [found.releases, sources, found.reopened, marks]
     if found.profile:
         withdrawn.append(found.profile.versions)
         rewritten.append([found.session.user])
@@ -228,6 +231,8 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     Release.objects.filter(pk__in=_pks(found.releases)).update(
         revoked_at=retraction.created_at, revoked_by=retraction.actor
     )
+    begin_again(found.reopened)
+    settle([*found.atoms, *found.reopened])
     take_back(streams, found.versions)
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(retraction.user_id, found.moments)

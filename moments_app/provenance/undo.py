@@ -15,6 +15,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from moments_app.models import (
+    Contradiction,
+    CorrectedTurn,
+    Correction,
     Job,
     MemoryAtom,
     MemoryStream,
@@ -45,6 +48,7 @@ from moments_app.provenance.remake import (
 from moments_app.provenance.retract import CannotRetract, locked, log_event, recount, set_profile
 from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
+from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 
 
@@ -206,7 +210,9 @@ def _put_probes_back(retraction: Retraction, session: Session) -> None:
 def _put_streams_back(retraction: Retraction, session: Session) -> None:
     """Put back versions, atoms and texts, in place of what was formed and consolidated since."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
-    session.atoms.filter(job__in=session.jobs.filter(**formed)).delete()
+    since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
+    begin_again(ended_by(since))
+    MemoryAtom.objects.filter(pk__in=[atom.pk for atom in since]).delete()
     items = retraction.items
     streams = MemoryStream.objects.filter(pk__in=items.of(MemoryStream).values("object_pk")).order_by("pk")
     for stream in streams.select_for_update(no_key=True):
@@ -217,6 +223,7 @@ def _put_streams_back(retraction: Retraction, session: Session) -> None:
             _set_text(retraction, stream, text)
         MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
     _put_atoms_back(retraction)
+    settle([*since, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))])
     for stream in streams.all():
         carry_again(stream)
 
@@ -248,10 +255,12 @@ def _put_atoms_back(retraction: Retraction) -> None:
             item.data["state"] = MemoryAtom.State.EVICTED
             item.save(update_fields=["data"])
     for item in items.rewritten(MemoryAtom):
-        versions = {"absorbed_in_id": item.data["absorbed_in"], "shown_in_id": item.data.get("shown_in")}
-        MemoryAtom.objects.filter(pk=item.object_pk).update(state=item.data["state"], **versions)
+        was = cast(MemoryAtom, item.row().object)
+        columns = ("absorbed_in_id", "shown_in_id", "replaced_by_id", *not_ended())
+        kept = {name: getattr(was, name) for name in columns if name != "replaced_by"}
+        MemoryAtom.objects.filter(pk=item.object_pk).update(**kept)
     items.withdrawn(MemoryAtom).put_back(MemoryAtom)
-    items.put_back(Release, ReleaseSource)
+    items.put_back(Release, ReleaseSource, Contradiction, Correction, CorrectedTurn)
 
 
 # --- the profile ---

@@ -1,9 +1,19 @@
 """What memory is searched for."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+# Words by which a question asks of what was, in the languages that most questions come in.
+_PAST = re.compile(
+    r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|earlier|ago|back (?:then|when)|at (?:the|that) time|once|until|"
+    r"in the past|history|no longer|any ?more|did|was|were|had|"
+    r"last (?:year|month|week|spring|summer|autumn|fall|winter)|"
+    r"(?:in|during|since|back in) (?:january|february|march|april|may|june|july|august|september|october|november|"
+    r"december|(?:19|20)\d\d)|früher|vorher|damals|zuvor|avant|autrefois|antes|prima)\b",
+    re.IGNORECASE,
+)
 KINDS = ("fact", "moment", "turn")
 MODES = ("hybrid", "semantic", "text")
 
@@ -27,6 +37,7 @@ class RecallRequest:
         since: only what was said at this time or later.
         mode: search by words (`text`), by meaning (`semantic`), or by both (`hybrid`).
         vector: of the text; without one the search is by words alone.
+        as_of: only what was said by this time, and of facts what was known then to hold; None: now.
     """
 
     text: str
@@ -34,6 +45,12 @@ class RecallRequest:
     since: datetime | None = None
     mode: str = "hybrid"
     vector: Vector | None = None
+    as_of: datetime | None = None
+
+    @property
+    def asks_of_past(self) -> bool:
+        """It asks what held before, as far as its words tell."""
+        return self.as_of is not None or bool(_PAST.search(self.text))
 
     @property
     def degraded(self) -> bool:

@@ -21,7 +21,8 @@ CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 _TURN_SQL = """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
-    session.session_id, message.sequence, message.created_at, message.role, own.places, message.name
+    session.session_id, message.sequence, message.created_at, message.role, own.places, message.name,
+    NULL::timestamptz, NULL::timestamptz
 FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
 CROSS JOIN LATERAL (
     SELECT * FROM sessions_app_message
@@ -33,24 +34,32 @@ LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own
     AND own.user_id = %(user)s
 WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
     AND (%(since)s IS NULL OR message.created_at >= %(since)s)
+    AND (%(as_of)s IS NULL OR message.created_at <= %(as_of)s)
     AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
     AND (own.id IS NULL OR own.places IS NOT NULL)
 """
 _CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"
+# What was known at a time to hold then; of what is asked for now, what never held is left out. As `MemoryAtom.as_of`.
+AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
+        atom.formed_at <= %(as_of)s AND COALESCE(atom.corrected_at <= %(as_of)s, true)
+        AND COALESCE(atom.valid_from <= %(as_of)s, true)
+        AND NOT COALESCE(atom.valid_until <= %(as_of)s AND atom.ended_at <= %(as_of)s, false) END"""
 # By primary keys and by the indexes of a turn's place; the person's own, and facts that are everybody's.
 _READ_SQL = {
-    "fact": """
+    "fact": f"""
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
-    NULL::bigint, atom.formed_at, '', NULL::integer[], ''
+    NULL::bigint, atom.formed_at, '', NULL::integer[], '', atom.valid_from, atom.valid_until
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
-""",
+    AND {AS_OF_SQL}
+""",  # noqa: S608 (a constant)
     "moment": """
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
-    session.session_id, moment.first_sequence, moment.ends_at, '', NULL, ''
+    session.session_id, moment.first_sequence, moment.ends_at, '', NULL, '', NULL::timestamptz, NULL::timestamptz
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
+    AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
 """,
     "turn": " UNION ALL ".join(
         (_TURN_SQL.format(kind="turn", content=_CONTENT), _TURN_SQL.format(kind="archived", content="NULL"))
@@ -81,6 +90,8 @@ class Result:
         ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
         scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
         pk: primary key; of a turn that of its session.
+        valid_from: since when a fact holds, where that was said.
+        valid_until: until when it held; None if it does, or nobody knows of an end.
     """
 
     kind: str
@@ -94,6 +105,8 @@ class Result:
     ranks: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     pk: int = 0
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
 
     def is_relevant(self, least: float) -> bool:
         """Tell whether it has to do with the query: a word in common, a meaning near enough, or a neighbour like that.
@@ -104,7 +117,9 @@ class Result:
         return "text" in self.ranks or self.scores.get("semantic", least) >= least
 
 
-def read_fields(user: UserProfile, since: datetime | None, keys: Sequence[Key]) -> dict[Key, dict[str, Any]]:
+def read_fields(
+    user: UserProfile, since: datetime | None, as_of: datetime | None, keys: Sequence[Key]
+) -> dict[Key, dict[str, Any]]:
     """Return fields of a `Result` for each key that is there.
 
     One statement, planned again each time, so it reads only the kinds that were found.
@@ -117,6 +132,7 @@ def read_fields(user: UserProfile, since: datetime | None, keys: Sequence[Key]) 
         "user": user.pk,
         "chars": CONTENT_CHARS,
         "since": since,
+        "as_of": as_of,
         "tools": list(MEMORY_TOOLS),
         "facts": [key.place[0] for key in keys if key.kind == "fact"],
         "moments": [key.place[0] for key in keys if key.kind == "moment"],
@@ -141,13 +157,14 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 
 def _fields(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
-    kind, _, ref, content, session_id, sequence, time, role, platform_places, name = row
+    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, valid_from, valid_until = row
     if platform_places:  # what memory itself had said is no result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
     content = spoken(name, content)[:CONTENT_CHARS]
     fields = {"kind": kind, "ref": ref, "content": content, "session_id": session_id}
-    return Key(kind, place), fields | {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
+    fields |= {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
+    return Key(kind, place), fields | {"valid_from": valid_from, "valid_until": valid_until}
 
 
 def _place(row: Sequence[Any]) -> Place:

@@ -15,7 +15,7 @@ from django.db import connection
 
 from moments_app.recall.fusion import fused, shared_with_neighbours
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.results import Key, Result, read_fields
+from moments_app.recall.results import AS_OF_SQL, Key, Result, read_fields
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from moments_app.turns.words import is_named, words_of
@@ -24,6 +24,8 @@ from sessions_app.models import UserProfile
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
+ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
+THEN_DEPTH = 1_000  # hits of each search of a former time: what was said since is left out of them
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
@@ -48,8 +50,14 @@ SELECT found.search, found.kind, found.found, found.score, message.session_id, m
     message.sequence > session.embedded_sequence
 FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND message.id = found.found
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
-ORDER BY found.search, found.kind, found.place
+{as_of}ORDER BY found.search, found.kind, found.place
 """
+# Of a former time: from more hits those that were there then.
+_AS_OF_SQL = f"""
+WHERE CASE found.kind WHEN 'turn' THEN message.created_at <= %(as_of)s
+    WHEN 'moment' THEN EXISTS (SELECT FROM moments_app_moment WHERE id = found.found AND ends_at <= %(as_of)s)
+    ELSE EXISTS (SELECT FROM moments_app_memoryatom atom WHERE id = found.found AND {AS_OF_SQL}) END
+""".replace("%(as_of)s", "%s")  # noqa: S608 (a constant)
 
 
 class Hit(NamedTuple):
@@ -90,7 +98,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
     A search gives more hits than the `most` results wanted.
     """
-    depth = max(settings.RECALL.candidates, most + SPARE)
+    depth = THEN_DEPTH if request.as_of else max(settings.RECALL.candidates, most + SPARE)
     scopes = [f"u{user.pk}", *(f"s{shard}" for shard in words.shards)]
     searches: list[str] = []
     parameters: list[Any] = []
@@ -106,8 +114,10 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind]))
             parameters += [kind, user.pk, words.shards, vector.model, vector.dimensions, str(vector.numbers)]
             parameters += [request.since, depth]
+    then = _AS_OF_SQL if request.as_of else ""
+    parameters += [request.as_of] * then.count("%s")
     with connection.cursor() as cursor:
-        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
+        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches), as_of=then), parameters)
         return [
             Hit(
                 search,
@@ -136,13 +146,13 @@ def read_results(
     user: UserProfile, request: RecallRequest, hits: Sequence[Hit], ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
     """Return the best `most` results, read from their tables; one statement."""
-    read = read_fields(user, request.since, list(ranking)[: max(most + SPARE, READ_AHEAD)])
+    read = read_fields(user, request.since, request.as_of, list(ranking)[: max(most + SPARE, READ_AHEAD)])
     ranks, scores = _ranks(hits), _scores(hits)
     named = frozenset(words_of(request.text))
     results = [
         Result(
             **fields,
-            score=_with_speaker(ranking[key], fields["kind"], fields["content"], named),
+            score=_score(ranking[key], fields, named, asks_of_past=request.asks_of_past),
             ranks=ranks.get(key, {}),
             scores=scores.get(key, {}),
         )
@@ -154,9 +164,13 @@ def read_results(
     return _without_repetitions(result for result in results if result.is_relevant(least))[:most]
 
 
-def _with_speaker(score: float, kind: str, content: str, named: Collection[str]) -> float:
-    """Return the score of a result: what somebody said answers best what is asked about them."""
-    return score * SPEAKER_FACTOR if score > 0 and kind == "turn" and is_named(content, named) else score
+def _score(score: float, fields: Mapping[str, Any], named: Collection[str], *, asks_of_past: bool) -> float:
+    """Return the score of a result: what somebody said answers best what is asked about them, and what holds, now."""
+    if score <= 0:
+        return score
+    if fields["valid_until"] and not asks_of_past:
+        return score * ENDED_FACTOR
+    return score * SPEAKER_FACTOR if fields["kind"] == "turn" and is_named(fields["content"], named) else score
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:

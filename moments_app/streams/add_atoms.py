@@ -1,16 +1,25 @@
 """`add_atoms`: items into a stream, whoever brings them: a formation, a digest, a client, an operator.
 
-What the stream has already is refused by the database. What is over its buffer is evicted, and a consolidation is asked
-for when enough waits. What a shard gets from a person is a candidate: theirs alone, and part of no consolidation.
+What the stream has already is refused by the database, and what ended or was corrected since isn't said again by the
+turns that said it first. A fact ends what it contradicts (`timeline.py`). What is over a buffer is evicted, least worth
+first, and a consolidation is asked for when enough waits. What a shard gets from a person is a candidate: theirs
+alone, and part of no consolidation.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from moments_app.models import Job, MemoryAtom, MemoryStream
+from django.db.models import F
+from django.db.models.functions import Least
+
+from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
+from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.revoke import withdraw_short
+from moments_app.streams.timeline import settle
 from sessions_app.insert import insert_unless_there
+
+USE, MOST_USE = 0.1, 10  # worth of each time that a fact was recalled, and how many count
 
 
 def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by: str) -> list[MemoryAtom]:
@@ -24,8 +33,10 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
     Returns:
         Those that were added.
     """
-    added = [atom for atom in _unsaid(stream, atoms) if insert_unless_there(atom)]
+    described = [atom.describe() for atom in _unsaid(stream, atoms)]
+    added = [atom for atom in described if insert_unless_there(atom)]
     if added:
+        settle(added)
         if any(atom.atom_type == MemoryAtom.Type.FACT for atom in added):
             _evict(stream, added[0])
         if not added[0].is_candidate:  # the person's contexts know of a new candidate, and nobody else's has it
@@ -46,23 +57,48 @@ def belonging_to(stream: MemoryStream, person: int) -> dict[str, Any]:
 
 
 def _unsaid(stream: MemoryStream, atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
-    """Return the atoms without candidates for what a shard says to everybody already."""
+    """Return the atoms without candidates for what a shard says to everybody already, and what is over since."""
     hashes = [atom.content_hash for atom in atoms if atom.is_candidate]
     shared = (
         stream.atoms.active().filter(is_candidate=False, content_hash__in=hashes) if hashes else stream.atoms.none()
     )
     said = set(shared.values_list("content_hash", flat=True))
-    return [atom for atom in atoms if atom.content_hash not in said]
+    corrected = _corrected_turns(atoms)
+    left = [atom for atom in atoms if atom.content_hash not in said]
+    return [atom for atom in left if not _has_ended(atom) and not any(turn.forbids(atom) for turn in corrected)]
+
+
+def _has_ended(atom: MemoryAtom) -> bool:
+    """Tell whether the same turns said the same before, and it ended since."""
+    if not atom.source_message_ids or atom.user_id is None:
+        return False
+    ended = MemoryAtom.objects.filter(state=MemoryAtom.State.ENDED, user=atom.user_id, content_hash=atom.content_hash)
+    return ended.filter(source_message_ids__overlap=atom.source_message_ids).exists()
+
+
+def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
+    """Return what was corrected since in the sessions that the atoms come from."""
+    sessions = {atom.source_session_id for atom in atoms if atom.source_session_id}
+    found = CorrectedTurn.objects.filter(session__in=sessions).select_related("correction") if sessions else ()
+    return list(found)
 
 
 def _evict(stream: MemoryStream, added: MemoryAtom) -> None:
-    """Evict the oldest facts over the buffer; the candidates of each person have one of their own."""
-    own = stream.atoms.active().filter(user=added.user_id, is_candidate=added.is_candidate)
-    facts = own.facts().unpinned().newest_first()
-    over = list(facts.values_list("pk", flat=True)[stream.fact_buffer_max :])
-    MemoryAtom.objects.filter(pk__in=over).evict()
-    if over and added.is_candidate:
-        withdraw_short()
+    """Evict facts over the buffer; the candidates of each person have one of their own. What ended is kept as long."""
+    own = stream.atoms.filter(user=added.user_id, is_candidate=added.is_candidate).facts().unpinned()
+    for state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ENDED):
+        if over := _over(own.filter(state=state), stream.fact_buffer_max):
+            MemoryAtom.objects.filter(pk__in=over).evict()
+            if added.is_candidate:
+                withdraw_short()
+
+
+def _over(facts: MemoryAtomQuerySet, most: int) -> list[int]:
+    """Return those over a buffer: half of it is for what is new, the rest for what lasts and what is used."""
+    new = list(facts.newest_first().values_list("pk", flat=True)[: (most + 1) // 2])
+    value = F("worth") + USE * Least(F("access_count"), MOST_USE)
+    old = facts.exclude(pk__in=new).order_by(value.desc(), "-formed_at", "-id")
+    return list(old.values_list("pk", flat=True)[most - len(new) :]) if len(new) * 2 >= most else []
 
 
 def note_growth(atom: MemoryAtom, *, requested_by: str) -> None:

@@ -13,6 +13,7 @@ from moments_app.models import MemoryAtom, MemoryStream, Release
 from moments_app.streams.add_atoms import consolidate_if_due, note_growth
 from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.texts import is_carried
+from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
@@ -24,6 +25,7 @@ class CannotCurate(Refusal):
 _WHY_NOT = {
     MemoryAtom.State.ACTIVE: "It is in memory already.",
     MemoryAtom.State.ABSORBED: "It is part of its stream's text: undo that consolidation, or take its line out first.",
+    MemoryAtom.State.ENDED: "It has ended, and is kept as what was.",
     MemoryAtom.State.EVICTED: "It is evicted.",
 }
 
@@ -39,7 +41,10 @@ def evict(atom: MemoryAtom) -> None:
     found = _locked(atom, [MemoryAtom.State.ACTIVE, MemoryAtom.State.ABSORBED])
     if is_carried(found):
         raise CannotCurate(_WHY_NOT[MemoryAtom.State.ABSORBED])
+    ended = ended_by([found])
     MemoryAtom.objects.filter(pk=found.pk).evict()
+    begin_again(ended)
+    settle([found])
     found.stream.touch()
     if found.is_candidate:
         withdraw_short()
@@ -57,7 +62,8 @@ def restore(atom: MemoryAtom, *, requested_by: str) -> None:
         CannotCurate: it isn't evicted, or its stream has the same again.
     """
     found = _locked(atom, [MemoryAtom.State.EVICTED])
-    _set(found, state=MemoryAtom.State.ACTIVE, absorbed_in=None)
+    _set(found, absorbed_in=None, **not_ended())
+    settle([found])
     _note_arrival(found, requested_by)
 
 

@@ -8,8 +8,9 @@ says so.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from django.conf import settings
@@ -39,6 +40,7 @@ from moments_app.models.atom import content_hash
 from moments_app.models.job import JobQuerySet
 from moments_app.prompts import MEMORY_EXTRACTION_URI
 from moments_app.streams.add_atoms import add_atoms, belonging_to
+from moments_app.streams.timeline import end_by
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
@@ -46,6 +48,7 @@ from sessions_app.models import Message, Session
 
 MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
 CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are not said again
+CURRENT_FACTS = 40  # of the person's, by number, so that the engine says which of them are over
 CURRENT_CHARS = 6_000
 SWEEP = 500  # sessions a run
 RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
@@ -62,6 +65,7 @@ class FormationInput(ProcessInput):
         messages: shown to the engine, by sequence.
         last_sequence: up to which turns are formed by this.
         is_cut: more is waiting than one run takes.
+        facts: the person's that the engine was shown, by number.
         again: ranges of turns whose memories were withdrawn and are formed again, first the one of this run; blank:
             this run is about turns that no formation has seen.
     """
@@ -74,6 +78,7 @@ class FormationInput(ProcessInput):
     last_sequence: int
     is_cut: bool
     again: list[list[int]]
+    facts: dict[int, int]
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with other instructions."""
@@ -87,9 +92,18 @@ class Candidate:
     label: str
     stream: MemoryStream
     atom_type: str
-    text: str
     sequences: list[int]
+    draft: DraftAtom
     engine: str = ""
+
+    @property
+    def valid_from(self) -> datetime | None:
+        """The time since when it holds, where one was given that is a time."""
+        with suppress(ValueError):
+            is_month = len(self.draft.valid_from) == len("2026-03")
+            given = datetime.fromisoformat(f"{self.draft.valid_from}-01" if is_month else self.draft.valid_from)
+            return given if given.tzinfo else given.replace(tzinfo=UTC)
+        return None
 
 
 @dataclass(frozen=True)
@@ -134,11 +148,13 @@ class FormMemories(Process[FormationInput, Formed]):
             _count_from(session, turns[-1].sequence)
             return Skipped("no stream is active")
         prompt_version = prompt_in_force(MEMORY_EXTRACTION_URI, session)
+        facts = _facts(streams.values())
         return FormationInput(
             prompt_version=prompt_version,
             session=session,
             streams=streams,
-            request=_request(session, shown, streams, prompt_version),
+            request=_request(session, shown, streams, facts, prompt_version),
+            facts={number: fact.pk for number, fact in facts.items()},
             messages={turn.sequence: turn for turn in shown},
             last_sequence=turns[-1].sequence,
             is_cut=len(waiting) > MAX_TURNS,
@@ -172,16 +188,19 @@ class FormMemories(Process[FormationInput, Formed]):
         if session.formed_to != input.session.formed_to:
             raise Moved("These turns were formed meanwhile.")
         dropped = Counter(answer.dropped)
-        added = 0
+        added = ended = 0
         for label, stream in input.streams.items():
-            atoms = [_atom(item, stream, job, input) for item in answer.candidates if item.label == label]
+            items = [item for item in answer.candidates if item.label == label]
+            atoms = [_atom(item, stream, job, input) for item in items]
             new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
             dropped["known already"] += len(atoms) - new
             added += new
+            ended += sum(_end(atom, item, input) for atom, item in zip(atoms, items, strict=True))
         if not input.again:
             _count_from(session, input.last_sequence)
         result = {
             "atoms": added,
+            "ended": ended,
             "streams": len(input.streams),
             "dropped": dict(+dropped),
             "first_sequence": input.request.turns[0].index,
@@ -262,18 +281,31 @@ def _labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
     return labelled
 
 
+def _facts(streams: Iterable[MemoryStream]) -> dict[int, MemoryAtom]:
+    """Return what holds in the person's own streams, numbered: what lasts and what is new first."""
+    own = [stream.pk for stream in streams if not stream.is_shard]
+    facts = MemoryAtom.objects.active().facts().filter(stream__in=own, is_candidate=False)
+    return dict(enumerate(facts.order_by("-worth", "-formed_at", "-id")[:CURRENT_FACTS], start=1))
+
+
 def _request(
-    session: Session, shown: Sequence[Message], streams: dict[str, MemoryStream], prompt: PromptVersion
+    session: Session,
+    shown: Sequence[Message],
+    streams: dict[str, MemoryStream],
+    facts: dict[int, MemoryAtom],
+    prompt: PromptVersion,
 ) -> FormationRequest:
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     return FormationRequest(
         turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
-        sections=[_section(session, label, stream, len(shown)) for label, stream in streams.items()],
+        sections=[_section(session, label, stream, len(shown), facts) for label, stream in streams.items()],
         prompt=prompt.content,
     )
 
 
-def _section(session: Session, label: str, stream: MemoryStream, turns: int) -> StreamSection:
+def _section(
+    session: Session, label: str, stream: MemoryStream, turns: int, numbered: dict[int, MemoryAtom]
+) -> StreamSection:
     observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
     most = _most_facts(stream)
     facts = _limits(turns, min(stream.fact_min, most), most, stream.fact_max_words)
@@ -282,7 +314,8 @@ def _section(session: Session, label: str, stream: MemoryStream, turns: int) -> 
         prompt=stream.extraction_prompt,
         observations=observations if stream.extracts_observations else None,
         facts=facts if stream.extracts_facts else None,
-        current=_current(session, stream),
+        current=_current(session, stream, numbered.values()),
+        facts_now={number: _dated(fact) for number, fact in numbered.items() if fact.stream_id == stream.pk},
     )
 
 
@@ -297,9 +330,13 @@ def _limits(turns: int, least: int, most: int, words: int) -> Limits:
     return Limits(least, max(least, 1, round(least + (most - least) * share)) if most else 0, words)
 
 
-def _current(session: Session, stream: MemoryStream) -> str:
-    """Return what a stream has already, as the session's person may know it."""
-    latest = stream.atoms.active().seen_by(session.user).newest_first()
+def _dated(fact: MemoryAtom) -> str:
+    return f"{fact.content} ({fact.formed_at:%Y-%m-%d})"
+
+
+def _current(session: Session, stream: MemoryStream, facts: Iterable[MemoryAtom]) -> str:
+    """Return what a stream has already beside the numbered facts, as the session's person may know it."""
+    latest = stream.atoms.active().seen_by(session.user).exclude(pk__in=[fact.pk for fact in facts]).newest_first()
     contents = latest.values_list("content", flat=True)[:CURRENT_ITEMS]
     return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
@@ -365,8 +402,11 @@ def _candidate(
         dropped["empty"] += 1
     elif not sequences:
         dropped["no source turn"] += 1
+    elif not input.facts.keys() >= set(draft.ends):
+        dropped["ends what is not listed"] += 1
     else:
-        return Candidate(label, input.streams[label], atom_type, text, sequences)
+        good = draft.model_copy(update={"text": text})
+        return Candidate(label, input.streams[label], atom_type, sequences, good)
     return None
 
 
@@ -391,8 +431,10 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         stream=stream,
         **belonging_to(stream, input.session.user_id),
         atom_type=candidate.atom_type,
-        content=candidate.text,
-        content_hash=content_hash(candidate.text),
+        content=candidate.draft.text,
+        content_hash=content_hash(candidate.draft.text),
+        valid_from=candidate.valid_from,
+        confidence=candidate.draft.confidence,
         formed_at=_said_at(sources),
         source_session=input.session,
         source_message_ids=[message.pk for message in sources],
@@ -400,6 +442,15 @@ def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: Formation
         prompt_version=input.prompt_version,
         engine=candidate.engine,
     )
+
+
+def _end(atom: MemoryAtom, candidate: Candidate, input: FormationInput) -> int:
+    """End what the engine says that an item ends, where that was said before; return how many facts."""
+    if atom._state.adding:  # known already
+        return 0
+    named = {input.facts[number] for number in candidate.draft.ends} - {atom.pk}
+    facts = MemoryAtom.objects.active().filter(pk__in=named, formed_at__lte=atom.formed_at)
+    return sum(end_by(fact, atom) for fact in facts)
 
 
 def _said_at(sources: Sequence[Message]) -> datetime:

@@ -14,6 +14,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from moments_app.models import OwnText
 from moments_app.turns import served_lines
+from moments_app.turns.corrected import as_corrected
 from moments_app.turns.served_text import (
     MEMORY_TOOLS,
     TextLine,
@@ -74,17 +75,20 @@ def _own_text(turn: Message, lines: Sequence[TextLine], places: list[int]) -> Ow
 
 
 def drop_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return turns without platform text, leaving out those that have nothing else; one statement."""
+    """Return turns as engines read them: corrected, without platform text, and without those that have nothing else.
+
+    Two statements.
+    """
     both = zip(turns, blank_platform_text(turns), strict=True)
     return [left for turn, left in both if left is turn or left.content]
 
 
 def blank_platform_text(turns: Sequence[Message]) -> list[Message]:
-    """Return turns without platform text; those that have nothing else stay, blank."""
+    """Return turns corrected and without platform text; those that have nothing else stay, blank."""
     if not turns:
         return []
     places = {(own.session_id, own.sequence): own.places for own in _of(turns)}
-    return [_without(turn, places) for turn in turns]
+    return as_corrected([_without(turn, places) for turn in turns])
 
 
 def _of(turns: Sequence[Message]) -> QuerySet[OwnText]:

@@ -19,11 +19,11 @@ TEXT = r"^[^\x00]*$"
 WORDS = r"^[^\x00]*[^\s\x00][^\x00]*$"
 PUBLIC_ID_MAX = 255
 PUBLIC_ID = r"^(\.{0,2}[^./\x00][^/\x00]*|\.{3}[^/\x00]*)$"
-_DAY = r"(02-(0[1-9]|[12][0-9])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
+DAY = r"(02-(0[1-9]|[12][0-9])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 _OFFSET = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 # An offset may take the first and the last of these years beyond the range.
-TIME = rf"^((1970|2099)-{_DAY}T{_TIME}Z|(19(7[1-9]|[89][0-9])|20([0-8][0-9]|9[0-8]))-{_DAY}T{_TIME}{_OFFSET})$"
+TIME = rf"^((1970|2099)-{DAY}T{_TIME}Z|(19(7[1-9]|[89][0-9])|20([0-8][0-9]|9[0-8]))-{DAY}T{_TIME}{_OFFSET})$"
 
 CONTRADICTORY = "contradictory"  # the code of values that fit by themselves, and not together
 

@@ -20,7 +20,7 @@ def items(source: ContextInput) -> Sequence[Item]:
         .newest_first()[: settings.MOMENT_BUILDER.recent_moment_count]
     )
     event = Message.objects.boundaries_of(source.session).first()
-    return [_checkpoint(source, event), *map(_moment, latest)] if event else _hints(source, latest)
+    return [_checkpoint(source, event), *map(moment_item, latest)] if event else _hints(source, latest)
 
 
 def _checkpoint(source: ContextInput, event: Message) -> Item:
@@ -34,7 +34,8 @@ def _checkpoint(source: ContextInput, event: Message) -> Item:
     )
 
 
-def _moment(moment: Moment) -> Item:
+def moment_item(moment: Moment) -> Item:
+    """Return the line of a moment."""
     return Item(
         f"{moment.key}: {moment.summary}",
         ref=moment.uri,

@@ -25,7 +25,8 @@ def items(source: ContextInput) -> Sequence[Item]:
     found = recall(source.user, source.session.agent_id, source.recall, most=most)
     # The current message may have been appended already, and nothing answers a message so well as itself.
     readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
-    kept = (_item(result) for result in readable if not source.query.startswith(result.content))
+    told = (result for result in readable if result.valid_until is None or source.recall.asks_of_past)
+    kept = (_item(result) for result in told if not source.query.startswith(result.content))
     return sorted(kept, key=lambda item: -item.score)  # not the order of results: long ones score less here
 
 
@@ -38,7 +39,7 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
 def _item(result: Result) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     return Item(
-        shorten_middle(result.content, MAX_CHARS, hint=result.ref),
+        shorten_middle(result.content, MAX_CHARS, hint=result.ref) + _span(result),
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,
@@ -47,6 +48,14 @@ def _item(result: Result) -> Item:
         score=_score(result),
         is_neighbour=not result.ranks,
     )
+
+
+def _span(result: Result) -> str:
+    """Return when a fact held that is over; blank where it holds."""
+    if result.valid_until is None:
+        return ""
+    since = f"from {result.valid_from:%Y-%m-%d} " if result.valid_from else ""
+    return f" (held {since}until {result.valid_until:%Y-%m-%d})"
 
 
 def _score(result: Result) -> float:

@@ -22,11 +22,11 @@ def items_of(source: ContextInput, stream_type: str) -> list[Item]:
 
 def _items(stream: MemoryStream, atoms: list[MemoryAtom]) -> Iterator[Item]:
     own = [atom for atom in atoms if not atom.is_candidate]
-    yield from (_item(atom, stream.name) for atom in atoms if atom.is_candidate)
-    yield from (_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.FACT)
+    yield from (fact_item(atom, stream.name) for atom in atoms if atom.is_candidate)
+    yield from (fact_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.FACT)
     yield from _lines(stream, stream.pinned_content)
     yield from _lines(stream, stream.consolidated_content)
-    yield from (_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.OBSERVATION)
+    yield from (fact_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.OBSERVATION)
 
 
 def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
@@ -36,5 +36,6 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
             yield Item(said, ref=stream.uri, time=stream.last_updated_at, name=stream.name)
 
 
-def _item(atom: MemoryAtom, name: str) -> Item:
+def fact_item(atom: MemoryAtom, name: str = "") -> Item:
+    """Return the line of a fact or observation."""
     return Item(f"{atom.content} ({atom.formed_at:%Y-%m-%d})", ref=atom.uri, time=atom.formed_at, name=name)

@@ -1,7 +1,7 @@
 """Forming memories: what of the turns goes into which stream."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data, fenced
+
+MOST_ENDED = 10  # facts that one item may end
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class StreamSection:
         prompt: what it takes in.
         observations, facts: limits; None when it doesn't take such.
         current: its text and items as they are, so that they are not said again.
+        facts_now: the person's own that hold, by the numbers by which an item says which of them it ends.
     """
 
     label: str
@@ -36,6 +39,12 @@ class StreamSection:
     observations: Limits | None
     facts: Limits | None
     current: str
+    facts_now: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> list[str]:
+        """Each line that it has."""
+        return [*self.current.splitlines(), *self.facts_now.values()]
 
 
 @dataclass(frozen=True)
@@ -54,12 +63,23 @@ class FormationRequest:
 
 
 class DraftAtom(BaseModel):
-    """One item and the turns it comes from."""
+    """One item and the turns it comes from.
+
+    Args:
+        text: what is remembered.
+        message_indexes: of the turns.
+        ends: numbers of the facts that hold no longer since.
+        valid_from: since when it holds, where that was said.
+        confidence: how sure it is, up to 1.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     text: str = Field(min_length=1, max_length=2_000)
     message_indexes: list[int] = Field(min_length=1, max_length=100)
+    ends: list[int] = Field(default_factory=list, max_length=MOST_ENDED)
+    valid_from: str = Field(default="", max_length=40)
+    confidence: float | None = Field(default=None, ge=0, le=1)
 
 
 class DraftAtoms(BaseModel):
@@ -94,7 +114,7 @@ SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", Formation
 
 def judged(request: FormationRequest, answer: FormationAnswer) -> Judged[FormationAnswer]:
     """Return an answer without the items that neither the turns nor what the streams have bear out."""
-    grounds = Grounds(request.turns, [section.current for section in request.sections])
+    grounds = Grounds(request.turns, [line for section in request.sections for line in section.known])
     streams = [_judged_entry(entry, grounds) if isinstance(entry, dict) else entry for entry in answer.streams]
     return grounds.judged(answer.model_copy(update={"streams": streams}))
 
@@ -120,6 +140,7 @@ def as_message(request: FormationRequest) -> str:
             "facts": _limits(section.facts),
             "has_already": section.current,
         }
+        | ({"facts_now": section.facts_now} if section.facts_now else {})
         for section in request.sections
     ]
     first, last = request.turns[0].index, request.turns[-1].index

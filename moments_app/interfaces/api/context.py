@@ -14,6 +14,7 @@ from moments_app.context.priced import PricedItem
 from moments_app.context.render import FORMATS
 from moments_app.context.request import PLANS, ContextRequest
 from moments_app.context.serve import serve_context
+from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.recall.query import RETRIEVAL
 from sessions_app.api.fields import CONTRADICTORY, BooleanField, IntegerField, PublicIdField, TextField, is_text
@@ -50,6 +51,11 @@ class ContextInput(PersonQuery):
         default="query",
         help_text="`query`: what answers the query has at least half of the budget; `stable`: nothing is searched, and "
         "the text stays the same until memory changes, for providers' prompt caches.",
+    )
+
+    as_of = AsOfField(
+        required=False,
+        help_text="Memory as it was then: what was known to hold, from what was said by then. A date is its end.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
@@ -164,6 +170,7 @@ def served_context(user_id: str | None, values: dict[str, Any], *, application: 
         max_tokens=values.get("max_tokens"),
         format=values["format"],
         layers=values["layers"],
+        as_of=values.get("as_of"),
         refresh=values["refresh"],
         plan=values["plan"],
         new_agent_id=values["agent_id"],

@@ -7,6 +7,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from moments_app.context import served
+from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
@@ -36,6 +37,10 @@ class SearchInput(PersonQuery):
         choices=MODES, default="hybrid", help_text="By words (`text`), by meaning (`semantic`), or by both."
     )
     since = AwareDateTimeField(required=False, help_text="What was said at this time or later.")
+    as_of = AsOfField(
+        required=False,
+        help_text="What was said by then, and of facts what was known then to hold. A date is its end.",
+    )
 
 
 class SearchRanks(serializers.Serializer[Any]):
@@ -55,6 +60,10 @@ class SearchResult(serializers.Serializer[Any]):
     sequence = serializers.IntegerField(allow_null=True, help_text="Of a turn; of a moment the first it covers.")
     role = serializers.CharField(help_text="Whose turn it is; blank for what is no turn.")
     time = serializers.DateTimeField()
+    valid_from = serializers.DateTimeField(allow_null=True, help_text="Of a fact: since when, where that was said.")
+    valid_until = serializers.DateTimeField(
+        allow_null=True, help_text="Of a fact: until when it held. Null: as far as is known, it does."
+    )
     score = serializers.FloatField()
     ranks = SearchRanks()
 
@@ -87,7 +96,8 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
         application: primary key of the one that names the person.
     """
     kinds = list(dict.fromkeys(values["kinds"]))
-    question = with_vector(RecallRequest(values["query"], kinds, values.get("since"), values["mode"]))
+    asked = RecallRequest(values["query"], kinds, values.get("since"), values["mode"], as_of=values.get("as_of"))
+    question = with_vector(asked)
     with acting_for(user_id, application=application) as user:
         most = values.get("match_count")
         found = recall(user, values.get("agent_id", ""), question, most=most) if user else []

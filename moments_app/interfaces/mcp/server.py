@@ -24,6 +24,17 @@ from rest_framework.exceptions import APIException, NotFound
 from moments_app.interfaces.api.atoms import AtomAnswer, AtomInput, add_directly
 from moments_app.interfaces.api.context import ContextInput, served_context
 from moments_app.interfaces.api.entities import EntityAnswer
+from moments_app.interfaces.api.facts import (
+    CorrectionAnswer,
+    FactAnswer,
+    FactPatch,
+    FactsQuery,
+    corrected,
+    correction_or_404,
+    fact_or_404,
+    facts_of,
+    order_of,
+)
 from moments_app.interfaces.api.jobs import JobAnswer, jobs_of
 from moments_app.interfaces.api.moments import BuildInput, MomentAnswer, moment_or_404
 from moments_app.interfaces.api.search import SearchInput, search_data
@@ -32,6 +43,7 @@ from moments_app.interfaces.api.summaries import SummaryRow
 from moments_app.interfaces.mcp.connection import CURRENT, database_work
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, PromptResource, Summary
 from moments_app.moments.build import BuildMoments
+from moments_app.provenance.correct import undo_correction as take_back
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
 from sessions_app.api.messages import message_data
@@ -166,14 +178,13 @@ def moment(key: str) -> dict[str, Any]:
         return dict(MomentAnswer(moment_or_404(user, key)).data)
 
 
-@resource("rem://atoms/{atom_id}", "One fact or observation, whole.")
+@resource("rem://atoms/{atom_id}", "One fact or observation, whole: when it held, and what replaced it.")
 def atom(atom_id: str) -> dict[str, Any]:
     with CURRENT.get().reading() as user:
-        found = (
-            MemoryAtom.objects.seen_by(user).findable().filter(stream__in=streams_seen_by(user, user.application_id))
-        )
-        found = found.with_rag_indexed().select_related("source_session")
-        return dict(AtomAnswer(one_or_404(found, atom_id=_uuid(atom_id))).data)
+        seen = MemoryAtom.objects.seen_by(user).filter(stream__in=streams_seen_by(user, user.application_id))
+        found = seen.findable().with_rag_indexed().select_related("source_session", "replaced_by")
+        row = one_or_404(found, atom_id=_uuid(atom_id))
+        return dict(AtomAnswer(row).data) | dict(FactAnswer(row).data)
 
 
 @resource("rem://streams/{stream_id}", "One memory stream, with its text and what each line of that rests on.")
@@ -191,7 +202,7 @@ def entity(entity_id: str) -> dict[str, Any]:
 
 
 def _uuid(text: str) -> UUID:
-    """Return the id in an address.
+    """Return the id in an address or an argument.
 
     Raises:
         NotFound: it is none.
@@ -253,6 +264,7 @@ def search_long_term_memory(
     query: str,
     memory_types: list[Literal["fact", "moment", "turn"]] | None = None,
     match_count: int | None = None,
+    as_of: str | None = None,
 ) -> dict[str, Any]:
     """Finds what of this person's memory answers a query, best first, each with the address of the whole.
 
@@ -260,9 +272,10 @@ def search_long_term_memory(
         query: the question, or words of what is looked for.
         memory_types: fact, moment or turn; left out: all of them.
         match_count: most results, 1 to 100.
+        as_of: a date or time; memory as it was then. Left out: now.
     """
     connection = CURRENT.get()
-    given = {"kinds": memory_types, "match_count": match_count}
+    given = {"kinds": memory_types, "match_count": match_count, "as_of": as_of}
     arguments = {"query": query, "agent_id": connection.agent_id} | _without_none(given)
     return search_data(connection.user_id, SearchInput.validated(arguments), application=connection.application)
 
@@ -274,20 +287,91 @@ class _ContextInput(ContextInput):
 
 
 @tool(only_reads=True)
-def get_context(query: str = "", session_id: str | None = None, max_tokens: int | None = None) -> dict[str, Any]:
+def get_context(
+    query: str = "", session_id: str | None = None, max_tokens: int | None = None, as_of: str | None = None
+) -> dict[str, Any]:
     """What to know before answering: memory in layers, as text, within a number of tokens.
 
     Args:
         query: the current message.
         session_id: of the conversation, which need not have begun; left out: what is known beyond conversations.
         max_tokens: most tokens of the text.
+        as_of: a date or time; memory as it was then. Left out: now.
     """
     connection = CURRENT.get()
     arguments = {"query": query, "agent_id": connection.agent_id, "format": "markdown"}
-    given = {"session_id": session_id, "max_tokens": max_tokens}
+    given = {"session_id": session_id, "max_tokens": max_tokens, "as_of": as_of}
     values = _ContextInput.validated(arguments | _without_none(given))
     data = served_context(connection.user_id, values, application=connection.application)
     return {name: data[name] for name in ("context_id", "context", "budget", "trimmed", "degraded")}
+
+
+@tool(only_reads=True)
+def list_facts(
+    as_of: str | None = None,
+    attribute: str | None = None,
+    state: Literal["holding", "ended", "all"] | None = None,
+    limit: int | None = None,
+    after: str | None = None,
+) -> dict[str, Any]:
+    """The facts about this person, the latest first, each with its id, when it held and what replaced it.
+
+    Args:
+        as_of: a date or time; what was known then to hold. Left out: now.
+        attribute: home, work, name, age, relationship, daughter and the like; left out: all.
+        state: holding (left out), ended or all.
+        limit: most facts, 1 to 200.
+        after: fact_id of the last one of the page before.
+    """
+    given = {"as_of": as_of, "attribute": attribute, "state": state, "limit": limit, "after": after}
+    values = FactsQuery.validated(_without_none(given))
+    with CURRENT.get().reading() as user:
+        return facts_of(user, values)
+
+
+@tool(only_reads=False)
+def correct_fact(fact_id: str, content: str, preview: bool = False) -> dict[str, Any]:
+    """Says what is right in place of a fact that never held; all that says the same goes with it.
+
+    Args:
+        fact_id: of the fact, or its address (rem://atoms/...).
+        content: one sentence, in the third person, understandable by itself.
+        preview: only show what would change.
+    """
+    return _corrected(fact_id, {"content": content, "preview": preview})
+
+
+@tool(only_reads=False)
+def end_fact(fact_id: str, valid_until: str | None = None, preview: bool = False) -> dict[str, Any]:
+    """Notes that a fact held and holds no longer; it is kept as what was.
+
+    Args:
+        fact_id: of the fact, or its address (rem://atoms/...).
+        valid_until: the time until when it held, with its offset from UTC; left out: until now.
+        preview: only show what would change.
+    """
+    return _corrected(fact_id, {"state": "ended", "preview": preview} | _without_none({"valid_until": valid_until}))
+
+
+@tool(only_reads=False)
+def undo_correction(correction_id: str) -> dict[str, Any]:
+    """Takes back what correct_fact or end_fact did.
+
+    Args:
+        correction_id: that the tool answered.
+    """
+    connection = CURRENT.get()
+    with connection.writing() as user:
+        correction = correction_or_404(user, _uuid(correction_id))
+        return dict(CorrectionAnswer(take_back(correction, requested_by=connection.actor)).data)
+
+
+def _corrected(fact_id: str, given: dict[str, Any]) -> dict[str, Any]:
+    values = FactPatch.validated(given)
+    connection = CURRENT.get()
+    with connection.writing() as user:
+        fact = fact_or_404(user, _uuid(fact_id.removeprefix("rem://atoms/")))
+        return corrected(fact, order_of(values), values, requested_by=connection.actor)
 
 
 @tool(only_reads=False)

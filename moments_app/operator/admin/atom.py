@@ -14,6 +14,7 @@ from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, Resto
 from moments_app.operator.views.recall import Recall, RecallPeople
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
+from moments_app.streams.timeline import settle
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import actor_of
@@ -21,7 +22,8 @@ from sessions_app.models import UserProfile
 
 SEARCHED = 20_000  # the newest items, where neither a person nor a stream is chosen
 FOUND = 1_000  # items, and people
-STATES = {"active": "success", "absorbed": "info", "evicted": "warning"}  # colours
+STATES = {"active": "success", "absorbed": "info", "ended": "primary", "evicted": "warning"}  # colours
+DESCRIBED = ("subject", "attribute", "value", "valid_from", "worth")  # columns that are read out of the text
 
 
 @admin.register(MemoryAtom)
@@ -98,13 +100,15 @@ class MemoryAtomAdmin(PageAdmin):
         """Pin what an operator wrote, so that it stands in the next context."""
         is_written = not change or "content" in form.changed_data
         obj.is_pinned = obj.is_pinned or is_written
+        obj.describe()
         if change:
-            obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned"])
+            obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
         else:
             obj.user_id = obj.stream.user_id
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now
+        settle([obj])
         note_growth(obj, requested_by=actor_of(request))
 
     def response_add(self, request: HttpRequest, obj: MemoryAtom, post_url_continue: str | None = None) -> HttpResponse:

@@ -57,9 +57,11 @@ def test_limits_are_kept_and_what_says_most_stays() -> None:
     )
     talk = [("user", f"My {thing} broke on Friday evening.") for thing in things]
     talk += [("user", "I am allergic to hazelnuts."), ("user", "My wife Iris sold her old violin.")]
-    section = StreamSection("user", "", Limits(0, 1, 25), Limits(0, 2, 6), "")
-    [(observations, facts)] = formed(talk, section)
+    user = StreamSection("user", "", Limits(0, 1, 25), Limits(0, 2, 6), "")
+    session = StreamSection("session", "", None, Limits(0, 2, 6), "")
+    [(observations, lasting)], [(_, facts)] = formed(talk, user), formed(talk, session)
     assert observations == ["User's wife Iris sold her old violin."]
+    assert lasting == ["User is allergic to hazelnuts."]
     assert "User is allergic to hazelnuts." in facts
     assert len(facts) == 2 and all(len(fact.split()) <= 6 for fact in facts)
 

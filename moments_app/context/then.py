@@ -1,0 +1,46 @@
+"""A context of a former time: what was known then to hold, from what was said by then.
+
+Facts, moments and turns say when they were said. Profiles, texts of streams and summaries are only told as they are
+now, so such a context leaves them out, and has in their place the facts that held.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from django.conf import settings
+
+from moments_app.context.input import ContextInput
+from moments_app.context.item import Item
+from moments_app.context.layers import LAYERS
+from moments_app.context.layers.moments import moment_item
+from moments_app.context.layers.streams import fact_item
+from moments_app.models import MemoryAtom, Moment
+from sessions_app.models import Message
+
+NAMES = ("policy", "user", "moments", "hot_turns", "retrieved", "query")
+MOST_FACTS = 100
+
+
+def layer_then(name: str, source: ContextInput, as_of: datetime) -> Sequence[Item]:
+    """Return the items of one of `NAMES` as they were at a time; one statement at most."""
+    if name == "user":
+        return _facts(source, as_of)
+    if name == "moments":
+        latest = Moment.objects.for_user(source.user).filter(ends_at__lte=as_of).defer("search_vector", "detail")
+        return [moment_item(moment) for moment in latest.newest_first()[: settings.MOMENT_BUILDER.recent_moment_count]]
+    if name == "hot_turns":
+        return LAYERS[name].items(replace(source, turns=_turns(source, as_of)))
+    return LAYERS[name].items(source)
+
+
+def _facts(source: ContextInput, as_of: datetime) -> list[Item]:
+    """Return what held then of this person, what lasts first where there is more than a context takes."""
+    facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
+    lasting = facts.order_by("-worth", "-formed_at", "-id")[:MOST_FACTS]
+    return [fact_item(fact) for fact in sorted(lasting, key=lambda fact: (fact.formed_at, fact.pk))]
+
+
+def _turns(source: ContextInput, as_of: datetime) -> list[Message]:
+    said = source.session.messages.turns().believed().filter(user_id=source.user.pk, created_at__lte=as_of)
+    return list(said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit])[::-1]

@@ -1,0 +1,173 @@
+"""The patterns by which a sentence is read as somebody's attribute and its value."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
+
+_NOT_PLACES = frozenset(
+    "January February March April May June July August September October November December "
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+)
+_SUBJECT = r"^(?P<subject>(?:The (?:user|assistant))|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)"
+_ADVERBS = (
+    r"(?: (?:now|currently|still|just|recently|also|actually|finally|only|already|has|have|had|is|was|been|got|did))*"
+)
+_NEW = re.compile(r"\b(?:now|new|started|starts|began|got|moved|instead|these days|currently|actually)\b")
+_PROPER = r"[A-ZÀ-Þ][\w'’&.-]*[\w']"
+_PLACE = rf"(?P<value>{_PROPER}(?:[ -](?:(?:de|del|la|le|am|an der|the|upon) )?{_PROPER})*)"
+_FIRM = rf"(?:the )?{_PROPER}(?: (?:(?:and|of|&) )?{_PROPER})*|(?:an?|the) [\w -]{{3,40}}?"
+_ROLE = r"(?P<role>[a-z][\w-]*(?: (?!at\b|for\b|in\b|with\b|since\b|and\b|but\b|now\b|on\b|near\b)[a-z][\w-]*){0,4})"
+_END = r"(?=[.,;!]|$| (?:now|since|in|on|and|from|these|but|which|where|near|as|to|again|last|today)\b)"
+_AT = rf"(?: (?:at|for|with) (?P<employer>{_FIRM}))?{_END}"
+_KIN = (
+    r"(?P<kin>(?:(?!new\b)[a-z]+ )?(?:daughter|son|child|baby|wife|husband|partner|girlfriend|boyfriend|fianc[ée]e?|"
+    r"mother|father|mom|mum|dad|brother|sister|dog|cat|puppy|kitten|horse|grandson|granddaughter|boss|best friend))"
+)
+_CALLED = rf"(?P<value>{_PROPER}(?: {_PROPER})?)"
+_NOT = re.compile(rf",? (?:and )?(?:not|rather than|instead of) (?P<wrong>{_PROPER}(?: {_PROPER})?)")
+_STATES = "single|married|divorced|engaged|widowed|separated"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """That somebody's attribute has a value.
+
+    Args:
+        subject: who.
+        attribute: `home`, `work`, `name`, `age`, `relationship`, or what the one is to them whose name it is.
+        value: as it was said; of work what as and where, as far as either was said; blank: whatever it was.
+        is_over: it no longer has that value.
+        wrong: the value that it corrects; blank where it corrects none.
+        is_new: it says that something changed.
+    """
+
+    subject: str
+    attribute: str
+    value: str
+    is_over: bool = False
+    wrong: str = ""
+    is_new: bool = False
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True if there is never a second value at one time; there may be two daughters."""
+        return self.attribute in (HOME, WORK, NAME, AGE, RELATIONSHIP)
+
+    def ends(self, earlier: "Statement") -> bool | None:
+        """Tell whether an earlier statement of the same attribute doesn't hold beside this; None: maybe."""
+        if earlier.is_over or (not self.is_over and self._says(earlier)):
+            return False
+        if self.is_over:
+            return not self.value or self._has_value_of(earlier)
+        if self.wrong:
+            return self.wrong.casefold() == earlier.value.casefold() or (True if self.is_exclusive else None)
+        return True if self.is_exclusive else None
+
+    def corrects(self, earlier: "Statement") -> bool:
+        """Tell whether an earlier statement never held."""
+        return bool(self.wrong) and self.wrong.casefold() == earlier.value.casefold()
+
+    def _says(self, earlier: "Statement") -> bool:
+        """Tell whether both can be true at once."""
+        has_its_value = self._has_value_of(earlier)
+        is_another_job = self.attribute == WORK and self.is_new and self.value.casefold() != earlier.value.casefold()
+        return has_its_value and not is_another_job
+
+    def _has_value_of(self, earlier: "Statement") -> bool:
+        if self.attribute != WORK:
+            return self.value.casefold() == earlier.value.casefold()
+        return all(not a or not b or a == b for a, b in zip(_work(self), _work(earlier), strict=True))
+
+
+def _work(statement: Statement) -> tuple[str, str]:
+    role, _, employer = statement.value.casefold().rpartition("at ")
+    return (role.strip(), employer.strip()) if "at " in f"{statement.value} " else (statement.value.casefold(), "")
+
+
+def statement_of(text: str) -> Statement | None:
+    """Return what a sentence says, if it is read as an attribute of somebody."""
+    for pattern, read in _PATTERNS:
+        if (found := pattern.search(text)) and (statement := read(found)):
+            return statement
+    return None
+
+
+def _reading(
+    attribute: str, *, is_over: bool = False, is_new: bool | None = None
+) -> Callable[[re.Match[str]], Statement | None]:
+    def read(found: re.Match[str]) -> Statement | None:
+        named = found.groupdict()
+        value = _value(named)
+        if value.split(" ")[0] in _NOT_PLACES or (not value and not is_over):
+            return None
+        wrong = _NOT.search(found.string[found.end() :])
+        changed = bool(_NEW.search(found.string)) if is_new is None else is_new
+        subject = re.sub(r"^The (\w)", lambda the: the[1].upper(), found["subject"])
+        return Statement(
+            subject, named.get("kin") or attribute, value, is_over, wrong["wrong"] if wrong else "", changed
+        )
+
+    return read
+
+
+def _value(named: dict[str, str | None]) -> str:
+    if "role" not in named and "employer" not in named:
+        return (named.get("value") or "").strip().rstrip(".")
+    employer = named.get("employer")
+    at = f"at {employer.strip()}" if employer else ""
+    return " ".join(filter(None, (_without_article(named.get("role") or ""), at)))
+
+
+def _without_article(role: str) -> str:
+    return re.sub(r"^(?:an?|the) ", "", role.strip())
+
+
+_LEAVES = r"(?:quits?|left|lost|resigned from|retired from|was fired from|was laid off from)"
+_POST = r"(?:(?:their|his|her|the|a) )?(?:old |last |new )?(?:job|position|post|work)"
+_AS = rf"as (?:an? |the )?{_ROLE}"
+_WORKS = rf"{_SUBJECT}{_ADVERBS} (?:works?|working)(?: (?:now|again))?"
+_LIVES = r"(?:lives?|living|based|resides?|settled)(?: (?:now|currently|back|down|again))* (?:in|near) (?!with\b)"
+_MOVED = rf"(?:moved|relocated)(?: (?:back|out|over|house))*(?: from {_PLACE.replace('?P<value>', '?:')})? (?:to|into)"
+_BEGINS = r"(?:starts|started|begins|began|got|took|accepted|landed|has)(?: working)?"
+_LEFT_HOME = (
+    r"(?:used to live|no longer lives?|doesn't live|does not live|lived|moved (?:away|out))(?: (?:in|from|of))+"
+)
+_LEFT_WORK = r"(?:used to work|no longer works?|stopped working|doesn't work|does not work)"
+
+
+def _started(found: re.Match[str]) -> Statement | None:
+    """Read a beginning; a job is only one where it is called so, or says what as."""
+    named = found.groupdict()
+    if named["firm"] and not re.search(r"\b(?:job|position|post|work|working)\b", found[0]):
+        return None
+    value = _value({"role": named["role"], "employer": named["employer"] or named["firm"]})
+    return Statement(found["subject"], WORK, value, is_new=True) if value else None
+
+
+_PATTERNS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Statement | None]]] = [
+    (re.compile(pattern), read)
+    for pattern, read in (
+        # what is over
+        (rf"{_SUBJECT} {_LEFT_HOME} {_PLACE}", _reading(HOME, is_over=True)),
+        (rf"{_SUBJECT} {_LEFT_WORK}(?: {_AS})?{_AT}", _reading(WORK, is_over=True)),
+        (rf"{_SUBJECT}{_ADVERBS} {_LEAVES} {_POST}(?: {_AS})?{_AT}", _reading(WORK, is_over=True)),
+        (rf"{_SUBJECT}{_ADVERBS} (?P<value>)(?:retired|unemployed|out of work)\b", _reading(WORK, is_over=True)),
+        # what holds
+        (rf"{_SUBJECT}{_ADVERBS} {_LIVES}{_PLACE}", _reading(HOME)),
+        (rf"{_SUBJECT}{_ADVERBS} {_MOVED} {_PLACE}", _reading(HOME, is_new=True)),
+        (rf"{_SUBJECT}'s (?:new )?home is (?:now )?(?:in )?{_PLACE}", _reading(HOME)),
+        (rf"{_WORKS} {_AS}{_AT}", _reading(WORK)),
+        (rf"{_WORKS} (?:at|for) (?P<employer>{_FIRM}){_END}", _reading(WORK)),
+        (rf"{_SUBJECT}{_ADVERBS} {_BEGINS}(?: {_POST})? (?:{_AS}{_AT}|(?:at|with) (?P<firm>{_FIRM}){_END})", _started),
+        (rf"{_SUBJECT}(?:'s (?:first |full )?name is| is called| is named| goes by) {_CALLED}", _reading(NAME)),
+        (
+            rf"{_SUBJECT}'s {_KIN}(?:'s (?:first )?name)? (?:is|are) (?:actually )?(?:(?:called|named) )?{_CALLED}",
+            _reading(""),
+        ),
+        (rf"{_SUBJECT}{_ADVERBS} (?:has|have|adopted|got) an? {_KIN} (?:called|named) {_CALLED}", _reading("")),
+        (rf"{_SUBJECT}{_ADVERBS} (?:is|turned) (?P<value>\d{{1,3}})(?: years? old\b|{_END})", _reading(AGE)),
+        (rf"{_SUBJECT}{_ADVERBS}(?: is)? (?P<value>{_STATES}){_END}", _reading(RELATIONSHIP)),
+    )
+]

@@ -1,0 +1,118 @@
+"""Facts that contradict each other, and facts that somebody corrected or ended, with all that said the same."""
+
+import re
+import uuid
+from typing import Self
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.utils import timezone
+
+from moments_app.models.atom import MemoryAtom
+from sessions_app.models import Session, UserProfile
+
+
+class ContradictionQuerySet(models.QuerySet["Contradiction"]):
+    def waiting(self) -> Self:
+        """Return those that nobody has decided on."""
+        return self.filter(decision="")
+
+
+class Contradiction(models.Model):
+    """Two facts that may not hold beside each other: nobody was sure, so an operator says."""
+
+    class Decision(models.TextChoices):
+        ACCEPTED = "accepted"
+        DECLINED = "declined"
+
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="contradictions")
+    earlier = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="+")
+    later = models.ForeignKey(MemoryAtom, on_delete=models.CASCADE, related_name="contradictions")
+    reason = models.CharField(max_length=255, help_text="Why nobody was sure.")
+    created_at = models.DateTimeField(default=timezone.now)
+    decision = models.CharField(max_length=16, choices=Decision, blank=True, default="", help_text="Blank: none yet.")
+    decided_at = models.DateTimeField(null=True, blank=True)
+    decided_by = models.CharField(max_length=255, blank=True, default="")
+
+    objects = ContradictionQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["earlier", "later"], name="contradiction_once")]
+        indexes = [models.Index(fields=["id"], condition=models.Q(decision=""), name="contradiction_waiting")]
+
+    def __str__(self) -> str:
+        return f"{self.earlier} / {self.later}"
+
+
+class CorrectionQuerySet(models.QuerySet["Correction"]):
+    def for_user(self, user: UserProfile | None) -> Self:
+        """Return a person's corrections."""
+        return self.filter(user=user)
+
+    def standing(self) -> Self:
+        """Return those that were not undone."""
+        return self.filter(undone_at=None)
+
+    def newest_first(self) -> Self:
+        return self.order_by("-id")
+
+
+class Correction(models.Model):
+    """That somebody corrected, ended or withdrew a fact, and what was changed because it said the same."""
+
+    class Kind(models.TextChoices):
+        CORRECTED = "corrected"
+        ENDED = "ended"
+        WITHDRAWN = "withdrawn"
+
+    correction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="corrections")
+    fact = models.ForeignKey(MemoryAtom, null=True, blank=True, on_delete=models.SET_NULL, related_name="corrections")
+    kind = models.CharField(max_length=16, choices=Kind)
+    before = models.TextField(help_text="What the fact said.")
+    after = models.TextField(blank=True, help_text="What it says now; blank: nothing.")
+    valid_until = models.DateTimeField(null=True, blank=True, help_text="Of one that was ended.")
+    changes = models.JSONField(
+        default=list, encoder=DjangoJSONEncoder, help_text="Each row that was changed, and how it was before."
+    )
+    requested_by = models.CharField(max_length=255)
+    created_at = models.DateTimeField(default=timezone.now)
+    undone_at = models.DateTimeField(null=True, blank=True)
+
+    objects = CorrectionQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.before[:80]}"
+
+
+class CorrectedTurn(models.Model):
+    """A turn that says what was corrected since: it stays as it was said, and engines read it as corrected."""
+
+    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", db_index=False)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
+    sequence = models.BigIntegerField()
+    correction = models.ForeignKey(Correction, null=True, blank=True, on_delete=models.SET_NULL, related_name="turns")
+    wrong = models.TextField(help_text="The words that were wrong.")
+    right = models.TextField(blank=True, help_text="Those in their place; blank: none.")
+
+    class Meta:
+        indexes = [models.Index(fields=["user", "session", "sequence"], name="corrected_turn")]
+
+    def __str__(self) -> str:
+        return f"{self.session} {self.sequence}"
+
+    def forbids(self, atom: MemoryAtom) -> bool:
+        """Tell whether an atom says from this session, of the time before the correction, what was wrong."""
+        is_older = self.correction is None or atom.formed_at <= self.correction.created_at
+        of_it = atom.source_session_id == self.session_id and atom.user_id == self.user_id
+        return is_older and of_it and reading(atom.content, self.wrong, "") != atom.content
+
+    def read(self, text: str) -> str:
+        """Return a text as it is read since the correction."""
+        return reading(text, self.wrong, self.right)
+
+
+def reading(text: str, wrong: str, right: str) -> str:
+    """Return a text with words in the place of others, wherever those stand as whole words."""
+    pattern = rf"(?<!\w){re.escape(wrong)}(?!\w)"
+    return re.sub(pattern, lambda _: right, text, flags=re.IGNORECASE)

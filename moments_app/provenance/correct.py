@@ -1,0 +1,389 @@
+"""`correct`: a fact corrected, ended or withdrawn, and all that says the same with it; and `undo_correction`.
+
+What says the same is found by provenance (what was made of the same turns) and by search. Other facts, moments,
+profile and texts of streams are changed; turns stay as they were said and are marked, so that engines read them as
+corrected, and nothing wrong is made of them again. An ending changes only what tells of the present: facts, profile and
+texts; moments and turns tell of their time. All of it is shown before, is one transaction, and is undone as one.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from moments_app.models import CorrectedTurn, Correction, MemoryAtom, MemoryStream, Moment
+from moments_app.models.atom import content_hash
+from moments_app.recall.request import RecallRequest
+from moments_app.recall.search import recall
+from moments_app.streams.add_atoms import have_found
+from moments_app.streams.same import Rewording, without
+from moments_app.streams.three_way_merge import merged_text
+from moments_app.streams.timeline import not_ended, settle, touch
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import Event, Message, UserProfile
+from sessions_app.refusals import Refusal
+
+FOUND = 100  # results of the search for what says the same
+FACT, MOMENT, PROFILE, STREAM, TURN = "fact", "moment", "profile", "stream", "turn"
+_TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
+    MOMENT: (Moment, ("summary", "detail")),
+    STREAM: (MemoryStream, ("pinned_content", "consolidated_content")),
+    PROFILE: (UserProfile, ("summary", "interests", "preferred_topics")),
+}
+
+
+class CannotCorrect(Refusal):
+    """The fact can't be corrected as things are; the message says why."""
+
+    code = "cannot_correct"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One text that says the same, before and after.
+
+    Args:
+        kind: what it is in: a fact, a moment, the profile, a stream's text, or a turn, which is only marked.
+        ref: its address.
+        pk: primary key of its row.
+        field: the column.
+        before, after: the text; blank after: it goes, or holds no longer.
+    """
+
+    kind: str
+    ref: str
+    pk: int
+    field: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done with a fact.
+
+    Args:
+        kind: of the correction.
+        after: what it is to say.
+        valid_until: until when it held, of one that ended.
+    """
+
+    kind: str
+    after: str = ""
+    valid_until: datetime | None = None
+
+
+def correcting(content: str) -> Order:
+    """Return the order that a fact says something else: what it said never held."""
+    return Order(Correction.Kind.CORRECTED, content.strip())
+
+
+def ending(valid_until: datetime | None = None) -> Order:
+    """Return the order that a fact holds no longer."""
+    return Order(Correction.Kind.ENDED, valid_until=valid_until or timezone.now())
+
+
+def withdrawing() -> Order:
+    """Return the order that a fact never held, and nothing is in its place."""
+    return Order(Correction.Kind.WITHDRAWN)
+
+
+def preview(fact: MemoryAtom, order: Order) -> list[Change]:
+    """Return everything that says the same, as it is and as it will be; a constant number of statements.
+
+    Raises:
+        CannotCorrect: the fact is nobody's, was corrected already, or says this already.
+    """
+    user = _person_of(fact)
+    _refuse(fact, order)
+    rewording = Rewording(fact.content, order.after)
+    found = recall(user, fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
+    pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}
+    turns = _turns(fact, [(one.pk, one.sequence) for one in found if one.kind == TURN])
+    changes = [_of_fact(fact, order), *_facts(fact, order, rewording, pks["fact"])]
+    changes += _texts(user, rewording)
+    if order.kind != Correction.Kind.ENDED:
+        changes += _moments(fact, rewording, pks["moment"], turns)
+        changes += _marks(rewording, turns)
+    return changes
+
+
+@transaction.atomic
+def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collection[str] = ()) -> Correction:
+    """Correct, end or withdraw a fact, and what says the same with it.
+
+    Args:
+        fact: of a person.
+        order: what is to be done.
+        requested_by: key:… or operator:….
+        leave: addresses of what is left as it is, though it says the same.
+
+    Raises:
+        CannotCorrect: as `preview`.
+    """
+    user = UserProfile.objects.locked().get(pk=_person_of(fact).pk)
+    fact = MemoryAtom.objects.select_related("user", "stream").get(pk=fact.pk)
+    changes = [change for change in preview(fact, order) if change.pk == fact.pk or change.ref not in leave]
+    correction = Correction.objects.create(
+        user=user,
+        fact=fact,
+        kind=order.kind,
+        before=fact.content,
+        after=order.after,
+        valid_until=order.valid_until,
+        requested_by=requested_by,
+    )
+    correction.changes = [_do(change, correction, user) for change in changes]
+    correction.save(update_fields=["changes"])
+    _touch_person(user)
+    have_found(fact, requested_by=requested_by)
+    _log("fact_" + str(order.kind), correction, requested_by)
+    return correction
+
+
+@transaction.atomic
+def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
+    """Take a correction back: all that it changed is as before, with what people have changed since.
+
+    Raises:
+        CannotCorrect: it was undone already, or a later one is of the same fact.
+    """
+    user = UserProfile.objects.locked().get(pk=correction.user_id)
+    correction = Correction.objects.select_for_update().get(pk=correction.pk)
+    _refuse_undoing(correction)
+    for change in reversed(correction.changes):
+        _undo(change, user)
+    correction.turns.all().delete()
+    correction.undone_at = timezone.now()
+    correction.save(update_fields=["undone_at"])
+    pks = [change["pk"] for change in correction.changes if change["kind"] == FACT]
+    facts = list(MemoryAtom.objects.filter(pk__in=pks))
+    settle(facts)
+    touch(facts)
+    _touch_person(user)
+    _log("correction_undone", correction, requested_by)
+    return correction
+
+
+# --- refusing ---
+
+
+def _person_of(fact: MemoryAtom) -> UserProfile:
+    if fact.user is None or fact.is_candidate:
+        raise CannotCorrect("It isn't one person's fact: what agents share is released and revoked.")
+    return fact.user
+
+
+def _refuse(fact: MemoryAtom, order: Order) -> None:
+    if fact.is_wrong or fact.state == MemoryAtom.State.EVICTED:
+        raise CannotCorrect("It is not believed any more.")
+    if order.kind == Correction.Kind.ENDED:
+        if fact.state == MemoryAtom.State.ENDED:
+            raise CannotCorrect("It has ended already.")
+        if order.valid_until and order.valid_until > timezone.now():
+            raise CannotCorrect("It still holds until then.")
+    if order.kind == Correction.Kind.CORRECTED:
+        if content_hash(order.after) == fact.content_hash:
+            raise CannotCorrect("It says this already.")
+        if (
+            MemoryAtom.objects.active()
+            .filter(stream=fact.stream_id, user=fact.user_id, content_hash=content_hash(order.after))
+            .exists()
+        ):
+            raise CannotCorrect("The stream has a fact that says so; withdraw this one.")
+
+
+def _refuse_undoing(correction: Correction) -> None:
+    if correction.undone_at:
+        raise CannotCorrect("It was undone already.")
+    made = {change.get("made") for change in correction.changes} - {None}
+    later = Correction.objects.standing().filter(user=correction.user_id, pk__gt=correction.pk)
+    for other in later.order_by("-pk"):
+        if made & {change["pk"] for change in other.changes if change["kind"] == FACT}:
+            raise CannotCorrect(f"What it made was corrected since; undo {other.correction_id} first.")
+
+
+# --- what says the same ---
+
+
+def _of_fact(fact: MemoryAtom, order: Order) -> Change:
+    return Change(FACT, fact.uri, fact.pk, "content", fact.content, order.after)
+
+
+def _facts(fact: MemoryAtom, order: Order, rewording: Rewording, found: Collection[int]) -> list[Change]:
+    """Return the person's other facts and observations that say so."""
+    own = MemoryAtom.objects.holding().filter(user=fact.user_id, is_candidate=False).exclude(pk=fact.pk)
+    same = own.filter(pk__in=found) | own.filter(source_message_ids__overlap=fact.source_message_ids)
+    changes = []
+    for other in same.defer("search_vector").order_by("pk").distinct():
+        is_same = rewording.says_same(other.content)
+        after = rewording.of(other.content) if order.kind == Correction.Kind.CORRECTED else ""
+        if after != other.content and (is_same or after):
+            changes.append(Change(FACT, other.uri, other.pk, "content", other.content, after))
+    return changes
+
+
+def _texts(user: UserProfile, rewording: Rewording) -> list[Change]:
+    """Return the profile and the texts of the person's streams, where they say so."""
+    rows: list[tuple[str, Any]] = [(PROFILE, user)]
+    rows += [(STREAM, stream) for stream in MemoryStream.objects.filter(user=user).order_by("pk")]
+    changes = [_of_text(kind, row, field, rewording) for kind, row in rows for field in _TEXTS[kind][1]]
+    return [change for change in changes if change]
+
+
+def _of_text(kind: str, row: Any, field: str, rewording: Rewording) -> Change | None:
+    before = getattr(row, field)
+    if isinstance(before, list):
+        after: Any = without(before, rewording)
+    else:
+        after = "\n".join(without(before.split("\n"), rewording))
+    return Change(kind, row.uri, row.pk, field, before, after) if after != before else None
+
+
+def _moments(fact: MemoryAtom, rewording: Rewording, found: Collection[int], turns: Sequence[Message]) -> list[Change]:
+    pks = {*found, *(turn.moment_id for turn in turns if turn.moment_id)}
+    moments = Moment.objects.filter(user=fact.user_id, pk__in=pks).defer("search_vector").order_by("pk")
+    changes = [_of_text(MOMENT, moment, field, rewording) for moment in moments for field in _TEXTS[MOMENT][1]]
+    return [change for change in changes if change]
+
+
+def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> list[Message]:
+    """Return the turns that it comes from, and those that were found."""
+    own = Message.objects.turns().believed().filter(user_id=fact.user_id)
+    sessions = {session for session, _ in places}
+    beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
+    there = set(places)
+    found = [turn for turn in beside.select_related("session") if (turn.session_id, turn.sequence) in there]
+    sources = list(own.filter(pk__in=fact.source_message_ids).select_related("session"))
+    return sorted({turn.pk: turn for turn in [*sources, *found]}.values(), key=lambda turn: turn.pk)
+
+
+def _marks(rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
+    """Return the turns that say what was wrong: they are marked, and read as corrected."""
+    return [
+        Change(
+            TURN, f"rem://sessions/{turn.session.session_id}/messages/{turn.sequence}", turn.pk, "content", wrong, right
+        )
+        for turn in turns
+        for wrong, right in rewording.wrong_in(turn.content)
+    ]
+
+
+# --- changing ---
+
+
+def _do(change: Change, correction: Correction, user: UserProfile) -> dict[str, Any]:
+    """Carry a change out; return what it takes to undo it."""
+    kept = asdict(change)
+    if change.kind == FACT:
+        return kept | _change_fact(change, correction)
+    if change.kind == TURN:
+        turn = Message.objects.get(pk=change.pk)
+        place = {"user_id": user.pk, "session_id": turn.session_id, "sequence": turn.sequence}
+        CorrectedTurn.objects.create(**place, correction=correction, wrong=change.before, right=change.after)
+        return kept
+    if change.kind == PROFILE:
+        user.keep_version(correction.requested_by)
+    _set(change.kind, change.pk, change.field, change.after)
+    return kept
+
+
+def _change_fact(change: Change, correction: Correction) -> dict[str, Any]:
+    """End a fact, and put the right one in its place; it is kept word for word."""
+    atom = MemoryAtom.objects.get(pk=change.pk)
+    was = {name: getattr(atom, name) for name in ("state", *not_ended()) if name != "replaced_by"}
+    was |= {"replaced_by_id": atom.replaced_by_id, "absorbed_in_id": atom.absorbed_in_id}
+    is_wrong = correction.kind != Correction.Kind.ENDED
+    until = (atom.valid_from or atom.formed_at) if is_wrong else correction.valid_until
+    MemoryAtom.objects.filter(pk=atom.pk).update(
+        state=MemoryAtom.State.ENDED,
+        valid_until=until,
+        ended_at=correction.created_at,
+        ended_by=correction.requested_by,
+        is_wrong=is_wrong,
+    )
+    made = _put_in_place(atom, change.after, correction) if change.after else None
+    settle([atom, *([made] if made else [])])
+    touch([atom])
+    return {"was": was, "made": made.pk if made else None}
+
+
+def _put_in_place(atom: MemoryAtom, content: str, correction: Correction) -> MemoryAtom | None:
+    """Put the right fact in the place of a wrong one: said when that was, and known since the correction.
+
+    Returns:
+        None where the stream has it already.
+    """
+    made = MemoryAtom(
+        stream_id=atom.stream_id,
+        user_id=atom.user_id,
+        atom_type=atom.atom_type,
+        content=content,
+        content_hash=content_hash(content),
+        formed_at=atom.formed_at,
+        valid_from=atom.valid_from,
+        corrected_at=correction.created_at,
+        is_pinned=True,
+        confidence=1.0,
+        source_session_id=atom.source_session_id,
+        source_message_ids=atom.source_message_ids,
+    ).describe()
+    is_new = insert_unless_there(made)
+    right = made if is_new else MemoryAtom.objects.like(made).first()
+    MemoryAtom.objects.filter(pk=atom.pk).update(replaced_by=right)
+    return made if is_new else None
+
+
+def _undo(change: dict[str, Any], user: UserProfile) -> None:
+    if change["kind"] == FACT:
+        was = change["was"] | {
+            name: parse_datetime(change["was"][name]) if change["was"][name] else None
+            for name in ("valid_until", "ended_at")
+        }
+        if change["made"]:
+            MemoryAtom.objects.filter(pk=change["made"]).delete()
+        MemoryAtom.objects.filter(pk=change["pk"]).update(**was)
+    elif change["kind"] != TURN:
+        if change["kind"] == PROFILE:
+            user.keep_version("correction undone")
+        model, _ = _TEXTS[change["kind"]]
+        now = model._default_manager.filter(pk=change["pk"]).values_list(change["field"], flat=True).first()
+        if now is not None:
+            _set(change["kind"], change["pk"], change["field"], _back(change["before"], change["after"], now))
+
+
+def _back(before: Any, after: Any, now: Any) -> Any:
+    """Return a text as it was, with what people changed since."""
+    if now == after:
+        return before
+    if isinstance(now, list):
+        return [*before, *(item for item in now if item not in after and item not in before)]
+    return merged_text(before, after, now)
+
+
+def _set(kind: str, pk: int, field: str, value: Any) -> None:
+    model, _ = _TEXTS[kind]
+    row = model._default_manager.get(pk=pk)
+    setattr(row, field, value)
+    times = {MOMENT: ["updated_at"], PROFILE: ["updated_at"], STREAM: ["last_updated_at"]}[kind]
+    if kind == STREAM:
+        row.last_updated_at = timezone.now()
+    row.save(update_fields=[field, *times])
+    if kind == MOMENT:
+        row.embeddings.all().delete()  # it is found by what it says now
+
+
+def _touch_person(user: UserProfile) -> None:
+    """Have contexts that were kept made again."""
+    UserProfile.objects.filter(pk=user.pk).update(updated_at=timezone.now())
+
+
+def _log(event: str, correction: Correction, actor: str) -> None:
+    kinds = [change["kind"] for change in correction.changes]
+    counts = {kind: kinds.count(kind) for kind in (FACT, MOMENT, PROFILE, STREAM, TURN) if kind in kinds}
+    payload = {"correction_id": str(correction.correction_id), "changed": counts}
+    Event.objects.create(type=event, actor=actor, user_pk=correction.user_id, payload=payload)

@@ -1,0 +1,83 @@
+"""What says the same as a fact, and how it reads when that is corrected, ended or withdrawn."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from moments_app.engines.statements import statement_of
+from moments_app.engines.statements.said import AGE, HOME, RELATIONSHIP, WORK
+from moments_app.models.correction import reading
+from moments_app.turns.words import plain_words
+from sessions_app import lexemes
+
+SAME = 0.7  # of a fact's words that a sentence has that says the same
+_WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?")
+_SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？]+|\n|$)\s*")
+_NO_NAMES = (HOME, WORK, AGE, RELATIONSHIP)
+_WRITERS = frozenset("user assist".split())  # stems of those who speak
+
+
+@dataclass(frozen=True)
+class Rewording:
+    """A fact's text before and after.
+
+    Args:
+        before: what it says.
+        after: what it is to say; blank: nothing.
+    """
+
+    before: str
+    after: str
+
+    @property
+    def words(self) -> list[tuple[str, str]]:
+        """The words that were replaced, and those in their place; none where it is another sentence altogether."""
+        old, new = _WORD.findall(self.before), _WORD.findall(self.after)
+        matcher = SequenceMatcher(None, old, new, autojunk=False)
+        changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
+        if not new or matcher.ratio() < 0.5 or any(change[0] != "replace" for change in changes):
+            return []
+        return [(" ".join(old[a:b]), " ".join(new[c:d])) for _, a, b, c, d in changes]
+
+    @property
+    def is_name(self) -> bool:
+        """True if what was replaced names somebody: then it stands for them in every sentence."""
+        said = statement_of(self.before)
+        return bool(said) and said is not None and said.attribute not in _NO_NAMES
+
+    def of(self, text: str) -> str:
+        """Return a text in which what says the same reads as corrected; what doesn't stays as it is."""
+        return "".join(self._sentence(sentence) for sentence in _SENTENCE.findall(text)).strip() if text else text
+
+    def wrong_in(self, text: str) -> list[tuple[str, str]]:
+        """Return the words of a text that are wrong, and those in their place."""
+        if self.words:
+            return [(old, new) for old, new in self.words if self.of(text) != text and reading(text, old, new) != text]
+        return [(sentence.strip(), self.after) for sentence in _SENTENCE.findall(text) if self.says_same(sentence)]
+
+    def says_same(self, sentence: str) -> bool:
+        """Tell whether a sentence says what the fact says."""
+        own = lexemes.stems_in(self.before) - _WRITERS
+        if not self.after or not self.words:
+            own_plain = plain_words(self.before)
+            if own_plain and own_plain in plain_words(sentence):
+                return True
+        return bool(own) and len(own & lexemes.stems_in(sentence)) >= SAME * len(own)
+
+    def _sentence(self, sentence: str) -> str:
+        same = self.says_same(sentence)
+        if not self.words:
+            end = re.search(r"\s*$", sentence)
+            return (self.after + (end[0] if end and self.after else "")) if same else sentence
+        if not (same or self.is_name):
+            return sentence
+        for old, new in self.words:
+            if reading(sentence, new, "") == sentence:  # it doesn't say so already
+                sentence = reading(sentence, old, new)
+        return sentence
+
+
+def without(texts: Sequence[str], rewording: Rewording) -> list[str]:
+    """Return short texts as they read when it is corrected, without those of which nothing is left."""
+    return [left for text in texts if (left := rewording.of(text))]

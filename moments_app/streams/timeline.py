@@ -1,0 +1,202 @@
+"""`settle`: what was said of somebody's attribute, in time, decides what holds.
+
+"Nora lives in Oslo" holds until "Nora moved to Bergen" was said. Nothing is overwritten: what is over says until when
+it held, and what replaced it. A timeline is decided anew from all that is there, by what was said when, so it comes to
+the same in whatever order facts arrive, and when a retraction takes one out or an undo puts it back. What an operator,
+the application or a model ended stays as they decided.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from moments_app.engines.statements import Statement, statement_of
+from moments_app.models import Contradiction, MemoryAtom
+from moments_app.models.stream import MemoryStream
+from sessions_app.insert import insert_unless_there
+from sessions_app.models import UserProfile
+from sessions_app.refusals import Refusal
+
+SURE = 0.7  # confidence of what ends another fact without anybody being asked
+BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
+UNCERTAIN = "there may be more than one, or it was another's"
+UNSURE = "whoever said it was not sure"
+
+
+class CannotDecide(Refusal):
+    """The question can't be answered so; the message says why."""
+
+    code = "cannot_decide"
+
+
+@dataclass(frozen=True)
+class End:
+    """How a fact ended.
+
+    Args:
+        until: when it held last.
+        at: when that was said.
+        by: the fact that says so.
+        is_wrong: it never held.
+    """
+
+    until: datetime
+    at: datetime
+    by: MemoryAtom
+    is_wrong: bool = False
+
+
+def settle(atoms: Iterable[MemoryAtom]) -> None:
+    """Decide the timelines that these facts are in, in the caller's transaction.
+
+    Args:
+        atoms: of people; those without an attribute have no timeline.
+    """
+    timelines = {(atom.user_id, atom.subject, atom.attribute) for atom in atoms if _has_timeline(atom)}
+    for user, subject, attribute in sorted(timelines, key=str):
+        assert user is not None  # or it has no timeline
+        _settle(list(MemoryAtom.objects.of_timeline(user, subject, attribute)))
+
+
+def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:
+    """Note that a fact ended."""
+    MemoryAtom.objects.filter(pk=atom.pk).update(
+        state=MemoryAtom.State.ENDED,
+        valid_until=how.until,
+        ended_at=how.at,
+        ended_by=ended_by,
+        end_message_ids=how.by.source_message_ids,
+        replaced_by=how.by,
+        is_wrong=how.is_wrong,
+    )
+    touch([atom])
+
+
+def end_by(fact: MemoryAtom, later: MemoryAtom) -> bool:
+    """End a fact by one that an engine named for that, or leave it to an operator; tell whether it ended."""
+    if later.confidence is not None and later.confidence < SURE:
+        contradict(fact, later, UNSURE)
+        return False
+    end(fact, _end_at(fact, later), ended_by=f"{BY_ENGINE}{later.engine}")
+    return True
+
+
+@transaction.atomic
+def decide(question: Contradiction, decision: str, *, requested_by: str) -> None:
+    """Answer whether a fact ended another; blank takes the answer back.
+
+    Args:
+        question: as it is.
+        decision: one of `Contradiction.Decision`, or blank.
+        requested_by: operator:….
+
+    Raises:
+        CannotDecide: it was answered already, or one of the facts holds no longer.
+    """
+    UserProfile.objects.hold([question.user_id])
+    locked = Contradiction.objects.select_for_update(of=("self",)).select_related("earlier", "later")
+    question = locked.get(pk=question.pk)
+    if bool(question.decision) == bool(decision):
+        raise CannotDecide("It was answered already." if decision else "Nobody has answered it.")
+    facts = (question.earlier, question.later)
+    if decision == Contradiction.Decision.ACCEPTED:
+        if any(fact.state != MemoryAtom.State.ACTIVE for fact in facts):
+            raise CannotDecide("One of the facts holds no longer.")
+        end(question.earlier, _end_at(*facts), ended_by=f"{BY_ANSWER}{requested_by}")
+    elif question.decision == Contradiction.Decision.ACCEPTED and question.earlier.replaced_by_id == question.later_id:
+        begin_again([question.earlier])
+    question.decision, question.decided_by = decision, requested_by if decision else ""
+    question.decided_at = timezone.now() if decision else None
+    question.save(update_fields=["decision", "decided_by", "decided_at"])
+    settle(facts)
+
+
+def _end_at(fact: MemoryAtom, later: MemoryAtom) -> End:
+    until = max(later.valid_from or later.formed_at, fact.valid_from or fact.formed_at)
+    return End(min(until, later.formed_at), later.formed_at, later)
+
+
+def ended_by(atoms: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> list[MemoryAtom]:
+    """Return the facts that ended because of others, or of what some turns say; what somebody decided is left out.
+
+    Args:
+        atoms: that are to go.
+        turns: primary keys of those that are to go.
+    """
+    users = {atom.user_id for atom in atoms if atom.user_id}
+    by_them = Q(replaced_by__in=[atom.pk for atom in atoms]) | Q(end_message_ids__overlap=list(turns))
+    of_itself = Q(ended_by="") | Q(ended_by__startswith=BY_ENGINE) | Q(ended_by__startswith=BY_ANSWER)
+    found = MemoryAtom.objects.filter(by_them, of_itself, user__in=users, state=MemoryAtom.State.ENDED)
+    return list(found.exclude(pk__in=[atom.pk for atom in atoms]).order_by("pk"))
+
+
+def begin_again(atoms: Sequence[MemoryAtom]) -> None:
+    """Let facts that had ended hold again; of those said twice in a stream the later one does."""
+    for atom in atoms:
+        same = MemoryAtom.objects.like(atom).exclude(pk=atom.pk).first()
+        if same:
+            end(atom, End(same.formed_at, same.formed_at, same))
+        else:
+            MemoryAtom.objects.filter(pk=atom.pk).update(**not_ended())
+    touch(atoms)
+
+
+def not_ended() -> dict[str, object]:
+    """Return the columns of a fact that holds."""
+    holding: dict[str, object] = {"state": MemoryAtom.State.ACTIVE, "valid_until": None, "ended_at": None}
+    return holding | {"ended_by": "", "end_message_ids": [], "replaced_by": None, "is_wrong": False}
+
+
+def touch(atoms: Iterable[MemoryAtom]) -> None:
+    """Note that streams changed: contexts that were kept are made again."""
+    for stream in MemoryStream.objects.filter(pk__in={atom.stream_id for atom in atoms}):
+        stream.touch()
+
+
+def contradict(earlier: MemoryAtom, later: MemoryAtom, reason: str) -> bool:
+    """Leave it to an operator whether a fact ended another; tell whether it is a new question."""
+    assert earlier.user_id is not None  # facts of people alone end each other
+    asked = Contradiction(user_id=earlier.user_id, earlier=earlier, later=later, reason=reason)
+    return insert_unless_there(asked)
+
+
+def _has_timeline(atom: MemoryAtom) -> bool:
+    return bool(atom.attribute and atom.user_id) and not atom.is_candidate
+
+
+def _settle(facts: Sequence[MemoryAtom]) -> None:
+    said = [(fact, statement) for fact in facts if (statement := statement_of(fact.content))]
+    for place, (fact, statement) in enumerate(said):
+        how = _end_of(fact, statement, said[place + 1 :])
+        if fact.ended_by or (fact.state == MemoryAtom.State.ABSORBED and how is None):
+            continue
+        if how and _differs(fact, how):
+            end(fact, how)
+        elif how is None and fact.state == MemoryAtom.State.ENDED:
+            begin_again([fact])
+
+
+def _end_of(
+    fact: MemoryAtom,
+    statement: Statement,
+    later: Sequence[tuple[MemoryAtom, Statement]],
+) -> End | None:
+    """Return how a fact ended, by the first of what was said later that says so."""
+    for other, its in later:
+        ends = its.ends(statement)
+        is_sure = other.confidence is None or other.confidence >= SURE
+        if ends and is_sure:
+            is_wrong = its.corrects(statement)
+            until = fact.valid_from or fact.formed_at if is_wrong else other.valid_from or other.formed_at
+            return End(max(until, fact.valid_from or until), other.formed_at, other, is_wrong)
+        if ends is not False:
+            contradict(fact, other, UNSURE if ends else UNCERTAIN)
+    return None
+
+
+def _differs(fact: MemoryAtom, how: End) -> bool:
+    return (fact.replaced_by_id, fact.valid_until, fact.is_wrong) != (how.by.pk, how.until, how.is_wrong)

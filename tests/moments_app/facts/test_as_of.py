@@ -1,0 +1,123 @@
+"""`as_of`: three moves, two jobs and a child's name, at five dates, by every way in."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from moments_app.models import MemoryAtom
+from sessions_app.models import UserProfile
+from tests.support.api import Api
+from tests.support.lives import BAKER, BERGEN, DATES, MAYA, MIA, OSLO, STAVANGER, TEACHER, say, told_a_life
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+def listed(answer: Any) -> list[str]:
+    assert answer.status_code == 200, answer.content
+    return [fact["content"] for fact in answer.json()["facts"]][::-1]
+
+
+def test_over_rest_the_facts_of_five_dates(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    for day, expected in DATES.items():
+        assert listed(service.get("facts", user_id="ada", as_of=day)) == expected, day
+
+
+def test_what_holds_now_and_what_ended(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    assert listed(service.get("facts", user_id="ada")) == [STAVANGER, TEACHER, MIA]
+    assert listed(service.get("facts", user_id="ada", state="ended")) == [OSLO, MAYA, BAKER, BERGEN]
+    [now] = service.get("facts", user_id="ada", attribute="work").json()["facts"]
+    assert (now["subject"], now["value"], now["valid_from"][:10]) == ("User", "teacher", "2025-10-01")
+    [before] = service.get("facts", user_id="ada", attribute="work", state="ended").json()["facts"]
+    assert (before["replaced_by"], before["valid_until"][:10]) == (now["fact_id"], "2025-10-01")
+    [wrong] = service.get("facts", user_id="ada", attribute="daughter", state="ended").json()["facts"]
+    assert wrong["is_wrong"] and not before["is_wrong"]
+
+
+def test_pages_go_on_where_the_last_one_ended(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    seen, after = [], {}
+    while True:
+        page = service.get("facts", user_id="ada", state="all", limit=3, **after).json()
+        seen += [fact["content"] for fact in page["facts"]]
+        if not page["has_more"]:
+            break
+        after = {"after": page["facts"][-1]["fact_id"]}
+    assert seen == [MIA, TEACHER, STAVANGER, BERGEN, BAKER, MAYA, OSLO]
+
+
+def test_row_9_facts_of_another_person_are_not_there(ada: UserProfile, bo: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    fact = MemoryAtom.objects.filter(user=ada)[0].atom_id
+    assert listed(service.get("facts", user_id="bo", state="all")) == []
+    for path in (f"facts/{fact}", f"facts/{fact}/sources"):
+        assert service.get(path, user_id="ada").status_code == 200
+        assert service.get(path, user_id="bo").status_code == 404
+    assert service.get("facts", user_id="bo", after=str(fact)).status_code == 404
+
+
+def test_sources_are_the_turns_word_for_word(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    fact = MemoryAtom.objects.get(content=OSLO)
+    [source] = service.get(f"facts/{fact.atom_id}/sources", user_id="ada").json()["sources"]
+    assert (source["content"], source["session_id"], source["sequence"]) == ("I live in Oslo.", "on-2025-01-10", 0)
+
+
+def found(answer: Any) -> list[str]:
+    assert answer.status_code == 200, answer.content
+    return [result["content"] for result in answer.json()["results"] if result["kind"] == "fact"]
+
+
+def test_a_search_of_a_former_time_finds_what_held_then(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    asked = {"user_id": "ada", "query": "Where does the user live, Oslo, Bergen or Stavanger?", "kinds": ["fact"]}
+    for time, lived_in in (("2025-02-15", OSLO), ("2025-06-01T12:00:00+02:00", BERGEN), ("2025-12-01", STAVANGER)):
+        then = found(service.post("memory/search", **asked, as_of=time))
+        assert then[0] == lived_in and {OSLO, BERGEN, STAVANGER}.intersection(then) == {lived_in}
+    now = {
+        result["content"]: result["valid_until"] for result in service.post("memory/search", **asked).json()["results"]
+    }
+    assert next(iter(now)) == STAVANGER and now[STAVANGER] is None
+    assert (now[OSLO][:10], now[BERGEN][:10]) == ("2025-03-03", "2025-09-15")
+    assert found(service.post("memory/search", user_id="ada", query="daughter", kinds=["fact"])) == [MIA]
+    turns = service.post("memory/search", user_id="ada", query="moved to Stavanger", as_of="2025-06-01").json()
+    assert all("Stavanger" not in result["content"] for result in turns["results"])
+
+
+def context(service: Api, query: str, **of: Any) -> str:
+    answer = service.get("memory/context", user_id="ada", session_id="on-2025-11-05", query=query, **of)
+    assert answer.status_code == 200, answer.content
+    return str(answer.json()["context"])
+
+
+def test_a_context_tells_what_holds_and_what_held_where_that_is_asked(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    layers = "user,retrieved"
+    now = context(service, "Where do I live?", layers=layers)
+    assert STAVANGER in now and BERGEN not in now and OSLO not in now
+    before = context(service, "Where did I live before, Oslo or Bergen?", layers=layers)
+    assert f"{OSLO} (held until 2025-03-03)" in before
+    assert f"{BERGEN} (held from 2025-03-03 until 2025-09-15)" in before
+    then = context(service, "Where do I live?", as_of="2025-06-01")
+    assert BERGEN in then and BAKER in then and MAYA in then
+    assert not any(later in then for later in (STAVANGER, TEACHER, MIA, "Stavanger", "teacher", "Mia"))
+
+
+def test_a_time_without_an_offset_and_no_date_at_all_are_refused(ada: UserProfile, service: Api) -> None:
+    for wrong in ("2025-06-01T12:00:00", "2025-13-01", "yesterday", "1812-01-01"):
+        assert service.get("facts", user_id="ada", as_of=wrong).status_code == 400, wrong
+
+
+def test_a_list_takes_the_same_statements_however_much_there_is(ada: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+    service.get("facts", user_id="ada")
+    taken = []
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as statements:
+            service.get("facts", user_id="ada", as_of="2025-12-01")
+        taken.append(len(statements))
+        told_a_life(ada)
+    assert taken[0] == taken[1] <= 5

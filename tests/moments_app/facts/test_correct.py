@@ -1,0 +1,175 @@
+"""A fact corrected, ended or withdrawn once: all that says the same goes with it, and comes back with it."""
+
+from typing import Any
+
+import pytest
+
+from moments_app.models import CorrectedTurn, MemoryAtom, MemoryStream, Moment
+from sessions_app.models import Message, Session, UserProfile
+from tests.support.api import Api
+from tests.support.jobs import build
+from tests.support.lives import MAYA, OSLO, say, told_a_life
+from tests.support.streams import form, note
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+RIGHT = "User's daughter is called Mia."
+
+
+def remembered(user: UserProfile) -> None:
+    """A name that stands in two turns, a fact, an observation, a moment, the profile and a stream's text."""
+    say(user, "s1", "2025-01-20", "My daughter is called Maya.")
+    say(user, "s2", "2025-01-25", "Maya started school today, I was so proud of her.")
+    build(Session.objects.get(user=user, session_id="s1"), lag=0)
+    Moment.objects.filter(user=user).update(summary="User tells that their daughter is called Maya.")
+    UserProfile.objects.filter(pk=user.pk).update(
+        summary="User lives in Oslo. User's daughter is called Maya. They like tea.", interests=["Maya", "tea"]
+    )
+    stream = MemoryStream.objects.get(user=user, stream_type="user")
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content="- Maya is User's daughter.\n- Likes tea.")
+    note(stream, "Maya is afraid of dogs.")
+    note(stream, "A friend of the family is called Mayara.")
+
+
+def everything(user: UserProfile) -> str:
+    """All texts of memory that tell of the present."""
+    facts = MemoryAtom.objects.active().filter(user=user).in_order().values_list("content", flat=True)
+    moments = Moment.objects.filter(user=user).order_by("pk").values_list("summary", "detail")
+    texts = MemoryStream.objects.filter(user=user).order_by("pk").values_list("consolidated_content", flat=True)
+    user.refresh_from_db()
+    return str([*facts, *moments, *texts, user.summary, user.interests])
+
+
+def the_fact(content: str = MAYA) -> str:
+    return str(MemoryAtom.objects.get(content=content, stream__stream_type="user").atom_id)
+
+
+def test_a_preview_shows_all_that_says_the_same_and_changes_nothing(ada: UserProfile, service: Api) -> None:
+    remembered(ada)
+    before = everything(ada)
+    answer = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
+    kinds = [change["kind"] for change in answer["changes"]]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "fact": 3,
+        "profile": 2,
+        "stream": 1,
+        "moment": kinds.count("moment"),
+        "turn": 2,
+    }
+    assert kinds.count("moment") >= 1
+    assert answer["correction_id"] is None
+    assert everything(ada) == before and not CorrectedTurn.objects.exists()
+
+
+def test_one_confirmation_corrects_all_of_it_and_one_undo_takes_it_back(ada: UserProfile, service: Api) -> None:
+    remembered(ada)
+    before, turns = everything(ada), list(Message.objects.values_list("content", flat=True))
+    made = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT).json()
+    after = everything(ada)
+    assert "Maya" not in after.replace("Mayara", "") and after.count("Mia") >= 6 and "Mayara" in after
+    assert list(Message.objects.values_list("content", flat=True)) == turns
+    assert service.get(f"corrections/{made['correction_id']}", user_id="ada").json()["changes"] == made["changes"]
+    undone = service.post(f"corrections/{made['correction_id']}/undo", user_id="ada").json()
+    assert undone["undone_at"] and everything(ada) == before
+    assert not CorrectedTurn.objects.exists()
+    assert service.post(f"corrections/{made['correction_id']}/undo", user_id="ada").status_code == 400
+
+
+def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile, service: Api) -> None:
+    remembered(ada)
+    service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
+    session = Session.objects.get(user=ada, session_id="s1")
+    Session.objects.filter(user=ada).update(last_formation_sequence=None)
+    for again in Session.objects.filter(user=ada):
+        form(again)
+    Moment.objects.filter(user=ada).delete()
+    session.refresh_from_db()
+    session.last_moment_message_idx = None
+    session.save()
+    build(session, lag=0)
+    assert "Maya" not in everything(ada).replace("Mayara", "")
+    assert "Mia" in str(Moment.objects.filter(user=ada).values_list("summary", "detail"))
+
+
+def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: Api) -> None:
+    remembered(ada)
+    shown = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()
+    profile = next(change["ref"] for change in shown["changes"] if change["kind"] == "profile")
+    service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, leave=[profile])
+    ada.refresh_from_db()
+    assert "Maya" in ada.summary
+
+
+def test_what_was_known_before_a_correction_is_told_as_of_then(ada: UserProfile, service: Api) -> None:
+    remembered(ada)
+    service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
+    then = service.get("facts", user_id="ada", attribute="daughter", as_of="2025-02-01").json()["facts"]
+    now = service.get("facts", user_id="ada", attribute="daughter").json()["facts"]
+    assert ([fact["value"] for fact in then], [fact["value"] for fact in now]) == (["Maya"], ["Mia"])
+    [wrong] = service.get("facts", user_id="ada", attribute="daughter", state="ended").json()["facts"]
+    assert wrong["is_wrong"] and wrong["replaced_by"] == now[0]["fact_id"]
+
+
+def test_an_ended_fact_leaves_the_profile_and_stays_in_what_tells_of_its_time(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
+    UserProfile.objects.filter(pk=ada.pk).update(summary=f"{home['content']} They like tea.")
+    body = {"user_id": "ada", "state": "ended", "valid_until": "2025-11-30T00:00:00Z"}
+    made = service.patch(f"facts/{home['fact_id']}", **body).json()
+    ada.refresh_from_db()
+    assert ada.summary == "They like tea."
+    assert {change["kind"] for change in made["changes"]} == {"fact", "profile"}
+    assert service.get("facts", user_id="ada", attribute="home").json()["facts"] == []
+    assert service.get(f"facts/{home['fact_id']}", user_id="ada").json()["valid_until"][:10] == "2025-11-30"
+    service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
+    assert [fact["value"] for fact in service.get("facts", user_id="ada", attribute="home").json()["facts"]] == [
+        "Stavanger"
+    ]
+
+
+def test_a_withdrawn_fact_is_gone_from_all_and_what_it_had_ended_holds_again(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
+    made = service.delete(f"facts/{home['fact_id']}", user_id="ada").json()
+    assert made["kind"] == "withdrawn"
+    assert [f["value"] for f in service.get("facts", user_id="ada", attribute="home").json()["facts"]] == ["Bergen"]
+    service.post(f"corrections/{made['correction_id']}/undo", user_id="ada")
+    assert [f["value"] for f in service.get("facts", user_id="ada", attribute="home").json()["facts"]] == ["Stavanger"]
+
+
+def test_a_fact_in_the_past_is_corrected_there(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    service.patch(f"facts/{the_fact(OSLO)}", user_id="ada", content="User lives in Trondheim.")
+    [now] = service.get("facts", user_id="ada", attribute="home").json()["facts"]
+    assert now["value"] == "Stavanger"
+    ended = service.get("facts", user_id="ada", attribute="home", state="ended").json()["facts"]
+    spans = {fact["value"]: (fact["valid_until"][:10], fact["is_wrong"]) for fact in ended}
+    assert spans["Trondheim"] == ("2025-03-03", False) and spans["Oslo"][1] is True
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"content": "x", "state": "ended"},
+        {"content": "x", "valid_until": "2025-01-01T00:00:00Z"},
+        {"state": "ended", "valid_until": "2025-01-01"},
+        {"content": ""},
+        {"said": "x"},
+    ],
+)
+def test_a_patch_that_says_nothing_or_two_things_is_refused(ada: UserProfile, service: Api, body: Any) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+    assert service.patch(f"facts/{the_fact(OSLO)}", user_id="ada", **body).status_code == 400
+
+
+def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: UserProfile, service: Api) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+    say(bo, "s1", "2025-01-10", "I live in Oslo.")
+    fact = MemoryAtom.objects.get(user=ada).atom_id
+    assert service.patch(f"facts/{fact}", user_id="bo", content="User lives in Bergen.").status_code == 404
+    made = service.patch(f"facts/{fact}", user_id="ada", content="User lives in Bergen.").json()
+    assert MemoryAtom.objects.get(user=bo).state == "active"
+    assert service.get(f"corrections/{made['correction_id']}", user_id="bo").status_code == 404
+    assert service.post(f"corrections/{made['correction_id']}/undo", user_id="bo").status_code == 404
+    assert service.get("corrections", user_id="bo").json()["corrections"] == []

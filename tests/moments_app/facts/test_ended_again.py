@@ -1,0 +1,149 @@
+"""What becomes of ended facts: retracted, undone, erased, exported and restored, and named by a model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moments_app.models import Contradiction, MemoryAtom, Retraction
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
+from moments_app.streams import curate
+from sessions_app.models import Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from sessions_app.people.export import export_user
+from sessions_app.people.import_user import import_user
+from tests.support import openai_server as behave
+from tests.support.jobs import work_off
+from tests.support.lives import MOVES, say, told_a_life
+from tests.support.openai_server import OpenAIServer
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+def timeline(user: UserProfile, attribute: str = "home") -> list[tuple[str, str, str]]:
+    """The values of an attribute, each with its state and until when it held."""
+    facts = MemoryAtom.objects.filter(user=user, attribute=attribute).order_by("formed_at", "id")
+    return [(fact.value, fact.state, f"{fact.valid_until:%Y-%m-%d}" if fact.valid_until else "") for fact in facts]
+
+
+def moved(user: UserProfile) -> None:
+    for day, text in MOVES:
+        say(user, f"on-{day}", day, text)
+
+
+ALL = [("Oslo", "ended", "2025-03-03"), ("Bergen", "ended", "2025-09-15"), ("Stavanger", "active", "")]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "left"),
+    [
+        ("on-2025-09-15", [ALL[0], ("Bergen", "active", "")]),
+        ("on-2025-03-03", [("Oslo", "ended", "2025-09-15"), ALL[2]]),
+        ("on-2025-01-10", ALL[1:]),
+    ],
+)
+def test_row_10_what_a_retracted_turn_had_ended_holds_again_and_an_undo_ends_it(
+    ada: UserProfile, session_id: str, left: list[Any]
+) -> None:
+    moved(ada)
+    assert timeline(ada) == ALL
+    made = retract(Session.objects.get(session_id=session_id), [0], reason="planted", requested_by="test")
+    work_off()
+    assert timeline(ada) == left
+    undo_retraction(Retraction.objects.get(pk=made.pk), requested_by="test")
+    work_off()
+    assert timeline(ada) == ALL
+
+
+def test_a_fact_taken_out_of_memory_ends_nothing_any_more(ada: UserProfile) -> None:
+    moved(ada)
+    curate.evict(MemoryAtom.objects.get(value="Stavanger"))
+    assert timeline(ada)[:2] == [ALL[0], ("Bergen", "active", "")]
+    curate.restore(MemoryAtom.objects.get(value="Stavanger"), requested_by="test")
+    assert timeline(ada) == ALL
+
+
+def test_an_export_brings_ended_facts_with_what_replaced_them(ada: UserProfile, tmp_path: Path) -> None:
+    told_a_life(ada)
+    kept = list(
+        MemoryAtom.objects.in_order().values_list(
+            "content", "state", "valid_from", "valid_until", "ended_at", "is_wrong", "replaced_by__content"
+        )
+    )
+    with (tmp_path / "export.zip").open("wb") as file:
+        export_user("ada", file, application=DEFAULT)
+    erase_user("ada", application=DEFAULT, actor="test")
+    assert not MemoryAtom.objects.exists()
+    import_user(tmp_path / "export.zip", application=DEFAULT)
+    values = MemoryAtom.objects.in_order().values_list(
+        "content", "state", "valid_from", "valid_until", "ended_at", "is_wrong", "replaced_by__content"
+    )
+    assert list(values) == kept
+    say(UserProfile.objects.get(), "later", "2026-01-10", "I live in Tromsø.")
+    assert timeline(UserProfile.objects.get())[-2:] == [("Stavanger", "ended", "2026-01-10"), ("Tromsø", "active", "")]
+
+
+def answers(*facts: dict[str, Any]) -> behave.Behaviour:
+    return behave.content(json.dumps({"streams": [{"stream": "user", "facts": list(facts)}]}))
+
+
+def item(text: str, **more: Any) -> dict[str, Any]:
+    return {"text": text, "message_indexes": list(range(100))} | more
+
+
+def test_a_model_ends_by_number_what_it_was_shown_at_no_further_call(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    model_server.queue(answers(item("Ada plays the cello."), item("Ada has a boat.")))
+    say(ada, "s1", "2025-01-10", "Ada plays the cello. Ada has a boat.")
+    model_server.queue(answers(item("Ada sold the boat.", ends=[1], valid_from="2025-02")))
+    job = say(ada, "s2", "2025-02-10", "Ada sold the boat.")
+    asked = model_server.requests[-1]["messages"][1]["content"]
+    section = next(
+        json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ") and '"user"' in line
+    )
+    assert section["facts_now"] == {"1": "Ada has a boat. (2025-01-10)", "2": "Ada plays the cello. (2025-01-10)"}
+    boat = MemoryAtom.objects.get(content="Ada has a boat.")
+    sold = MemoryAtom.objects.get(content="Ada sold the boat.")
+    assert (boat.state, boat.replaced_by, f"{boat.valid_until:%Y-%m-%d}") == ("ended", sold, "2025-02-01")
+    assert (job.result["ended"], len(model_server.requests)) == (1, 2)
+    made = retract(Session.objects.get(session_id="s2"), None, reason="planted", requested_by="test")
+    assert MemoryAtom.objects.get(content="Ada has a boat.").state == "active"
+    undo_retraction(made, requested_by="test")
+    assert MemoryAtom.objects.get(content="Ada has a boat.").state == "ended"
+
+
+def test_a_number_that_is_not_listed_is_a_bad_item_and_an_unsure_ending_a_question(
+    ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    model_server.queue(answers(item("Ada has a boat.")))
+    say(ada, "s1", "2025-01-10", "Ada has a boat.")
+    model_server.queue(
+        answers(
+            item("Ada sold the boat.", ends=[7]),
+            item("Ada may have sold the boat.", ends=[1], confidence=0.4),
+            item("Ada sold the boat today.", valid_from="some day"),
+        )
+    )
+    job = say(ada, "s2", "2025-02-10", "Ada may have sold the boat today.")
+    assert job.result["dropped"] == {"ends what is not listed": 1}
+    assert MemoryAtom.objects.get(content="Ada has a boat.").state == "active"
+    [question] = Contradiction.objects.waiting()
+    assert question.later.content == "Ada may have sold the boat."
+
+
+def test_row_23_what_lasts_is_not_pushed_out_by_small_talk(ada: UserProfile, model_server: OpenAIServer) -> None:
+    lasting = ["Ada is allergic to nuts.", "Ada's dog is called Rex."]
+    model_server.queue(behave.content(json.dumps({"streams": [{"stream": "session", "facts": [*map(item, lasting)]}]})))
+    say(ada, "s1", "2025-01-10", " ".join(lasting))
+    for day in range(11, 17):
+        talk = [f"Ada saw rain on day {day}.", f"Ada had soup on day {day}."]
+        model_server.queue(
+            behave.content(json.dumps({"streams": [{"stream": "session", "facts": [*map(item, talk)]}]}))
+        )
+        say(ada, "s1", f"2025-01-{day}", " ".join(talk))
+    kept = set(MemoryAtom.objects.active().values_list("content", flat=True))
+    assert len(kept) == 8 and kept >= {*lasting, *talk}

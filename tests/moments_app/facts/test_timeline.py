@@ -1,0 +1,93 @@
+"""Facts in time: what ends what, what was known when, and that nothing is overwritten."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from moments_app.models import Contradiction, MemoryAtom, Retraction
+from moments_app.provenance.retract import retract
+from moments_app.provenance.undo import undo_retraction
+from moments_app.streams.timeline import CannotDecide, decide
+from sessions_app.models import Session, UserProfile
+from tests.support.lives import DATES, JOBS, MOVES, say, told_a_life
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+def homes(user: UserProfile) -> list[tuple[str, str, str]]:
+    """What was said of where somebody lives: value, from when, until when."""
+    facts = MemoryAtom.objects.filter(user=user, attribute="home").in_order()
+    return [(fact.value, _day(fact.valid_from), _day(fact.valid_until)) for fact in facts]
+
+
+def known_at(user: UserProfile, day: str) -> list[str]:
+    time = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=UTC)
+    facts = MemoryAtom.objects.as_of(time).filter(user=user, stream__stream_type="user").facts().in_order()
+    return list(facts.values_list("content", flat=True))
+
+
+def _day(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%d}" if time else ""
+
+
+def test_row_23_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites_nothing(
+    ada: UserProfile,
+) -> None:
+    told_a_life(ada)
+    assert homes(ada) == [
+        ("Oslo", "", "2025-03-03"),
+        ("Bergen", "2025-03-03", "2025-09-15"),
+        ("Stavanger", "2025-09-15", ""),
+    ]
+    oslo, bergen, stavanger = MemoryAtom.objects.filter(attribute="home").in_order()
+    assert (oslo.replaced_by, bergen.replaced_by, stavanger.replaced_by) == (bergen, stavanger, None)
+    assert [fact.state for fact in (oslo, bergen, stavanger)] == ["ended", "ended", "active"]
+
+
+def test_as_of_a_day_holds_what_was_known_then_to_hold(ada: UserProfile) -> None:
+    told_a_life(ada)
+    for day, expected in DATES.items():
+        assert known_at(ada, day) == expected, day
+
+
+def test_what_is_known_does_not_depend_on_the_order_in_which_it_arrives(ada: UserProfile, bo: UserProfile) -> None:
+    said = [*MOVES, *JOBS]
+    for user, order in ((ada, said), (bo, said[::-1])):
+        for number, (day, text) in enumerate(order):
+            say(user, f"s{number}", day, text)
+    ends = [
+        list(
+            MemoryAtom.objects.filter(user=user).exclude(attribute="").in_order().values_list("content", "valid_until")
+        )
+        for user in (ada, bo)
+    ]
+    assert ends[0] == ends[1] and len(ends[0]) == 5
+
+
+def test_a_name_that_may_be_anothers_waits_for_an_operator(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-05", "My daughter is called Maya.")
+    say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
+    [question] = Contradiction.objects.waiting()
+    assert (question.earlier.value, question.later.value) == ("Maya", "Mia")
+    assert {fact.state for fact in MemoryAtom.objects.filter(attribute="daughter")} == {"active"}
+
+
+def names() -> dict[str, str]:
+    return dict(MemoryAtom.objects.filter(attribute="daughter").values_list("value", "state"))
+
+
+def test_an_operators_answer_ends_the_fact_or_not_and_can_be_taken_back(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-05", "My daughter is called Maya.")
+    say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
+    question = Contradiction.objects.get()
+    both, later = {"Maya": "active", "Mia": "active"}, {"Maya": "ended", "Mia": "active"}
+    for decision, expected in (("declined", both), ("", both), ("accepted", later), ("", both), ("accepted", later)):
+        decide(question, decision, requested_by="operator:op")
+        assert names() == expected, decision
+        assert Contradiction.objects.count() == 1
+    with pytest.raises(CannotDecide):
+        decide(question, "declined", requested_by="operator:op")
+    retract(Session.objects.get(session_id="s2"), None, reason="planted", requested_by="test")
+    assert names() == {"Maya": "active"} and not Contradiction.objects.exists()
+    undo_retraction(Retraction.objects.get(), requested_by="test")
+    assert names() == later and Contradiction.objects.get().decision == "accepted"

@@ -1,0 +1,47 @@
+"""A life told over a year: three moves, two jobs, and a child whose name was wrong at first."""
+
+from datetime import UTC, datetime
+
+from moments_app.models import Job
+from sessions_app.models import Session, UserProfile
+from sessions_app.transcript.append import NewMessage, append
+from tests.support.streams import form
+
+MOVES = [
+    ("2025-01-10", "I live in Oslo."),
+    ("2025-03-03", "I moved to Bergen today."),
+    ("2025-09-15", "We moved from Bergen to Stavanger today."),
+]
+JOBS = [("2025-02-01", "I work as a baker at Hansen's."), ("2025-10-01", "I started a new job as a teacher.")]
+CHILD = [("2025-01-20", "My daughter is called Maya."), ("2025-11-05", "My daughter's name is Mia, not Maya.")]
+
+OSLO, BERGEN, STAVANGER = (
+    "User lives in Oslo.",
+    "User moved to Bergen on 3 March 2025.",
+    "User moved from Bergen to Stavanger on 15 September 2025.",
+)
+BAKER, TEACHER = "User works as a baker at Hansen's.", "User started a new job as a teacher."
+MAYA, MIA = "User's daughter is called Maya.", "User's daughter's name is Mia, not Maya."
+# What was known then to hold, in the order in which it was said.
+DATES = {
+    "2025-01-15": [OSLO],
+    "2025-02-15": [OSLO, MAYA, BAKER],
+    "2025-06-01": [MAYA, BAKER, BERGEN],
+    "2025-10-15": [MAYA, STAVANGER, TEACHER],
+    "2025-12-01": [STAVANGER, TEACHER, MIA],
+}
+
+
+def say(user: UserProfile, session_id: str, day: str, text: str) -> Job:
+    """A conversation in which somebody says something on a day, formed."""
+    at = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=UTC)
+    said = [("user", text), ("assistant", "I see."), ("user", "Thank you."), ("assistant", "You are welcome.")]
+    messages = [NewMessage(role, content, created_at=at) for role, content in said]
+    return form(append(user, session_id, messages).session)
+
+
+def told_a_life(user: UserProfile) -> list[Session]:
+    """All of it, in the order of its days, a session a day."""
+    for day, text in sorted([*MOVES, *JOBS, *CHILD]):
+        say(user, f"on-{day}", day, text)
+    return list(Session.objects.filter(user=user).order_by("session_id"))
