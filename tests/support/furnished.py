@@ -18,12 +18,16 @@ from moments_app.models import (
     Entity,
     EntityLink,
     Job,
+    MemoryAtom,
     MemoryStream,
     Summary,
 )
+from moments_app.models.atom import content_hash
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
+from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
+from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.release import extend, release
 from sessions_app.models import ApiKey, Archive, DailyLimit, DailyUsage, Event, Session, UserProfile
 from sessions_app.models.daily_limit import today
@@ -56,6 +60,7 @@ def furnish() -> Session:
     ada.versions.create(summary="Ada.", interests=["verbs"], preferred_topics=["Italy"], actor="operator:eve")
     _remember(session, job)
     _fail(session)
+    _correct(ada)
     _retract(ada)
     _operate(session)
     job = Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
@@ -113,6 +118,18 @@ def _remember(session: Session, job: Job) -> None:
         trimmed=[{"layer": "moments", "count": 2, "reason": "cut", "tokens": 30}],
         text_hash="0" * 64,
     )
+
+
+def _correct(user: UserProfile) -> None:
+    """A fact that ended, two that may contradict each other, one that was corrected, and one that may be."""
+    stream = MemoryStream.objects.ensure_of_person(user, "default")
+    for day, said in enumerate(("lives in Oslo", "moved to Bergen", "'s dog is called Rex", "'s dog is called Max")):
+        text = f"Ada{'' if said[0] == chr(39) else ' '}{said}."
+        atom = MemoryAtom(stream=stream, user=user, atom_type="fact", content=text, content_hash=content_hash(text))
+        atom.formed_at = datetime(2026, 3, 3 + day, tzinfo=UTC)
+        add_atoms(stream, [atom], requested_by="test")
+    rex = MemoryAtom.objects.get(content="Ada's dog is called Rex.")
+    correct(rex, correcting("Ada's dog is called Roy."), requested_by="operator:eve")
 
 
 def _fail(session: Session) -> None:
