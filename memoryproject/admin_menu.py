@@ -31,6 +31,8 @@ ENTRIES = {
     "moments_app.memoryatom": Entry("fact or observation", "facts and observations", "grain"),
     "sessions_app.userprofile": Entry("profile", "profiles", "person"),
     "moments_app.retraction": Entry("retraction", "retractions", "undo"),
+    "moments_app.correction": Entry("correction", "corrections", "spellcheck"),
+    "moments_app.contradiction": Entry("contradiction", "contradictions", "rule"),
     "moments_app.entity": Entry("task or goal", "tasks and goals", "task_alt"),
     "moments_app.contextreceipt": Entry("context receipt", "context receipts", "receipt_long"),
     "moments_app.promptresource": Entry("prompt resource", "prompt resources", "edit_note"),
@@ -55,6 +57,7 @@ ENTRIES = {
 _MORE: dict[str, dict[str, object]] = {
     "moments_app.job": {"badge": "moments_app.operator.admin.job.failed_jobs"},
     "moments_app.release": {"badge": "moments_app.operator.views.release.waiting"},
+    "moments_app.contradiction": {"badge": "moments_app.operator.admin.correction.waiting"},
     "sessions_app.application": {"permission": "sessions_app.admin.applications.are_shown"},
 }
 
@@ -126,6 +129,8 @@ NAVIGATION = [
         "moments_app.memoryatom",
         "moments_app.entity",
         "moments_app.retraction",
+        "moments_app.correction",
+        "moments_app.contradiction",
         first=[_FIND],
         more=[_RECALL_CONSOLE],
     )

@@ -21,14 +21,18 @@ from moments_app.models import (
     EntityLink,
     FailureGroup,
     Job,
+    MemoryAtom,
     MemoryStream,
     Probe,
     Summary,
 )
+from moments_app.models.atom import content_hash
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.probes.keep import draft_from, keep_probe
+from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
+from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.release import extend, release
 from sessions_app.context_ids import new_context_id
 from sessions_app.models import ApiKey, Archive, DailyLimit, DailyUsage, Event, Session, UserProfile
@@ -62,6 +66,7 @@ def furnish() -> Session:
     ada.versions.create(summary="Ada.", interests=["verbs"], preferred_topics=["Italy"], actor="operator:eve")
     _remember(session, job)
     _fail(session)
+    _correct(ada)
     _retract(ada)
     _probe(session)
     _operate(session)
@@ -126,6 +131,18 @@ def _remember(session: Session, job: Job) -> None:
     )
     said = [NewMessage("user", "Is it in tune?"), NewMessage("assistant", "Not yet.")]
     append(ada, session.session_id, said, context_id=context_id)
+
+
+def _correct(user: UserProfile) -> None:
+    """A fact that ended, two that may contradict each other, one that was corrected, and one that may be."""
+    stream = MemoryStream.objects.ensure_of_person(user, "default")
+    for day, said in enumerate(("lives in Oslo", "moved to Bergen", "'s dog is called Rex", "'s dog is called Max")):
+        text = f"Ada{'' if said[0] == chr(39) else ' '}{said}."
+        atom = MemoryAtom(stream=stream, user=user, atom_type="fact", content=text, content_hash=content_hash(text))
+        atom.formed_at = datetime(2026, 3, 3 + day, tzinfo=UTC)
+        add_atoms(stream, [atom], requested_by="test")
+    rex = MemoryAtom.objects.get(content="Ada's dog is called Rex.")
+    correct(rex, correcting("Ada's dog is called Roy."), requested_by="operator:eve")
 
 
 def _fail(session: Session) -> None:

@@ -79,7 +79,7 @@ class DraftAtom(BaseModel):
     message_indexes: list[int] = Field(min_length=1, max_length=100)
     ends: list[int] = Field(default_factory=list, max_length=MOST_ENDED)
     valid_from: str = Field(default="", max_length=40)
-    confidence: float | None = Field(default=None, ge=0, le=1)
+    confidence: float = Field(default=1.0, ge=0, le=1)
 
 
 class DraftAtoms(BaseModel):

@@ -3,6 +3,7 @@
 from moments_app.operator.admin.atom import MemoryAtomAdmin
 from moments_app.operator.admin.circuit import CircuitAdmin
 from moments_app.operator.admin.context_receipt import ContextReceiptAdmin
+from moments_app.operator.admin.correction import ContradictionAdmin, CorrectionAdmin
 from moments_app.operator.admin.embedding_model import EmbeddingModelAdmin
 from moments_app.operator.admin.engine_call import EngineCallAdmin
 from moments_app.operator.admin.entity import EntityAdmin
@@ -22,6 +23,8 @@ from moments_app.operator.admin.user_profile import UserProfileAdmin
 __all__ = [
     "CircuitAdmin",
     "ContextReceiptAdmin",
+    "ContradictionAdmin",
+    "CorrectionAdmin",
     "EmbeddingModelAdmin",
     "EngineCallAdmin",
     "EntityAdmin",

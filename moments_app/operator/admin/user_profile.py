@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
+from moments_app.operator.views.fact import PersonFacts
 from moments_app.operator.views.find import Find
 from moments_app.operator.views.profile import (
     EraseProfile,
@@ -39,7 +40,7 @@ class UserProfileAdmin(PageAdmin):
     readonly_fields = ("created_at", "updated_at")
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
     form_page = ProfileForm
-    views = (Find, ProfileVersions, RestoreProfile, ExportProfile, EraseProfile)
+    views = (Find, PersonFacts, ProfileVersions, RestoreProfile, ExportProfile, EraseProfile)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str

@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import messages
 
 from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.transcript import entries
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
@@ -49,6 +50,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "atom": atom,
             "may_move": may_move,
             "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
+            "may_correct": _may_be_corrected(atom) and may_change and self.request.user.has_perms(SEE_MEMORY),
             "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],
             "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
@@ -102,6 +104,11 @@ class MoveAtom(RowAction[MemoryAtom]):
         log = f"Moved from {atom.stream.title} to {stream.title}."
         move = partial(curate.move, atom, stream, requested_by=self.actor)
         self.attempt(atom, move, log=log, message=f"Moved to {stream.title}.")
+
+
+def _may_be_corrected(atom: MemoryAtom) -> bool:
+    is_of_person = atom.user_id is not None and not atom.is_candidate
+    return is_of_person and atom.state != MemoryAtom.State.EVICTED and not atom.is_wrong
 
 
 def _is_left_behind(atom: MemoryAtom) -> bool:

@@ -1,0 +1,76 @@
+"""The lists of corrections, and of contradictions that nobody was sure of."""
+
+from django.contrib import admin
+from django.core.cache import cache
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from moments_app.models import Contradiction, Correction
+from moments_app.operator.views.fact import (
+    AcceptContradiction,
+    ContradictionForm,
+    CorrectionForm,
+    DeclineContradiction,
+    TakeAnswerBack,
+    UndoCorrection,
+)
+from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.limited_operators import scope_key
+
+COUNTED, KEPT = 100, 30  # questions, and for how many seconds their number is kept
+
+
+@admin.register(Correction)
+class CorrectionAdmin(ReadOnlyAdmin):
+    """Corrections, newest first."""
+
+    list_display = ("created_at", "kind", "before", "after", "user", "requested_by", "undone_at")
+    list_select_related = ("user",)
+    applications = ("user__application",)
+    list_filter = ("kind", ("undone_at", admin.EmptyFieldListFilter))
+    search_fields = search_prefixes = ("user__user_id",)
+    search_help_text = "The beginning of a user_id"
+    when_empty = "Corrections appear when somebody corrects, ends or withdraws a fact."
+    ordering = ("-id",)
+    form_page = CorrectionForm
+    views = (UndoCorrection,)
+    fields = (("user", "kind"), "before", "after", ("valid_until", "requested_by"), ("created_at", "undone_at"))
+
+    def has_undo_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change corrections undo them."""
+        return request.user.has_perm("moments_app.change_correction")
+
+
+@admin.register(Contradiction)
+class ContradictionAdmin(ReadOnlyAdmin):
+    """Questions whether one fact ended another, newest first."""
+
+    list_display = ("created_at", "earlier", "later", "user", "reason", "decision", "decided_by")
+    list_select_related = ("user", "earlier", "later")
+    applications = ("user__application",)
+    list_filter = (("decision", admin.EmptyFieldListFilter),)
+    search_fields = search_prefixes = ("user__user_id",)
+    search_help_text = "The beginning of a user_id"
+    when_empty = "Facts that may contradict each other wait here for somebody to decide."
+    ordering = ("-id",)
+    form_page = ContradictionForm
+    views = (AcceptContradiction, DeclineContradiction, TakeAnswerBack)
+    fields = (("user", "reason"), ("created_at", "decision"), ("decided_by", "decided_at"))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Contradiction]:
+        queryset: QuerySet[Contradiction] = super().get_queryset(request)
+        return queryset.select_related("earlier", "later", "user")
+
+    def has_answer_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change contradictions answer them."""
+        return request.user.has_perm("moments_app.change_contradiction")
+
+
+def waiting(request: HttpRequest) -> str:
+    """Count the questions that wait, for the sidebar of each page; blank for none."""
+    number: int = cache.get_or_set(f"contradictions {scope_key()}", _number_waiting, KEPT) or 0
+    return f"{COUNTED}+" if number > COUNTED else str(number or "")
+
+
+def _number_waiting() -> int:
+    return Contradiction.objects.waiting()[: COUNTED + 1].count()

@@ -1,0 +1,239 @@
+"""A person's facts at a time, and correcting or ending one with all that says the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from functools import partial
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+from django.utils.text import capfirst
+
+from moments_app.models import Contradiction, Correction, MemoryAtom
+from moments_app.operator.diff import DiffPart, list_diff, word_diff
+from moments_app.operator.pager import first_of
+from moments_app.operator.rights import SEE_MEMORY
+from moments_app.provenance.correct import (
+    CannotCorrect,
+    Change,
+    Order,
+    correct,
+    correcting,
+    ending,
+    preview,
+    undo_correction,
+    withdrawing,
+)
+from moments_app.streams.timeline import decide
+from sessions_app.admin.links import change_url
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage
+from sessions_app.models import UserProfile
+
+SHOWN = 200  # facts of a page
+SEE_FACTS = ("moments_app.view_memoryatom",)
+KINDS = {
+    "fact": "Facts and observations",
+    "moment": "Moments",
+    "profile": "The profile",
+    "stream": "Texts of streams",
+    "turn": "Turns, which stay as they were said and are marked",
+}
+
+
+class AsOfForm(forms.Form):
+    """The day whose end is asked for."""
+
+    as_of = forms.DateField(required=False)
+
+    def time(self) -> datetime | None:
+        """Return the end of the day; None: now."""
+        day = self.cleaned_data.get("as_of") if self.is_valid() else None
+        return datetime.combine(day, time.max, tzinfo=UTC) if day else None
+
+
+class PersonFacts(RowPage[UserProfile]):
+    """What holds of a person, or was known at a time to hold then."""
+
+    route, name, needs = "<int:pk>/facts/", "facts", SEE_FACTS
+    template_name = "operator/facts/person.html"
+
+    def get_title(self) -> str:
+        return f"Facts of {self.row}"
+
+    def context(self) -> dict[str, Any]:
+        form = AsOfForm(self.request.GET)
+        as_of = form.time()
+        facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream")
+        facts = facts.as_of(as_of) if as_of else facts.exclude(is_wrong=True)
+        if last := MemoryAtom.objects.filter(user=self.row, pk=self.number("after") or 0).first():
+            facts = facts.said_before(last)
+        found, after = first_of(facts.defer("search_vector").newest_first(), SHOWN)
+        return {"profile": self.row, "form": form, "as_of": as_of, "facts": found, "after": after}
+
+
+class OrderForm(forms.Form):
+    """What is to be done with a fact."""
+
+    do = forms.ChoiceField(choices=[(kind, kind) for kind in Correction.Kind.values])
+    content = forms.CharField(max_length=4_000, required=False)
+    valid_until = forms.DateField(required=False)
+
+    def clean(self) -> dict[str, Any]:
+        """Require what a correction puts in the place."""
+        values: dict[str, Any] = super().clean() or {}
+        if values.get("do") == Correction.Kind.CORRECTED and not values.get("content"):
+            self.add_error("content", "Say what is right.")
+        return values
+
+    def order(self) -> Order:
+        """Return what the form orders."""
+        values = self.cleaned_data
+        if values["do"] == Correction.Kind.CORRECTED:
+            return correcting(values["content"])
+        if values["do"] == Correction.Kind.WITHDRAWN:
+            return withdrawing()
+        day = values["valid_until"]
+        return ending(min(datetime.combine(day, time.min, tzinfo=UTC), timezone.now()) if day else None)
+
+
+@dataclass(frozen=True)
+class ShownChange:
+    """A text that says the same, with what changes in it marked."""
+
+    ref: str
+    field: str
+    parts: Sequence[DiffPart]
+
+
+@dataclass(frozen=True)
+class ShownKind:
+    """The changes of one kind."""
+
+    title: str
+    changes: list[ShownChange]
+
+
+def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
+    """Return changes by kind, as pages show them."""
+    kinds = [ShownKind(title, [_shown(one) for one in changes if one.kind == kind]) for kind, title in KINDS.items()]
+    return [kind for kind in kinds if kind.changes]
+
+
+def _shown(change: Change) -> ShownChange:
+    compare = list_diff if isinstance(change.before, list) else word_diff
+    return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), compare(change.before, change.after))
+
+
+class CorrectFact(RowPage[MemoryAtom]):
+    """Say what is right, or that it ended; see all that says the same, and confirm it once."""
+
+    route, name, permission, needs = "<int:pk>/correct/", "correct", "change", SEE_MEMORY
+    template_name = "operator/facts/correct.html"
+
+    def get_title(self) -> str:
+        return "Correct or end a fact"
+
+    def context(self) -> dict[str, Any]:
+        given = self.request.POST if self.request.method == "POST" else self.request.GET
+        form = OrderForm(given) if "do" in given else OrderForm()
+        return {"atom": self.row, "form": form} | self._previewed(form)
+
+    def _previewed(self, form: OrderForm) -> dict[str, Any]:
+        if not form.is_bound or not form.is_valid():
+            return {}
+        try:
+            changes = preview(self.row, form.order())
+        except CannotCorrect as error:
+            return {"problem": str(error)}
+        return {"kinds": shown_changes(changes), "count": len(changes)}
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form = OrderForm(request.POST)
+        if not form.is_valid():
+            return self.page()
+        leave = set(request.POST.getlist("ref")) - set(request.POST.getlist("with"))
+        try:
+            made = correct(self.row, form.order(), requested_by=self.actor, leave=leave)
+        except CannotCorrect as error:
+            messages.error(request, str(error))
+            return HttpResponseRedirect(change_url(self.row))
+        self.log(self.row, f"Correction {made.correction_id}.", f"{capfirst(made.kind)}, with all that said the same.")
+        return HttpResponseRedirect(change_url(made))
+
+
+class CorrectionForm(FormPage[Correction]):
+    """What a correction changed."""
+
+    after = "operator/facts/correction.html"
+
+    def context(self) -> dict[str, Any]:
+        sees = self.request.user.has_perms(SEE_MEMORY)
+        changes = [Change(**{name: kept[name] for name in Change.__match_args__}) for kept in self.row.changes]
+        return {
+            "correction": self.row,
+            "kinds": shown_changes(changes) if sees else [],
+            "sees_changes": sees,
+            "may_undo": self.admin.has_undo_permission(self.request) and self.row.undone_at is None,
+        }
+
+
+class UndoCorrection(RowAction[Correction]):
+    """Take a correction back; say where it can't be, and why."""
+
+    route, name, permission = "<int:pk>/undo/", "undo", "undo"
+
+    def change(self, correction: Correction) -> str:
+        undo = partial(undo_correction, correction, requested_by=self.actor)
+        self.attempt(correction, undo, log="Undone.", message="It is undone: all is as before.")
+        return change_url(correction)
+
+
+class ContradictionForm(FormPage[Contradiction]):
+    """Two facts of which one may have ended the other, and the answer."""
+
+    before = "operator/facts/contradiction.html"
+
+    def context(self) -> dict[str, Any]:
+        question = self.row
+        facts = MemoryAtom.objects.filter(pk__in=[question.earlier_id, question.later_id]).order_by("formed_at", "pk")
+        return {
+            "question": question,
+            "both": self.seen(facts.select_related("stream")),
+            "may_answer": self.admin.has_answer_permission(self.request),
+        }
+
+
+class Answer(RowAction[Contradiction]):
+    """An answer to the question whether one fact ended another."""
+
+    permission = "answer"
+    decision, told = "", ""
+
+    def change(self, question: Contradiction) -> str:
+        answer = partial(decide, question, self.decision, requested_by=self.actor)
+        self.attempt(question, answer, log=self.told, message=self.told)
+        return change_url(question)
+
+
+class AcceptContradiction(Answer):
+    """The earlier fact ended."""
+
+    route, name = "<int:pk>/accept/", "accept"
+    decision, told = Contradiction.Decision.ACCEPTED, "The earlier fact has ended."
+
+
+class DeclineContradiction(Answer):
+    """Both facts hold."""
+
+    route, name = "<int:pk>/decline/", "decline"
+    decision, told = Contradiction.Decision.DECLINED, "Both facts hold."
+
+
+class TakeAnswerBack(Answer):
+    """Nobody has answered yet."""
+
+    route, name = "<int:pk>/take-back/", "take_back"
+    decision, told = "", "The answer is taken back; both facts hold until there is another."

@@ -1,0 +1,100 @@
+"""The operator's pages of facts in time: as of a day, corrected with all that says the same, and asked about."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from moments_app.models import Contradiction, Correction, MemoryAtom
+from sessions_app.models import UserProfile
+from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, say, told_a_life
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+RIGHT = {"do": "corrected", "content": "User's daughter is called Mia."}
+
+
+def person_facts(person: UserProfile) -> str:
+    return reverse("admin:sessions_app_userprofile_facts", args=[person.pk])
+
+
+def correcting(content: str) -> str:
+    return reverse("admin:moments_app_memoryatom_correct", args=[MemoryAtom.objects.get(content=content).pk])
+
+
+def escaped(text: str) -> str:
+    return text.replace("'", "&#x27;")
+
+
+def test_a_persons_page_leads_to_what_was_known_on_five_days(root: Client, ada: UserProfile) -> None:
+    told_a_life(ada)
+    assert person_facts(ada) in page(root, change_url(ada))
+    everything = {text for texts in DATES.values() for text in texts}
+    for day, expected in DATES.items():
+        shown = page(root, f"{person_facts(ada)}?as_of={day}")
+        assert {text for text in everything if escaped(text) in shown} == set(expected), day
+    now = page(root, person_facts(ada))
+    assert "until 2025-03-03" in now and escaped(BERGEN) in now and escaped(MAYA) not in now
+    assert "Enter a valid date" in page(root, f"{person_facts(ada)}?as_of=soon")
+    assert len(queries_of(root, person_facts(ada))) <= MAX_QUERIES
+
+
+def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    UserProfile.objects.update(summary=f"{MAYA} They like tea.")
+    url = correcting(MAYA)
+    assert url in page(root, change_url(MemoryAtom.objects.get()))
+    shown = page(root, f"{url}?do=corrected&content=User%27s+daughter+is+called+Mia.")
+    assert "<del> Maya.</del><ins> Mia.</ins>" in shown and "Turns, which stay as they were said" in shown
+    assert not Correction.objects.exists()
+    answer = root.post(url, RIGHT)
+    made = Correction.objects.get()
+    assert answer.status_code == 302 and answer["Location"] == change_url(made)
+    ada.refresh_from_db()
+    assert ada.summary == "User's daughter is called Mia. They like tea."
+    assert "<del> Maya.</del><ins> Mia.</ins>" in page(root, change_url(made))
+    root.post(reverse("admin:moments_app_correction_undo", args=[made.pk]))
+    ada.refresh_from_db()
+    assert ada.summary == f"{MAYA} They like tea."
+
+
+def test_what_is_unticked_stays_as_it_is(root: Client, ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    UserProfile.objects.update(summary=MAYA)
+    root.post(correcting(MAYA), RIGHT | {"ref": [ada.uri], "with": []})
+    ada.refresh_from_db()
+    assert (ada.summary, MemoryAtom.objects.active().get().value) == (MAYA, "Mia")
+
+
+@pytest.mark.parametrize(
+    "given", [{"do": "corrected", "content": ""}, {"do": "destroyed"}, {"do": "ended", "valid_until": "x"}]
+)
+def test_an_order_that_cant_be_carried_out_changes_nothing(
+    root: Client, ada: UserProfile, given: dict[str, str]
+) -> None:
+    say(ada, "s1", "2025-01-10", "I live in Oslo.")
+    assert root.post(correcting(OSLO), given).status_code == 200
+    assert not Correction.objects.exists()
+
+
+def test_a_viewer_corrects_and_answers_nothing(ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
+    viewer, question = operator("viewers"), Contradiction.objects.get()
+    assert viewer.post(correcting(MAYA), RIGHT).status_code == 403
+    for verb in ("accept", "decline", "take_back"):
+        assert viewer.post(reverse(f"admin:moments_app_contradiction_{verb}", args=[question.pk])).status_code == 403
+    assert "Yes, it has ended" not in page(viewer, change_url(question))
+
+
+def test_a_question_is_answered_and_the_answer_taken_back(root: Client, ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
+    question = Contradiction.objects.get()
+    assert escaped(MAYA) in page(root, change_url(question))
+    for verb, state in (("accept", "ended"), ("take_back", "active"), ("decline", "active")):
+        root.post(reverse(f"admin:moments_app_contradiction_{verb}", args=[question.pk]))
+        assert MemoryAtom.objects.get(content=MAYA).state == state
+    again = root.post(reverse("admin:moments_app_contradiction_accept", args=[question.pk]), follow=True)
+    assert "It was answered already." in again.content.decode()
