@@ -16,6 +16,7 @@ from django.core.cache import cache
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.timesince import timesince
 
 from memoryproject import health, site_state
 from moments_app.models import Circuit, FailureGroup, Job
@@ -74,11 +75,15 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     failed = failed.select_related("user", "session__user", "stream")
     known = FailureGroup.objects.with_stalled().order_by("-last_seen_at", "-id")
     failures = list(known[:FAILURES_SHOWN]) if may_see(request, FailureGroup) else []
+    circuits = list(Circuit.objects.open().with_held()) if may_see(request, Circuit) else []
+    told = _told(failures, circuits)
+    explained = {failure.engine for failure in failures if failure.stalled and not failure.muted_at}
+    others = [circuit for circuit in circuits if circuit.engine not in explained]
     return {
         "alerts": [
-            *_told(failures),
+            *told,
             *map(Alert, recently.refused),
-            *_alerts(work, activity.today, may_see(request, Circuit), failures),
+            *_alerts(work, activity.today, others, failures),
         ],
         "changes": recently.changes,
         "restarts": recently.restarts,
@@ -95,30 +100,35 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     }
 
 
-def _told(failures: Sequence[Any]) -> list[Alert]:
+def _told(failures: Sequence[Any], circuits: Sequence[Any]) -> list[Alert]:
     """Say of each cause because of which jobs wait what is wrong and what to do, the worst first."""
     waiting = [failure for failure in failures if failure.stalled and not failure.muted_at]
     waiting.sort(key=lambda failure: -failure.stalled)
-    return [Alert(_sentence(failure), change_url(failure), "Look at it") for failure in waiting]
+    held = {circuit.engine: circuit.held for circuit in circuits if circuit.held}
+    return [
+        Alert(_sentence(failure, held.get(failure.engine, 0)), change_url(failure), "Look at it") for failure in waiting
+    ]
 
 
-def _sentence(failure: Any) -> str:
-    what = f"{failure.process} fails ({failure.kind.replace('_', ' ')}"
-    what += f", {failure.engine})" if failure.engine else ")"
+def _sentence(failure: Any, held: int) -> str:
+    where = f", {failure.engine}" if failure.engine else ""
     jobs = "1 job waits" if failure.stalled == 1 else f"{intcomma(failure.stalled)} jobs wait"
-    whose = f" of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
-    return f"{what} since {naturaltime(failure.first_seen_at)}: {jobs}{whose}. {failure.remedy}"
+    whose = f", of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
+    others = f"; {_count(held, 'job')} held until it answers, whosever they are" if held else ""
+    what = f"{failure.process} fails ({failure.kind.replace('_', ' ')}{where})"
+    return f"{what} for {timesince(failure.first_seen_at)}: {jobs}{whose}{others}. {failure.remedy}"
 
 
-def _alerts(work: Backlog, today: Day, sees_circuits: bool, known: Sequence[Any]) -> list[Alert]:
+def _alerts(work: Backlog, today: Day, circuits: Sequence[Circuit], known: Sequence[Any]) -> list[Alert]:
     jobs, calls = reverse(JOBS), reverse(CALLS)
     found = [Alert(state) for state in health.checks().values() if state != health.OK]
     if _is_silent(work.worker_seen_at):
         found.append(Alert(f"No worker: {_seen(work.worker_seen_at)}. Start manage.py qcluster."))
-    circuits = Circuit.objects.open() if sees_circuits else ()
     found += [Alert(circuit.why, change_url(circuit), "Look at it") for circuit in circuits]
-    if work.failed:
-        found.append(Alert(_count(work.failed, "job") + " failed for good.", f"{jobs}?state=failed", "Look at them"))
+    if work.unexplained:
+        found.append(
+            Alert(_count(work.unexplained, "job") + " failed for good.", f"{jobs}?state=failed", "Look at them")
+        )
     if work.stuck:
         text = _count(work.stuck, "job") + " of a worker that fell silent."
         found.append(Alert(text, f"{jobs}?state=stuck", "Look at them"))

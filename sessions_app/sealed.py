@@ -31,7 +31,7 @@ def seal(text: bytes, about: str) -> bytes:
     return nonce + next(_ciphers()).encrypt(nonce, zlib.compress(text, _LEVEL), about.encode())
 
 
-def unseal(sealed: bytes, about: str) -> bytes | None:
+def unseal(sealed: bytes | memoryview, about: str) -> bytes | None:
     """Return the text that was sealed; None when no key that is set opens it, or it is about something else."""
     nonce, rest = bytes(sealed[:_NONCE_BYTES]), bytes(sealed[_NONCE_BYTES:])
     for cipher in _ciphers():

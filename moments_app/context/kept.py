@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
 from uuid import UUID
 
 from pydantic import TypeAdapter
@@ -59,8 +58,8 @@ class KeptContext:
         """Return it as the receipt keeps it."""
         return seal(_KEPT.dump_json(self), str(context_id))
 
-    @classmethod
-    def from_sealed(cls, sealed: bytes | None, context_id: UUID) -> Self | None:
+    @staticmethod
+    def from_sealed(sealed: bytes | memoryview | None, context_id: UUID) -> "KeptContext | None":
         """Return what a receipt keeps; None where it keeps nothing, or no key opens it."""
         opened = unseal(sealed, str(context_id)) if sealed else None
         return _KEPT.validate_json(opened) if opened else None

@@ -26,9 +26,9 @@ REMEDIES = {
     "credential": "Correct the API key in the settings, start again, and press Try now.",
     "quota": "Raise the quota at the provider, then press Try now.",
     "address": "Correct the base URL or the model in the settings, start again, and press Try now.",
-    "invalid_answer": "Read an answer below, change the prompt or the model, then retry all.",
-    "too_large": "Read a request below: the answer outgrew ENGINE__MAX_RESPONSE_BYTES. Then retry all.",
-    "rejected": "The endpoint refuses these texts. Read a request below, or ask another model, then retry all.",
+    "invalid_answer": "Read an answer that it gave, change the prompt or the model, then retry all.",
+    "too_large": "The answers outgrow ENGINE__MAX_RESPONSE_BYTES: raise it, or read a request and mend the prompt.",
+    "rejected": "The endpoint refuses these texts: read a request, or ask another model, then retry all.",
     DEFECT: "A defect of the platform: report the place. Once it is mended, retry all.",
     SETTING: "Mend what the error names, then retry all.",
 }
@@ -45,7 +45,7 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         before = timezone.now() - timedelta(days=settings.JOBS.keep_days)
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
-    def with_stalled(self) -> Self:
+    def with_stalled(self) -> Any:
         """Count the jobs that wait because of each, as `stalled`, and whose they are, as `people`."""
         jobs = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
         number, people = (

@@ -124,10 +124,17 @@ def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:
 
 @dataclass(frozen=True)
 class TracedLine:
-    """A line of a context, and when it was in it: `same`, `then` or `now`."""
+    """A line of a context.
+
+    Args:
+        when: it was in it: `same`, `then` or `now`.
+        line: itself.
+        place: in its layer, as it was then; −1 where it wasn't.
+    """
 
     when: str
     line: KeptLine
+    place: int = -1
 
 
 @dataclass(frozen=True)
@@ -155,7 +162,8 @@ def traced_layers(then: KeptContext | None, now: KeptContext | None) -> list[Tra
 def _traced(number: int, name: str, then: KeptContext | None, now: KeptContext | None) -> TracedLayer:
     old, new = _lines(then, name), _lines(now, name)
     if then is None or now is None:
-        lines = [TracedLine(THEN if then else NOW, line) for *_, line in old or new]
+        when = THEN if then else NOW
+        lines = [TracedLine(when, line, place if then else -1) for place, (*_, line) in enumerate(old or new)]
     else:
         lines = list(_compared(old, new))
     return TracedLayer(name.replace("_", " "), number, _tokens(then, name), _tokens(now, name), lines)
@@ -177,7 +185,7 @@ def _compared(old: Sequence[KeyedLine], new: Sequence[KeyedLine]) -> Iterator[Tr
     before, after = ([line[:2] for line in lines] for lines in (old, new))
     for tag, i, j, k, m in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag == "equal":
-            yield from (TracedLine(SAME, line) for *_, line in old[i:j])
+            yield from (TracedLine(SAME, line, place) for place, (*_, line) in enumerate(old[i:j], i))
         else:
-            yield from (TracedLine(THEN, line) for *_, line in old[i:j])
+            yield from (TracedLine(THEN, line, place) for place, (*_, line) in enumerate(old[i:j], i))
             yield from (TracedLine(NOW, line) for *_, line in new[k:m])

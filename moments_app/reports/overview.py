@@ -48,6 +48,7 @@ class Backlog:
         later: jobs that wait for a back-off, an engine or another day.
         running, stuck: jobs that are worked on; those of them that fell silent.
         failed: jobs that have used up their attempts.
+        unexplained: those of them of which no `FailureGroup` tells.
         task_errors: of the queue itself, within `DAYS`.
         worker_seen_at: when a worker gave a sign last; None: never.
     """
@@ -58,6 +59,7 @@ class Backlog:
     running: int
     stuck: int
     failed: int
+    unexplained: int
     task_errors: int
     worker_seen_at: datetime | None
 
@@ -74,6 +76,7 @@ def work() -> Backlog:
         running=Count("pk", filter=running),
         stuck=Count("pk", filter=running & Q(heartbeat_at__lt=silent_since())),
         failed=Count("pk", filter=Q(status=Job.Status.FAILED)),
+        unexplained=Count("pk", filter=Q(status=Job.Status.FAILED, failure=None)),
         beat=Max("heartbeat_at", filter=running),
     )
     signs = [sign for sign in (found.pop("beat"), _last_scheduled_run()) if sign]

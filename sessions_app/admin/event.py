@@ -1,6 +1,5 @@
 """The log of what happened, in lines to read, with links to what they name."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,9 +8,10 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.text import Truncator
 
+from sessions_app.admin.actors import named_actor, with_key_names
 from sessions_app.admin.applications import NAMED
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Event, Session, UserProfile
@@ -59,7 +59,7 @@ class EventAdmin(LogAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
         """Join the names of those that are still there: an event knows them by number alone."""
         queryset: QuerySet[Event] = super().get_queryset(request)
-        return queryset.annotate(
+        return with_key_names(request, queryset, "actor").annotate(
             person_name=Subquery(UserProfile.objects.filter(pk=OuterRef("user_pk")).values("user_id")),
             session_name=Subquery(Session.objects.filter(pk=OuterRef("session_pk")).values("session_id")),
         )
@@ -94,10 +94,10 @@ class EventAdmin(LogAdmin):
         return format_html('<span class="rem-op-cell rem-op-broad">{}</span>', line)
 
     @admin.display(description="Who")
-    def who(self, event: Event) -> str:
+    def who(self, event: Any) -> str:
         kind, _, job_id = event.actor.partition(":")
         if kind != "job":
-            return event.actor
+            return named_actor(event.actor, event.key_name)
         url = reverse("admin:moments_app_job_changelist")
         return format_html('<a class="rem-link rem-op-time" href="{}?q={}">job {}</a>', url, job_id, job_id[:8])
 
@@ -111,8 +111,9 @@ class EventAdmin(LogAdmin):
 
     @admin.display(description="In full")
     def payload_text(self, event: Event) -> str:
-        text = json.dumps(event.payload, ensure_ascii=False, indent=2)
-        return format_html('<pre class="rem-op-mono">{}</pre>', text)
+        told = [(name.replace("_", " "), in_words(value)) for name, value in event.payload.items()]
+        rows = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", told)
+        return format_html('<dl class="rem-facts rem-facts-rows">{}</dl>', rows) if told else "–"
 
 
 def in_short(payload: Mapping[str, Any]) -> str:
@@ -120,10 +121,19 @@ def in_short(payload: Mapping[str, Any]) -> str:
     return " · ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in payload.items())
 
 
-def _value(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """Write a value of an event's payload as it is read, not as a program has it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, list):
-        return ", ".join(map(str, value)) if 0 < len(value) <= 3 else str(len(value))
+        return ", ".join(map(in_words, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{str(name).replace('_', ' ')} {in_words(inner)}" for name, inner in value.items()) or "none"
     return str(value)
+
+
+def _value(value: Any) -> str:
+    return in_words(value) if not isinstance(value, list) or 0 < len(value) <= 3 else str(len(value))
 
 
 def _link(page: str, pk: int | None, name: str | None) -> str:

@@ -53,7 +53,8 @@ def test_an_operator_makes_a_key_copies_it_and_revokes_it(tab: Page, ada: UserPr
     assert Api(text).get("users/ada").status_code == 200
     tab.get_by_role("link", name="The key's page").click()
     expect(tab.locator(".rem-badge").first).to_have_text("active")
-    tab.get_by_role("button", name="Revoke").click()
+    tab.get_by_text("Revoke…").click()
+    tab.get_by_role("button", name="Revoke this key").click()
     expect(tab.locator(".rem-badge").first).to_have_text("revoked")
     assert Api(text).get("users/ada").status_code == 401
     assert ApiKey.objects.get().state == "revoked"

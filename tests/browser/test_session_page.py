@@ -141,6 +141,7 @@ class TestJourneys:
         tab.get_by_role("link", name="its turns in the session").click()
         expect(tab.locator("#turn-30.rem-retracted")).to_be_visible()
         tab.locator("#turn-30").get_by_role("link", name="retracted").click()
+        tab.get_by_text("Undo…").click()
         tab.get_by_role("button", name="Undo this retraction").click()
         expect(tab.get_by_text("is undone").first).to_be_visible()
         assert Moment.objects.filter(pk=moment.pk).exists()

@@ -177,6 +177,19 @@ def test_an_event_is_told_in_a_line_with_links_to_what_it_names(root: Client, ad
     assert "key:abc" in root.get(reverse("admin:sessions_app_event_change", args=[gone.pk])).content.decode()
 
 
+def test_an_event_is_told_in_words_and_a_key_by_its_name(root: Client, ada: UserProfile) -> None:
+    key, _ = ApiKey.objects.issue("shop front")
+    payload = {"rows": {"turns": 3, "moments": 1}, "is_forced": True, "reason": None, "ids": [1, 2, 3, 4]}
+    event = Event.objects.create(type="x", actor=key.actor, payload=payload)
+    listed = root.get(EVENTS).content.decode()
+    page = root.get(reverse("admin:sessions_app_event_change", args=[event.pk])).content.decode()
+    for shown in (listed, page):
+        assert "turns 3, moments 1" in shown and "key “shop front”" in shown and "{" + "&#x27;turns" not in shown
+    assert "<dt>is forced</dt><dd>yes</dd>" in page and "<dt>ids</dt><dd>1, 2, 3, 4</dd>" in page
+    viewer = operator("view_event").get(EVENTS).content.decode()
+    assert key.actor in viewer and "shop front" not in viewer  # who may not see keys sees no names of them
+
+
 def test_the_log_asks_no_more_of_the_database_when_it_is_longer(root: Client, ada: UserProfile) -> None:
     session = ada.sessions.create(session_id="s1")
 

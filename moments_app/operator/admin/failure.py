@@ -9,10 +9,11 @@ from django.utils.html import format_html
 from unfold.decorators import display
 from unfold.paginator import InfinitePaginator
 
-from moments_app.models import FailureGroup
+from moments_app.models import Circuit, FailureGroup
 from moments_app.operator.views.failure import FailureForm, MuteFailure, RetryFailure, UnmuteFailure
 from moments_app.reports.providers import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
+from sessions_app.admin.views.base import may_see
 
 STATES = {"waiting": "danger", "over": "success", "muted": "warning"}
 
@@ -58,7 +59,9 @@ class FailureGroupAdmin(ReadOnlyAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Say before the list how providers and lanes stand."""
-        shown: dict[str, Any] = {"providers": provider_states(), "lanes": lane_states()}
+        sees_providers = may_see(request, Circuit)  # which are the site's, whosever the failures are
+        shown: dict[str, Any] = {"sees_providers": sees_providers, "lanes": lane_states()}
+        shown["providers"] = provider_states() if sees_providers else []
         shown["may_change"] = request.user.has_perm("moments_app.change_circuit")
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | shown)
         return response

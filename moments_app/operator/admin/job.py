@@ -13,6 +13,7 @@ from unfold.decorators import display
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet
 from moments_app.operator.views.job import CancelJob, JobForm, RetryJob, state_of
+from sessions_app.admin.actors import named_actor, with_key_names
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Session, UserProfile
 
@@ -88,6 +89,9 @@ class JobAdmin(LogAdmin):
     when_empty = "Work appears here when an append, a schedule or somebody asks for it."
     fieldsets = (("As it is stored", {"classes": ("collapse",), "fields": ("job_id", "status", "params", "result")}),)
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return with_key_names(request, super().get_queryset(request), "requested_by")
+
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
     ) -> tuple[QuerySet[Job], bool]:
@@ -126,8 +130,10 @@ class JobAdmin(LogAdmin):
         return one_line(job.queued_at)
 
     @admin.display(description="By")
-    def asked_by(self, job: Job) -> str:
-        return format_html('<span class="rem-op-cell rem-op-narrow">{}</span>', job.requested_by)
+    def asked_by(self, job: Any) -> str:
+        return format_html(
+            '<span class="rem-op-cell rem-op-narrow">{}</span>', named_actor(job.requested_by, job.key_name)
+        )
 
     @admin.display(description="Took")
     def took(self, job: Job) -> str:

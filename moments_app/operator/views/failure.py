@@ -54,7 +54,7 @@ class FailureForm(FormPage[FailureGroup]):
     def context(self) -> dict[str, Any]:
         failure = self.row
         stalled = self.seen(Job.objects.stalled().filter(failure=failure))
-        circuits = Circuit.objects.open().with_held().filter(engine=failure.engine) if failure.engine else ()
+        circuits = self.seen(Circuit.objects.open().with_held().filter(engine=failure.engine))
         strip = strip_of(failure.by_hour())
         return {
             "failure": failure,

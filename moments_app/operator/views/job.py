@@ -8,6 +8,7 @@ from django.conf import settings
 
 from moments_app.jobs.cancel import cancel
 from moments_app.models import Job, StreamVersion
+from sessions_app.admin.actors import named_actor
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
 
@@ -36,6 +37,7 @@ class JobForm(FormPage[Job]):
         calls = job.engine_calls.select_related("prompt_version__resource")
         return {
             "job": job,
+            "asked_by": named_actor(job.requested_by, getattr(job, "key_name", "")),
             "state": state_of(job),
             "may_change": self.admin.has_steer_permission(self.request),
             "max_attempts": settings.JOBS.max_attempts,

@@ -1,24 +1,31 @@
 """The trace of one call: what the model saw, what it would see now, the difference, and what became of the round."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
+from django.http import HttpRequest, HttpResponse
 
 from moments_app.context.assemble import BudgetTooSmall, kept_context, preview
 from moments_app.context.kept import KeptContext, KeptLine
 from moments_app.context.layers import DEFAULT
 from moments_app.context.request import ContextRequest
+from moments_app.engines.answers import InvalidAnswer
+from moments_app.engines.interface import EngineError
 from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Moment, Summary
 from moments_app.operator.addresses import Pages
+from moments_app.operator.ask_again import LineName, ask_again, can_ask_again
+from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.trace import Round, TracedLayer, moments_of, receipt_of, round_of, traced_layers
 from moments_app.operator.views.session import SessionPage
 from moments_app.recall.query import recall_request_for
-from sessions_app.admin.views.base import may_see
+from sessions_app.admin.views.base import may_see, number_in
 
 BAR = 1000  # width of the bars, in their own units
 FOLLOWED = 20  # of each kind that a round led to
@@ -26,11 +33,12 @@ FOLLOWED = 20  # of each kind that a round led to
 
 @dataclass(frozen=True)
 class ShownLine:
-    """A line with the page of where it comes from, and when it was in the context."""
+    """A line with the page of where it comes from, when it was in the context, and its name there."""
 
     when: str
     line: KeptLine
     url: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -64,9 +72,27 @@ class Trace(SessionPage):
         """Name the page."""
         return f"Trace: {self.row}"
 
+    @cached_property
+    def then(self) -> KeptContext | None:
+        """The context that the model had, where it is kept."""
+        return KeptContext.from_sealed(self.receipt.sealed, self.receipt.context_id) if self.receipt else None
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """Ask again without the lines that are ticked, and show both answers."""
+        if not self.admin.has_change_permission(request, self.row):  # for it costs
+            raise PermissionDenied
+        model, names = request.POST.get("model", "").strip(), request.POST.getlist("line")
+        if self.then is None or not model or not can_ask_again():
+            return self.page(refused="There is nothing to ask again, or nobody to ask.")
+        try:
+            said = ask_again(self.then, _lines_named(names), model=model)
+        except (EngineError, InvalidAnswer) as error:
+            return self.page(refused=str(error) or "It gave no answer that can be read.", ticked=names, model=model)
+        before = self.round.answer.content if self.round.answer else ""
+        return self.page(said=said, parts=word_diff(before, said), ticked=names, model=model)
+
     def context(self) -> dict[str, Any]:
-        receipt = self.receipt
-        then = KeptContext.from_sealed(receipt.sealed, receipt.context_id) if receipt else None
+        receipt, then = self.receipt, self.then
         now, problem = self._now(then)
         layers = traced_layers(then, now)
         lines = [line.when for layer in layers for line in layer.lines]
@@ -80,6 +106,9 @@ class Trace(SessionPage):
             "layers": self._shown(layers, max(then.applied if then else 0, now.applied if now else 0)),
             "counts": {when: lines.count(when) for when in ("same", "then", "now")},
             "bar": BAR,
+            "can_ask": bool(then and then.query and can_ask_again())
+            and self.admin.has_change_permission(self.request, self.row),
+            "model": self.round.model,
             **self._followed(),
         }
 
@@ -117,7 +146,12 @@ class Trace(SessionPage):
         shown, ends = [], [0, 0]
         for layer in layers:
             widths = [round(BAR * (tokens or 0) / budget) for tokens in (layer.then, layer.now)]
-            lines = [ShownLine(traced.when, traced.line, pages.of(traced.line.ref)) for traced in layer.lines]
+            lines = [
+                ShownLine(
+                    one.when, one.line, pages.of(one.line.ref), f"{layer.name}:{one.place}" if one.place >= 0 else ""
+                )
+                for one in layer.lines
+            ]
             shown.append(ShownLayer(layer, lines, (ends[0], widths[0]), (ends[1], widths[1])))
             ends = [end + width for end, width in zip(ends, widths, strict=True)]
         return shown
@@ -147,3 +181,10 @@ class Trace(SessionPage):
         first = Job.objects.filter(user_id=self.row.user_id, session=self.row, queued_at__gte=since)
         first = first.order_by("process", "queued_at", "id").distinct("process")
         return self.seen(first).annotate(cost=Subquery(calls.annotate(whole=Sum("cost_usd")).values("whole")))
+
+
+def _lines_named(names: Iterable[str]) -> set[LineName]:
+    """Return the layers and places that ticked lines name."""
+    parts = [name.rpartition(":") for name in names]
+    numbers = [(layer.replace(" ", "_"), number_in(place)) for layer, _, place in parts]
+    return {(layer, number) for layer, number in numbers if number is not None}

@@ -40,10 +40,23 @@ def press(client: Client, failure: FailureGroup, button: str) -> int:
 def test_the_dashboard_says_in_a_sentence_what_is_wrong_and_what_to_do(root: Client) -> None:
     failure = fail("ada", "bo", "cy")
     shown = page(root, INDEX)
-    assert f"build_moments fails (invalid answer, {ENGINE}) since" in shown
-    assert "3 jobs wait of 3 people. Read an answer below, change the prompt or the model, then retry all." in shown
+    assert (
+        f"build_moments fails (invalid answer, {ENGINE}) for 0\xa0minutes: 3 jobs wait, of 3 people. Read an" in shown
+    )
+    assert "answer that it gave, change the prompt or the model, then retry all." in shown
+    assert "failed for good" not in shown  # the sentence has counted them
     assert change_url(failure) in shown
     assert "engine calls failed today" not in shown  # its cause is told
+
+
+def test_the_sentence_counts_those_who_have_nothing_to_do_with_it(root: Client, bo: UserProfile) -> None:
+    fail("ada", kind="unavailable", error="It is away.")
+    circuit = Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True)
+    other = Job.objects.request("build_moments", talk(bo, 30), requested_by="append")
+    Job.objects.filter(pk=other.pk).update(circuit=circuit)
+    shown = page(root, INDEX)
+    assert "1 job waits, of 1 person; 1 job held until it answers, whosever they are." in shown
+    assert "Waiting: the circuit" not in shown  # it is told once
 
 
 def test_the_alarm_is_over_when_all_was_tried_again(root: Client) -> None:

@@ -1,6 +1,7 @@
 """The trace of one call: what the model saw, what it would see now, and what became of the round."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -9,12 +10,15 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
+from memoryproject.conf import ChatSettings
 from moments_app.context import receipts
 from moments_app.models import ContextReceipt, EngineCall, Entity, Job, MemoryStream
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.jobs import build
+from tests.support.openai_server import OpenAIServer, content, error
+from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
 from tests.support.streams import note
 from tests.support.transcript import talk
@@ -179,3 +183,54 @@ def test_the_context_that_a_new_session_had_is_noted_with_its_first_answer(servi
     answer = service.post("sessions/s1/messages", user_id="new", messages=said, context_id=context_id)
     assert answer.status_code == 201, answer.content
     assert Message.objects.get(role="assistant").metadata["context_id"] == context_id
+
+
+class TestAskingAgain:
+    """The upstream is asked once more, without the lines that were ticked."""
+
+    @pytest.fixture
+    def upstream(self, settings: Settings) -> Iterator[OpenAIServer]:
+        with OpenAIServer() as server:
+            server.always(content("I don't know."))
+            settings.CHAT = ChatSettings(upstream_base_url=server.base_url)
+            yield server
+
+    def test_the_rest_is_sent_and_both_answers_are_compared(
+        self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer
+    ) -> None:
+        Entity.objects.create(user=ada, kind="task", title="Order the felt")
+        talk(ada, 4)
+        session = asked(service)
+        shown = page(root, f"{url(session)}?turn=5")
+        assert "Ask again" in shown and 'value="entities:0"' in shown
+        answer = root.post(f"{url(session)}?turn=5", {"model": "test-model", "line": ["entities:0"]})
+        [sent] = upstream.requests
+        memory, question = sent["messages"]
+        assert "Order the felt" not in memory["content"] and "Turn 3 is about" in memory["content"]
+        assert question == {"role": "user", "content": QUESTION}
+        told = answer.content.decode()
+        assert "without 1 line" in told and "know." in told and "<del>" in told
+        assert EngineCall.objects.get().purpose == "try trace"
+        assert session.messages.count() == 6
+
+    def test_an_upstream_that_fails_is_told(
+        self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer
+    ) -> None:
+        talk(ada, 4)
+        session = asked(service)
+        upstream.always(error(500))
+        shown = root.post(f"{url(session)}?turn=5", {"model": "m"}).content.decode()
+        assert "answered with status 500" in shown
+
+    def test_only_who_may_change_sessions_asks_and_only_where_there_is_one(
+        self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer, settings: Settings
+    ) -> None:
+        talk(ada, 4)
+        session = asked(service)
+        reader = operator("view_", "preview_context")
+        assert "Ask again" not in page(reader, url(session), turn=5)
+        assert reader.post(f"{url(session)}?turn=5", {"model": "m"}).status_code == 403
+        settings.CHAT = ChatSettings()
+        assert "Ask again" not in page(root, url(session), turn=5)
+        assert "nobody to ask" in root.post(f"{url(session)}?turn=5", {"model": "m"}).content.decode()
+        assert upstream.requests == []

@@ -1,0 +1,81 @@
+"""Asking the upstream again, without some lines of the memory that it had: does its answer rest on them?"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from django.conf import settings
+
+from moments_app.context.item import Item
+from moments_app.context.kept import KeptContext, KeptLine
+from moments_app.context.render import FORMATS
+from moments_app.engines.answers import InvalidAnswer
+from moments_app.engines.endpoint import Endpoint
+from moments_app.engines.interface import CallRecord
+from moments_app.models import EngineCall
+from moments_app.models.engine_call import TRIAL
+
+PURPOSE = f"{TRIAL}trace"
+SECONDS = 60.0
+ANSWER_BYTES = 1_000_000
+FORMAT = "xml"
+LineName = tuple[str, int]  # the layer of a line, and its place in that
+
+
+def can_ask_again() -> bool:
+    """Tell whether there is an upstream to ask."""
+    return bool(settings.CHAT.upstream_base_url)
+
+
+def ask_again(kept: KeptContext, left_out: Collection[LineName], *, model: str) -> str:
+    """Return what the upstream answers with the rest of a context.
+
+    Args:
+        kept: as it was served.
+        left_out: its lines that go.
+        model: that is asked.
+
+    Raises:
+        EngineError: there is no answer.
+        InvalidAnswer: there is none that can be read.
+    """
+    chat = settings.CHAT
+    endpoint = Endpoint(
+        base_url=chat.upstream_base_url,
+        path="/chat/completions",
+        api_key=chat.upstream_api_key.get_secret_value(),
+        model=model,
+        max_response_bytes=ANSWER_BYTES,
+        record=_record,
+    )
+    seconds = min(SECONDS, chat.read_timeout_seconds)
+    body = {"messages": _messages(kept, left_out)}
+    return endpoint.call(PURPOSE, body, seconds=seconds, read=_said, refuses=lambda _: False)
+
+
+def _record(call: CallRecord) -> None:
+    EngineCall.objects.keep(replace(call, exchange=None))
+
+
+def _messages(kept: KeptContext, left_out: Collection[LineName]) -> list[dict[str, str]]:
+    memory = {
+        layer.name: [_item(line) for place, line in enumerate(layer.lines) if (layer.name, place) not in left_out]
+        for layer in kept.layers
+        if layer.name != "query"
+    }
+    text = FORMATS[FORMAT].render(memory)
+    return [{"role": "system", "content": str(text)}, {"role": "user", "content": kept.query}]
+
+
+def _item(line: KeptLine) -> Item:
+    return Item(line.text, ref=line.ref, time=line.time, role=line.role, speaker=line.speaker)
+
+
+def _said(answer: Any) -> str:
+    try:
+        text = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        raise InvalidAnswer("", "it has no choices with a message.") from None
+    if not isinstance(text, str) or not text:
+        raise InvalidAnswer("", "it has no text.")
+    return text

@@ -1,0 +1,25 @@
+"""Who did something, by name: the log and jobs know a key by its prefix alone."""
+
+from typing import Any
+
+from django.db.models import OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Substr
+from django.http import HttpRequest
+
+from sessions_app.admin.views.base import may_see
+from sessions_app.models import ApiKey
+
+KEY = "key:"  # how an actor begins that is a key
+
+
+def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> QuerySet[Any]:
+    """Add the names of the keys that a column of actors names, as `key_name`, for operators who may see keys."""
+    if not may_see(request, ApiKey):
+        return rows.annotate(key_name=Value(""))
+    named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY) + 1)).values("name")
+    return rows.annotate(key_name=Subquery(named[:1]))
+
+
+def named_actor(actor: str, key_name: str | None) -> str:
+    """Write an actor with the name of its key, where that is known."""
+    return f"key “{key_name}”" if key_name and actor.startswith(KEY) else actor
