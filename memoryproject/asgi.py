@@ -23,6 +23,7 @@ _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 
 # Only now: they need Django to be set up.
 from memoryproject import health
+from memoryproject.http_figures import measured
 from memoryproject.strangers import Strangers
 from moments_app.engines import endpoint
 from moments_app.interfaces.chat.endpoint import application as chat
@@ -50,6 +51,11 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         keep_replaying()
         await _mcp(scope, receive, send)
         return
+    with measured(scope, send) as send:
+        await _answer(scope, receive, send)
+
+
+async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     path = scope.get("path", "")
     # Django would read X_Forwarded_Proto as X-Forwarded-Proto, which only the proxy may set.
     scope["headers"] = [(name, value) for name, value in scope.get("headers", ()) if b"_" not in name]

@@ -4,12 +4,16 @@ Several processes use several cores. How each handles its requests is described 
 """
 
 import os
+import shutil
+import tempfile
 from typing import Any
 
 from memoryproject.process_tree import die_with, die_with_parent
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
+# Where the processes of this host share what they count; known before anything counts.
+_figures = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="memory-figures-")
 
 from memoryproject.settings import CONF
 
@@ -26,3 +30,8 @@ die_with_parent()  # the master, when `run` started it
 def post_fork(_server: Any, worker: Any) -> None:
     """Have a worker die with its master: nobody serves on under old settings."""
     die_with(worker.ppid)
+
+
+def on_exit(_server: Any) -> None:
+    """Remove what was counted."""
+    shutil.rmtree(_figures, ignore_errors=True)

@@ -4,24 +4,25 @@ Each function of `FIGURES` yields some of them, by a constant number of statemen
 of rows; to add a figure is to add a function.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
-from django.db.models import Count
+from django.db.models import Count, Sum
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from memoryproject import site_state
-from moments_app.interfaces.chat.figures import FAILURES
+from memoryproject import http_figures, site_state
 from moments_app.models import ContextReceipt, EmbeddingModel, EngineCall, Job
 from moments_app.models.engine_call import EngineCallQuerySet
 from moments_app.models.job import JobQuerySet
@@ -30,7 +31,9 @@ from moments_app.reports.overview import estimated_rows
 from moments_app.reports.waiting import DUE, Group, waiting
 from sessions_app.api.permissions import HasScope, IsOfService
 from sessions_app.api.person import key_of
+from sessions_app.models import DailyUsage
 from sessions_app.models.application import DEFAULT
+from sessions_app.models.daily_limit import UNITS, DailyUsageQuerySet, today
 from sessions_app.transcript import spool
 
 RECENT = timedelta(minutes=5)  # in which calls of providers are counted
@@ -54,7 +57,7 @@ class MetricsView(APIView):
         registry = CollectorRegistry()
         if key.application_id == DEFAULT:
             registry.register(_FromDatabase(FIGURES))
-            registry.register(FAILURES)
+            http_figures.register(registry)
         else:
             registry.register(_FromDatabase(figures_of(key.application_id)))
         return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
@@ -77,7 +80,8 @@ def figures_of(application: int) -> "list[Figures]":
     """Return the figures of one application, which tell nothing of others."""
     jobs = Job.objects.of_application(application)
     calls = EngineCall.objects.filter(job__in=jobs)
-    return [partial(_jobs, jobs), partial(_calls, calls)]
+    usage = DailyUsage.objects.filter(application=application)
+    return [partial(_jobs, jobs), partial(_calls, calls), partial(_usage, usage)]
 
 
 def _jobs(jobs: JobQuerySet) -> Iterator[Metric]:
@@ -115,10 +119,37 @@ def _site_jobs() -> Iterator[Metric]:
 
 def _calls(calls: EngineCallQuerySet) -> Iterator[Metric]:
     recent = calls.filter(created_at__gte=timezone.now() - RECENT).order_by()
-    counts = recent.values("engine", "error_kind").annotate(number=Count("pk"))
-    rows = counts.values_list("engine", "error_kind", "number")
-    ends: Labeled = {(engine, kind or "ok"): number for engine, kind, number in rows}
+    summed = ("input_tokens", "output_tokens", "cost_usd", "latency_ms")
+    sums = {f"sum_{name}": Sum(name, default=0) for name in summed}
+    rows: Any = list(recent.values("engine", "error_kind").annotate(number=Count("pk"), **sums))
+    ends: Labeled = {(row["engine"], row["error_kind"] or "ok"): row["number"] for row in rows}
     yield _gauge("memory_engine_calls_recent", "Calls within five minutes, by their end.", ["engine", "end"], ends)
+    tokens: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    usd, seconds = tokens.copy(), tokens.copy()
+    for row in rows:
+        engine = row["engine"]
+        tokens[engine, "input"] += row["sum_input_tokens"]
+        tokens[engine, "output"] += row["sum_output_tokens"]
+        usd[engine,] += float(row["sum_cost_usd"])
+        seconds[engine,] += row["sum_latency_ms"] / 1000
+    yield _gauge("memory_engine_tokens_recent", "Tokens of these calls.", ["engine", "direction"], tokens)
+    yield _gauge("memory_engine_usd_recent", "Cost of these calls, where prices are known.", ["engine"], usd)
+    yield _gauge("memory_engine_seconds_recent", "Time that these calls took together.", ["engine"], seconds)
+
+
+def _usage(rows: DailyUsageQuerySet) -> Iterator[Metric]:
+    """Yield what applications have used today, which begins at 0 at midnight UTC, as counters may."""
+    sums: Any = rows.filter(application__isnull=False, day=today()).order_by().values("application__name")
+    used = list(sums.annotate(**{f"sum_{name}": Sum(name) for name in UNITS}))
+    for name, unit in UNITS.items():
+        counter = CounterMetricFamily(f"memory_{name}", f"Used today, in {unit}.", labels=["application"])
+        for row in used:
+            counter.add_metric([row["application__name"]], float(row[f"sum_{name}"]))
+        yield counter
+
+
+def _site_usage() -> Iterator[Metric]:
+    yield from _usage(DailyUsage.objects.all())
 
 
 def _providers() -> Iterator[Metric]:
@@ -157,7 +188,7 @@ def _site() -> Iterator[Metric]:
     yield _gauge("memory_process_restarts_last_day", "Processes that died and were started again.", [], {(): restarts})
 
 
-FIGURES: list[Figures] = [_site_jobs, _providers, _vectors, _rounds, _contexts, _site]
+FIGURES: list[Figures] = [_site_jobs, _site_usage, _providers, _vectors, _rounds, _contexts, _site]
 
 
 def _gauge(name: str, told: str, labels: list[str], values: Labeled) -> GaugeMetricFamily:

@@ -5,12 +5,14 @@ import json
 import socket
 import time
 import urllib.error
+import urllib.request
 
 import pytest
 from starlette.types import Message
 
 from memoryproject import asgi
 from memoryproject.front import Refused
+from sessions_app.models import ApiKey
 from tests.support.http import status_of
 from tests.support.processes import environment, web
 
@@ -24,6 +26,11 @@ def test_it_serves_pages_static_files_and_streams_addresses_and_stops_though_con
         assert status_of(f"{url}/static/admin/css/base.css") == 200
         assert status_of(f"{url}/api/v1/sessions") == 401
         assert status_of(f"{url}/v1/nothing") == 404
+        key = ApiKey.objects.issue("test")[1]
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {key}"})
+        ) as answer:
+            assert b'memory_http_request_seconds_count{door="rest",status="401"} 1.0' in answer.read()
         idle = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
         idle.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle.recv(100).startswith(b"HTTP/1.1 200")

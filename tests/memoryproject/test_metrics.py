@@ -1,6 +1,9 @@
 """The figures for Prometheus."""
 
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.core.cache import cache
@@ -9,12 +12,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from moments_app.models import EmbeddingModel, Job, MomentEmbedding
-from sessions_app.models import Event, UserProfile
+from memoryproject.conf import BASE_DIR
+from moments_app.models import EmbeddingModel, EngineCall, Job, MomentEmbedding
+from sessions_app.daily_limits import behind
+from sessions_app.models import ApiKey, Application, Event, UserProfile
 from tests.support.api import Api
 from tests.support.furnished import furnish
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer, error
+from tests.support.processes import environment
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,3 +114,67 @@ def test_however_much_there_is_the_statements_are_as_many(service: Api, embeddin
         counts.append(len(captured))
         furnish() if number == 1 else None
     assert counts[1] == counts[2] <= STATEMENTS  # the first also notes that the key was used
+
+
+def test_calls_of_models_tell_tokens_cost_and_time(service: Api, ada: UserProfile) -> None:
+    for tokens in (100, 200):
+        EngineCall.objects.create(
+            purpose="moments",
+            engine="openai:m",
+            ok=True,
+            input_tokens=tokens,
+            output_tokens=5,
+            latency_ms=1500,
+            cost_usd="0.25",
+        )
+    found = figures(service)
+    assert found['memory_engine_tokens_recent{direction="input",engine="openai:m"}'] == 300
+    assert found['memory_engine_tokens_recent{direction="output",engine="openai:m"}'] == 10
+    assert found['memory_engine_usd_recent{engine="openai:m"}'] == 0.5
+    assert found['memory_engine_seconds_recent{engine="openai:m"}'] == 3
+
+
+def test_what_applications_use_is_counted_and_an_application_is_told_its_own(service: Api, ada: UserProfile) -> None:
+    other = Application.objects.create(name="other")
+    others = Api(ApiKey.objects.issue("other", application=other.pk)[1])
+    for api in (service, others, others):
+        api.post("sessions/s1/messages", user_id="ada", messages=[{"role": "user", "content": "Four"}])
+    behind.flush()
+    found, own = figures(service), figures(others)
+    assert found['memory_requests_total{application="other"}'] == 2
+    assert (
+        found['memory_stored_bytes_total{application="other"}'] == own['memory_stored_bytes_total{application="other"}']
+    )
+    assert [name for name in own if 'application="default"' in name] == []
+
+
+COUNTING = """
+import asyncio
+from prometheus_client import CollectorRegistry, generate_latest
+from memoryproject.http_figures import measured, register
+
+async def sent(message): ...
+
+async def answer():
+    with measured({"path": "/api/v1/sessions"}, sent) as send:
+        await send({"type": "http.response.start", "status": 401})
+
+asyncio.run(answer())
+registry = CollectorRegistry()
+register(registry)
+print(generate_latest(registry).decode())
+"""
+
+
+@pytest.mark.slow
+def test_requests_are_counted_by_door_and_status_over_the_processes_of_a_host(tmp_path: Path) -> None:
+    for number in (1, 2):
+        told = subprocess.run(
+            [sys.executable, "-c", COUNTING],
+            cwd=BASE_DIR,
+            env=environment(PROMETHEUS_MULTIPROC_DIR=str(tmp_path)),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert f'memory_http_request_seconds_count{{door="rest",status="401"}} {number}.0' in told

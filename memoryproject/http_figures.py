@@ -1,0 +1,58 @@
+"""How many requests each door gets, how they end and how long they take: counted by each web process, told by any.
+
+The processes of a host share their counts through files (prometheus_client's multiprocess mode), which gunicorn's
+configuration makes a folder for.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import Message, Scope, Send
+
+from moments_app.interfaces.chat.figures import FAILURES
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+DOORS = {"/api/": "rest", "/mcp": "mcp", "/v1/": "chat", "/admin/": "admin", "/static/": "static"}
+UNANSWERED = "none"  # in the place of a status: the caller hung up first
+
+SECONDS = Histogram(
+    "memory_http_request_seconds",
+    "Requests by door and status, to the end of their answers.",
+    ["door", "status"],
+    buckets=(0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, float("inf")),
+)
+
+
+@contextmanager
+def measured(scope: Scope, send: Send) -> Iterator[Send]:
+    """Count a request; yield what its answer is sent by."""
+    began = time.monotonic()
+    status = UNANSWERED
+
+    async def note_and_send(message: Message) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = str(message["status"])
+        await send(message)
+
+    try:
+        yield note_and_send
+    finally:
+        SECONDS.labels(_door(scope.get("path", "")), status).observe(time.monotonic() - began)
+
+
+def register(registry: CollectorRegistry) -> None:
+    """Have a registry tell what the web processes of this host have counted."""
+    if FOLDER in os.environ:
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return
+    for figures in (FAILURES, SECONDS):
+        registry.register(figures)
+
+
+def _door(path: str) -> str:
+    return next((door for beginning, door in DOORS.items() if path.startswith(beginning)), "other")
