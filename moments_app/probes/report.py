@@ -56,7 +56,7 @@ def points(results: ProbeResultQuerySet) -> list[Point]:
         words_count=Sum("words_count"),
         first=Min("pk"),
     )
-    latest: list[Any] = list(rows.order_by("-first")[:POINTS])[::-1]
+    latest: list[Any] = list(rows.order_by("-day", "-first")[:POINTS])[::-1]
     setups: list[dict[str, Any]] = [{}, *(row["setup"] for row in latest)]
     return [
         Point(**{name: row[name] for name in FIGURES}, changes=changes(before, row["setup"]))

@@ -16,7 +16,7 @@ from sessions_app.admin.base import PageAdmin, one_line, prefix_search
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.base import actor_of
 
-MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("", "Not asked yet")}
+MET = {True: ("met", "Met"), False: ("missed", "Missed"), None: ("none", "Not asked yet")}
 
 
 class MetFilter(admin.SimpleListFilter):
