@@ -14,6 +14,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test import TransactionTestCase
+from django_q.conf import Conf
 from pydantic import SecretStr
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
@@ -113,10 +114,12 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 @pytest.fixture(autouse=True)
 def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests call faster than applications do; those of the throttle set a rate of their own. Nor is anything written
-    behind their back: what waits is written when a test says so. Nor does each client list all static files.
+    behind their back: what waits is written when a test says so. Nor does each client list all static files, nor does
+    whoever finds the queue empty sleep before it says so.
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
+    monkeypatch.setattr(Conf, "POLL", 0)
     settings.API_RATE = settings.ANONYMOUS_RATE = 1_000_000
     settings.WHITENOISE_AUTOREFRESH = True
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
