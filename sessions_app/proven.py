@@ -1,7 +1,7 @@
 """The keys and logins that have proven right in this process: whoever has one is no stranger, whatever neighbors do.
 
-With a key of a further application goes which, for what must not ask the database: whoever is not known is taken for one
-of the first. Only hashes are kept, and those used last.
+With the key of a further application goes which one it is, for what must not ask the database: whoever is not known is
+taken for one of the first. Only hashes are kept, and those used last.
 """
 
 import hashlib
