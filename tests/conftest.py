@@ -88,9 +88,8 @@ def _longest_of_module(items: list[pytest.Item]) -> Callable[[pytest.Item], floa
     longest: dict[str, float] = defaultdict(float)
     for item in items:
         module = item.nodeid.partition("::")[0]
-        longest[module] = max(
-            longest[module], *(mark.kwargs.get("seconds", 0) for mark in item.iter_markers("slow")), 0
-        )
+        for mark in item.iter_markers("slow"):
+            longest[module] = max(longest[module], mark.kwargs.get("seconds", 1))
     return lambda item: longest[item.nodeid.partition("::")[0]]
 
 

@@ -93,6 +93,7 @@ def furnish(word: str, application: int) -> None:
 # --- row 24: what is of one application is reached by no way from another ---
 
 
+@pytest.mark.slow
 def test_row_24_no_way_leads_from_one_application_to_another(
     service: Api, other_service: Api, both: dict[str, int]
 ) -> None:

@@ -59,6 +59,7 @@ def test_row_1_a_batch_sent_20_times_by_16_clients_is_stored_once(service: Api) 
     assert_counters_equal_rows(Session.objects.get())
 
 
+@pytest.mark.slow
 def test_a_known_external_id_is_returned_with_its_own_sequence(service: Api) -> None:
     first = {"role": "user", "content": "one", "external_id": "a"}
     service.post("sessions/s1/messages", user_id="ada", messages=[first])

@@ -113,6 +113,7 @@ class TestOmitted:
         assert [message["sequence"] for message in live["messages"]] == [174, *range(175, 250)]
         assert live["omitted"] is None
 
+    @pytest.mark.slow
     def test_until_the_next_build_a_reload_says_what_it_leaves_out_and_a_page_has_it(
         self, service: Api, ada: UserProfile
     ) -> None:
