@@ -48,9 +48,9 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         return self.active().first() or self.ensure(conf.model, conf.dimensions)
 
     def refused_by_kind(self) -> dict[str, int]:
-        """Count the texts that have no vector of one model because the endpoint refuses them, by kind; none without one.
+        """Count by kind the texts that have no vector of one model because the endpoint refuses them.
 
-        One statement, by index alone.
+        One statement, by index alone; of no model there are none.
         """
         counts = {
             kind: embedding.objects.refused(OuterRef("pk"))

@@ -12,16 +12,20 @@ from typing import Any, Protocol, cast
 
 from django.conf import settings
 from django.db import transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from sessions_app.daily_limits import count_stored
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
-from sessions_app.signals import messages_appended
 from sessions_app.tokens import estimate_tokens
 
 BATCH_MAX = 500  # messages that a client may send at once
+
+# Sent inside the transaction, with `session` (locked, counters up to date) and `messages` (those added). A receiver
+# returns the jobs that became due, each a `DueJob`.
+messages_appended = Signal()
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from django.db.models import Count, Max, Sum
 from django.test.utils import CaptureQueriesContext
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.signals import messages_appended
-from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append, messages_appended
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.transcript import messages, talk, turns
