@@ -5,13 +5,15 @@ DATA_DIR ?= .data
 export DATA_DIR
 # The commands here make a database where there is none.
 export MEMORY_NEW_DATABASE = 1
+# Tests start many processes, each of which would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run quick shuffle test bench bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
 
-# While one works: what needs neither a browser nor processes of its own, and no more than a second a test.
+# While one works: a test of each behavior, without browsers, servers and processes (docs/contributing.md).
 quick: .venv/installed-dev
 	.venv/bin/ruff check .
 	.venv/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" --ignore tests/browser \

@@ -66,16 +66,19 @@ class MomentBuilderSettings(Group):
     max_input_tokens: int = Field(24_000, ge=500, description="Most transcript tokens in one engine call.")
     model: str = Field("gpt-4.1-mini", min_length=1, description="Model that builds moments.")
 
-    def lag(self, message_count: int) -> int:
+    def lag(self, message_count: int, *, few_but_large: bool = False) -> int:
         """Return the number of turns that a build leaves live.
 
         Args:
             message_count: The number of turns in the session.
+            few_but_large: True if the build is due by tokens alone; then only `LAG_MESSAGES` stay.
 
         Returns:
             `max(LAG_MESSAGES, ⌊LAG_PERCENTAGE × min(message_count, MESSAGE_THRESHOLD)⌋)`. The cap bounds the live
             window in a session of any length.
         """
+        if few_but_large:
+            return self.lag_messages
         # Rounded first, because 0.29 × 100 is 28.999… in binary.
         return max(self.lag_messages, int(round(self.lag_percentage * min(message_count, self.message_threshold), 6)))
 

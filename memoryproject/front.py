@@ -25,7 +25,7 @@ from a2wsgi.wsgi import build_environ
 from starlette.types import Message, Receive, Scope, Send
 
 from memoryproject.pulse import PULSE
-from sessions_app import known_keys
+from sessions_app.proven import PROVEN
 from sessions_app.refusals import error_data
 
 Environ = dict[str, Any]
@@ -42,7 +42,7 @@ WAIT_SECONDS = 10.0  # for a thread
 STALLED_SECONDS = 3.0  # in which no thread was given out or came free: the queue doesn't move
 STALLED_WAIT = 0.3  # seconds that one waits in such a queue
 
-_KEY = re.compile(rb"bearer mem_(u?[0-9a-f]+)_", re.IGNORECASE)
+_KEY = re.compile(rb"bearer (mem_\S+)", re.IGNORECASE)
 KEY_OF_A_PERSON = re.compile(rb"bearer mem_(u[0-9a-f]+)_", re.IGNORECASE)
 _ONLY_READ = ("GET", "HEAD", "OPTIONS")
 
@@ -200,7 +200,7 @@ def person_of(path: str, query: bytes, authorization: bytes) -> str:
 def application_of(authorization: bytes) -> str:
     """Return what names the application of a key; blank for the first one, and where it isn't known."""
     key = _KEY.match(authorization)
-    return str(known_keys.application_of(key[1].decode().lower()) or "") if key else ""
+    return str(PROVEN.application_of(key[1].decode("latin-1")) or "") if key else ""
 
 
 async def refuse(send: Send, refused: Refused) -> None:

@@ -13,7 +13,8 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.turns.platform_text import note_platform_text
 from sessions_app.models import DailyLimit, Message, Session
-from sessions_app.signals import digest_wanted, messages_appended, turns_overdue
+from sessions_app.signals import digest_wanted, turns_overdue
+from sessions_app.transcript.append import messages_appended
 
 
 def connect() -> None:

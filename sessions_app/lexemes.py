@@ -419,8 +419,3 @@ def _identifier() -> "langid.LanguageIdentifier":
 def english_stem(word: str) -> str:
     """Return the stem of an English word in lower case."""
     return _stemmed(DEFAULT, word)
-
-
-def is_english_stop_word(word: str) -> bool:
-    """Tell whether a word carries nothing of what an English text is about."""
-    return _is_stop_word(word, DEFAULT)

@@ -1,6 +1,7 @@
 """The keys and logins that have proven right in this process: whoever has one is no stranger, whatever neighbors do.
 
-Only their hashes are kept, and those that were used last.
+With the key of a further application goes which one it is, for what must not ask the database: whoever is not known is
+taken for one of the first. Only hashes are kept, and those used last.
 """
 
 import hashlib
@@ -15,23 +16,32 @@ class Proven:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hashes: OrderedDict[bytes, None] = OrderedDict()
+        self._applications: OrderedDict[bytes, int | None] = OrderedDict()
 
-    def add(self, secret: str) -> None:
-        """Note that a secret is right."""
+    def add(self, secret: str, application: int | None = None) -> None:
+        """Note that a secret is right.
+
+        Args:
+            secret: a key, or a login.
+            application: the primary key of a key's; None for the first one, and for a login.
+        """
         with self._lock:
-            self._hashes[_hash(secret)] = None
-            self._hashes.move_to_end(_hash(secret))
-            if len(self._hashes) > MOST:
-                self._hashes.popitem(last=False)
+            self._applications[_hash(secret)] = application
+            self._applications.move_to_end(_hash(secret))
+            if len(self._applications) > MOST:
+                self._applications.popitem(last=False)
 
     def drop(self, secret: str) -> None:
         """Note that a secret is wrong, or no longer right."""
         with self._lock:
-            self._hashes.pop(_hash(secret), None)
+            self._applications.pop(_hash(secret), None)
+
+    def application_of(self, secret: str) -> int | None:
+        """Return the primary key of a key's application; None for the first one, and where it isn't known."""
+        return self._applications.get(_hash(secret))
 
     def __contains__(self, secret: str) -> bool:
-        return _hash(secret) in self._hashes
+        return _hash(secret) in self._applications
 
 
 def _hash(secret: str) -> bytes:

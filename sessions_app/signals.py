@@ -1,10 +1,6 @@
-"""What the transcript tells the rest of the product."""
+"""What the transcript asks of the rest of the product."""
 
 from django.dispatch import Signal
-
-# Sent by `append` inside its transaction, with `session` (locked, counters up to date) and `messages` (those added).
-# A receiver returns the jobs that became due, each with `job_id`, `process` and `status`.
-messages_appended = Signal()
 
 # Sent outside any transaction, with `session`, before a load or context is answered for which a digest is wanted first.
 digest_wanted = Signal()

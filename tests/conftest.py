@@ -4,7 +4,8 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test import TransactionTestCase
+from django_q.conf import Conf
 from pydantic import SecretStr
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
@@ -31,6 +33,8 @@ from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
 os.environ.setdefault(server.MAY_CREATE, "1")  # the run, and what it starts, make databases of their own
+SLOW_FIXTURES = {"browser", "site"}
+DATABASE = "transactional_db"
 STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 
 _started_server = False
@@ -63,12 +67,30 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` takes its choice
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what opens a browser as slow; what else is says so itself. Shuffle where that was asked for."""
+    """Mark as slow what opens a browser or serves the site, and all cases but the first of a test that asks the
+    database; what else is says so itself. Shuffle where that was asked for; else begin with what takes longest.
+    """
+    begun: set[str] = set()
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        fixtures, test = set(getattr(item, "fixturenames", ())), item.nodeid.partition("[")[0]
+        asks = DATABASE in fixtures or item.get_closest_marker("django_db")
+        if fixtures & SLOW_FIXTURES or (asks and test in begun):
             item.add_marker("slow")
+        begun.add(test)
     if config.option.shuffle is not None:
         random.Random(config.option.shuffle).shuffle(items)
+    else:
+        items.sort(key=_longest_of_module(items), reverse=True)
+
+
+def _longest_of_module(items: list[pytest.Item]) -> Callable[[pytest.Item], float]:
+    """Return what tells how long the longest test of an item's module takes, so that none is left for the end."""
+    longest: dict[str, float] = defaultdict(float)
+    for item in items:
+        module = item.nodeid.partition("::")[0]
+        for mark in item.iter_markers("slow"):
+            longest[module] = max(longest[module], mark.kwargs.get("seconds", 1))
+    return lambda item: longest[item.nodeid.partition("::")[0]]
 
 
 @pytest.fixture(autouse=True)
@@ -113,10 +135,12 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 @pytest.fixture(autouse=True)
 def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests call faster than applications do; those of the throttle set a rate of their own. Nor is anything written
-    behind their back: what waits is written when a test says so. Nor does each client list all static files.
+    behind their back: what waits is written when a test says so. Nor does each client list all static files, nor does
+    whoever finds the queue empty sleep before it says so.
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
+    monkeypatch.setattr(Conf, "POLL", 0)
     settings.API_RATE = settings.ANONYMOUS_RATE = 1_000_000
     settings.WHITENOISE_AUTOREFRESH = True
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})

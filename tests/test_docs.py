@@ -50,6 +50,16 @@ def test_decisions_are_numbered_without_a_gap() -> None:
     assert [int(record.name[:4]) for record in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
 
+def test_following_one_message_takes_as_many_files_as_the_page_says() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    told = re.search(r"\*\*Following one message\.\*\*(.*?) These are (\d+) files\.", page, re.S)
+    assert told
+    names = set(re.findall(r"(?<!\bor )`([\w/.]+)`", told[1].replace("\n", " ")))  # of two engines one is met
+    found = {name: [*ROOT.glob(f"*_app/**/{name}"), *ROOT.glob(name)] for name in names}
+    assert all(len(paths) == 1 for paths in found.values()), found
+    assert len({path for (path,) in found.values()}) == int(told[2]) <= 25
+
+
 def test_the_picture_of_the_house_is_as_the_house() -> None:
     assert house.page() == house.PAGE.read_text(), "Run `make house`."
 

@@ -11,11 +11,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic
 
 from moments_app.engines.calls.shape import Answer
+from moments_app.engines.english import DAYS, MONTHS, SPOKEN
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
@@ -36,9 +37,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)|(\s*\n\s*)")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"(?<=[\w,;:)\"'’] )[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ]{2,}")
 _WORD = re.compile(r"[^\W\d_]+")
-_MONTHS = "january february march april may june july august september october november december"
-_DAYS = "monday tuesday wednesday thursday friday saturday sunday"
-_CALENDAR = frozenset(f"{_MONTHS} {_DAYS}".split())
+_CALENDAR = frozenset((*MONTHS, *DAYS))
 _YEAR = r"(?P<year{}>(?:19|20)\d\d)"
 _DAY = r"\b\d\d?(?:st|nd|rd|th|\.)?"
 _DATE = re.compile(
@@ -48,12 +47,11 @@ _DATE = re.compile(
             rf"{_DAY}[./]\d\d?[./]{_YEAR.format(2)}\b",  # 7.3.2026
             rf"{_YEAR.format(3)}年(?:\d\d?月)?(?:\d\d?日)?",
             rf"(?:{_DAY} (?:de )?[^\W\d_]{{3,}},?(?: de)? )?\b{_YEAR.format(4)}\b",  # 7 March 2026, 7 de marzo de 2026
-            rf"(?:{_DAY} (?:of )?)?\b(?:{'|'.join(_MONTHS.split())})\b(?: {_DAY}(?!\d))?(?:,? {_YEAR.format(5)}\b)?",
+            rf"(?:{_DAY} (?:of )?)?\b(?:{'|'.join(MONTHS)})\b(?: {_DAY}(?!\d))?(?:,? {_YEAR.format(5)}\b)?",
         )
     ),
     re.IGNORECASE,
 )
-_SPOKEN = ("zero one two three four five six seven eight nine ten eleven twelve").split()
 # What writers of memory are called, and how they call those who speak.
 _ROLES = frozenset("user assistant tool person".split())
 _COMMAND = re.compile(
@@ -82,8 +80,8 @@ class Judged(Generic[Answer]):
     """
 
     answer: Answer
-    kept: int
-    dropped: Counter[str]
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
 
 
@@ -176,24 +174,20 @@ class Grounds:
     def _numbers(self) -> frozenset[str]:
         written = {number for text in [*self._texts, *self._times] for number in _digits(text)}
         words = {word for text in self._texts for word in text.casefold().split()}
-        return frozenset(written | {str(value) for value, word in enumerate(_SPOKEN) if word in words})
+        return frozenset(written | {str(value) for value, word in enumerate(SPOKEN) if word in words})
 
     @cached_property
     def _languages(self) -> frozenset[str]:
-        return frozenset(language for text in self._said if (language := lexemes.certain_language(text)))
-
-    @cached_property
-    def _speaks_of(self) -> str:
-        """The language of the conversation as a whole; blank when that isn't certain."""
-        return lexemes.certain_language(" ".join(sorted(self._said, key=len)[-5:]))
+        """The languages of the conversation, and blank for an uncertain one; none when the whole's is uncertain."""
+        whole = lexemes.certain_language(" ".join(sorted(self._said, key=len)[-5:]))
+        return frozenset({"", whole, *map(lexemes.certain_language, self._said)} if whole else ())
 
     # --- judging ---
 
     def _is_foreign(self, text: str) -> bool:
-        if len(text.encode()) < FEW_BYTES or not self._speaks_of:
+        if len(text.encode()) < FEW_BYTES or not self._languages:
             return False
-        language = lexemes.certain_language(text)
-        return bool(language) and language not in self._languages | {self._speaks_of}
+        return lexemes.certain_language(text) not in self._languages
 
     def _numbers_of(self, text: str) -> set[str]:
         """Return the numbers of a text, but those of dates that may be told from when something was said."""

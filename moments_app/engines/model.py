@@ -20,7 +20,7 @@ from moments_app.engines.calls.shape import Answer, Shape
 from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, SharingAnswer, SharingRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
-from moments_app.engines.grounding import Grounds, Judge, Judged
+from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.transcript import Turn
 
@@ -116,18 +116,18 @@ class ModelEngine:
 
     def share(self, request: SharingRequest) -> SharingAnswer:
         """Ask for a wording that is nobody's."""
-        return self._answer(sharing.SHAPE, sharing.WRITE, sharing.as_message(request), ANSWER_MIN_ALLOWANCE, _unjudged)
+        return self._answer(sharing.SHAPE, sharing.WRITE, sharing.as_message(request), ANSWER_MIN_ALLOWANCE, Judged)
 
     def review(self, request: ReviewRequest) -> ReviewAnswer:
         """Ask whether a wording may be shown, in a call that knows nothing of the one that wrote it."""
         asked = sharing.review_as_message(request)
-        return self._answer(sharing.REVIEW_SHAPE, sharing.REVIEW, asked, ANSWER_MIN_ALLOWANCE, _unjudged)
+        return self._answer(sharing.REVIEW_SHAPE, sharing.REVIEW, asked, ANSWER_MIN_ALLOWANCE, Judged)
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Ask what to look up, once: whoever waits for the answer has no time for a repair."""
         messages = _messages(request.prompt, recall_query.as_message(request))
         try:
-            return self._ask(recall_query.SHAPE, messages, ANSWER_MIN_ALLOWANCE, _unjudged)
+            return self._ask(recall_query.SHAPE, messages, ANSWER_MIN_ALLOWANCE, Judged)
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
@@ -177,10 +177,6 @@ class ModelEngine:
             refuses=lambda error: "response_format" in body and _refuses_format(error),
             counts=lambda judged: (judged.kept, judged.dropped),
         )
-
-
-def _unjudged(answer: Answer) -> Judged[Answer]:
-    return Grounds().judged(answer)
 
 
 def _length(turns: Sequence[Turn]) -> int:

@@ -47,12 +47,11 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
         conf = settings.EMBEDDING
         return self.active().first() or self.ensure(conf.model, conf.dimensions)
 
-    def refused_count(self) -> int:
-        """Count the texts that have no vector of the active model because the endpoint refuses them; by index alone."""
-        return sum(self.active().refused_by_kind().values())
-
     def refused_by_kind(self) -> dict[str, int]:
-        """Count the refused texts of one model by kind, in one statement; none where there is no model."""
+        """Count by kind the texts that have no vector of one model because the endpoint refuses them.
+
+        One statement, by index alone; of no model there are none.
+        """
         counts = {
             kind: embedding.objects.refused(OuterRef("pk"))
             .order_by()

@@ -27,7 +27,6 @@ from moments_app.moments.division import (
     store_moments,
 )
 from moments_app.moments.journey import known_before
-from moments_app.moments.lag import lag
 from moments_app.moments.partition import PartitionEvent
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
@@ -170,7 +169,7 @@ def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
         return params[AGAIN_TO] + 1
     conf = settings.MOMENT_BUILDER
     few_but_large = _due_by_tokens(session) and not _due_by_turns(session)
-    keep = lag(conf, message_count=session.message_count, few_but_large=few_but_large)
+    keep = conf.lag(session.message_count, few_but_large=few_but_large)
     return max(session.last_sequence - params.get("lag", keep), params.get(AGAIN_TO, -1)) + 1
 
 

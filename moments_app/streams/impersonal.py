@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from moments_app.engines.english import DAYS, MONTHS, SPOKEN
 from moments_app.turns.words import plain_words
-from sessions_app.lexemes import english_stem, is_english_stop_word, likely_languages
+from sessions_app.lexemes import english_stem, likely_languages, stop_words
 
 WORDS = (4, 30)  # of a wording: at least, at most
 KNOWN_LETTERS = 3  # a word shorter than this tells nothing of anybody
@@ -22,11 +23,10 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _PLAIN = re.compile(r"[A-Za-z ,.;'’-]+")
 _SENTENCE_START = re.compile(r"(?:^|[.;:!?]['’\")]*\s+)([A-Za-z'’-]+)", re.M)
 _CAPITAL = re.compile(r"[^\W\d_]*[A-Z]")
+_ALSO_VERBS = {"march", "may"}
 _NUMBER = re.compile(
-    r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty-?(?:one|two|three|four|five|six|"
-    r"seven|eight|nine)|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|millions?|dozens?|"
-    r"monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|april|june|july|august|september|"
-    r"october|november|december)\b",
+    rf"\d|\b(?:{'|'.join(SPOKEN[2:])}|\w+teen|\w+ty-?(?:{'|'.join(SPOKEN[1:10])})|twenty|thirty|forty|fifty|sixty|"
+    rf"seventy|eighty|ninety|hundreds?|thousands?|millions?|dozens?|{'|'.join({*MONTHS, *DAYS} - _ALSO_VERBS)})\b",
     re.I,
 )
 _LEADS_AWAY = re.compile(
@@ -84,7 +84,7 @@ class Known:
 def stems_of(text: str) -> frozenset[str]:
     """Return the stems of the words that say something."""
     words = (word.replace("’", "'").removesuffix("'s") for word in _WORD.findall(text.casefold()))
-    return frozenset(english_stem(word) for word in words if not is_english_stop_word(word))
+    return frozenset(english_stem(word) for word in words if word not in stop_words("en"))
 
 
 def names_in(text: str) -> frozenset[str]:
@@ -161,7 +161,7 @@ def _begins_with_a_name(wording: str, said: Collection[str]) -> bool:
     seen = {word for text in said for word in plain_words(" ".join(re.findall(r"\b[a-z][\w'’-]*", text))).split()}
     small = {english_stem(word) for word in seen} | answer_stems()
     firsts = _SENTENCE_START.findall(wording)
-    return any(not is_english_stop_word(first.casefold()) and not stems_of(first) <= small for first in firsts)
+    return any(first.casefold() not in stop_words("en") and not stems_of(first) <= small for first in firsts)
 
 
 def _is_known(wording: str, known: Collection[Known], said: Collection[str]) -> bool:

@@ -140,6 +140,8 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
+        if self.get_object(request, unquote(object_id)) is None:
+            raise PermissionDenied  # not a way to the start page, as Django has it
         response: HttpResponse = super().history_view(request, object_id, extra_context)
         return self._noted(request, response, "history")
 

@@ -4,9 +4,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.humanize.templatetags.humanize import intcomma
-from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
@@ -46,11 +45,6 @@ class DailyLimitAdmin(PageAdmin):
         hidden = {name: None for name, model in OF.items() if not may_see(request, model)}
         limits: QuerySet[DailyLimit] = super().get_queryset(request)
         return limits.filter(**hidden)
-
-    def history_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
-        if self.get_object(request, object_id) is None:
-            raise PermissionDenied  # not a way to the start page, as Django has it
-        return super().history_view(request, object_id, *args, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: DailyLimit | None = None) -> Any:
         whose = ("whose",) if obj else ("key", "user", "application") if are_several() else ("key", "user")

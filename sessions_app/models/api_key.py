@@ -16,7 +16,6 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from sessions_app import known_keys
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.proven import PROVEN
@@ -74,9 +73,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         if not key or not matches or not key.is_valid():
             PROVEN.drop(text)
             return None
-        PROVEN.add(text)
-        if key.application_id != DEFAULT:
-            known_keys.note(key.prefix, key.application_id)
+        PROVEN.add(text, None if key.application_id == DEFAULT else key.application_id)
         return key
 
     def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from sessions_app.context_ids import check_context_id
@@ -20,11 +21,14 @@ from sessions_app.daily_limits import count_stored
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
-from sessions_app.signals import messages_appended
 from sessions_app.tokens import estimate_tokens
 
 BATCH_MAX = 500  # messages that a client may send at once
 CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
+
+# Sent inside the transaction, with `session` (locked, counters up to date) and `messages` (those added). A receiver
+# returns the jobs that became due, each a `DueJob`.
+messages_appended = Signal()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.support.every_page import every_page
 from tests.support.furnished import furnish
 from tests.support.planted import plant
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow(seconds=90), pytest.mark.django_db(transaction=True)]
 
 EVERYTHING = {"resultTypes": ["violations"]}
 BUT_COLOURS = EVERYTHING | {"rules": {"color-contrast": {"enabled": False}}}

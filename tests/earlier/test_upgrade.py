@@ -17,7 +17,7 @@ from tests.support.openai_server import OpenAIServer
 from tests.support.other_database import empty_database
 from tests.support.schema import differences, schema
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
 
 STATES = sorted(path.name.removesuffix(".sql.gz") for path in Path(__file__).parent.glob("*.sql.gz"))
 WITH_VECTORS = STATES[1:]

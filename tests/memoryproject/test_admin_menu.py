@@ -13,6 +13,7 @@ from tests.support.pages import page
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.slow
 def test_each_list_is_headed_by_the_word_that_the_sidebar_has_for_it() -> None:
     root = operator()
     entries = [(entry["title"], str(entry["link"])) for section in NAVIGATION for entry in section["items"]]  # type: ignore[attr-defined]

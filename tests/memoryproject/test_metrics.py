@@ -81,6 +81,7 @@ def test_since_when_a_job_is_held_lasts_over_attempts_and_goes_when_it_is_begun_
     assert Job.objects.get().held_since is None
 
 
+@pytest.mark.slow
 def test_vectors_that_are_missing_and_texts_that_are_refused_are_counted(
     service: Api, ada: UserProfile, embeddings_server: OpenAIServer
 ) -> None:
@@ -104,6 +105,7 @@ def test_the_state_and_restarts_are_told(service: Api) -> None:
     assert found["memory_process_restarts_last_day"] == 1
 
 
+@pytest.mark.slow
 def test_however_much_there_is_the_statements_are_as_many(service: Api, embeddings_server: OpenAIServer) -> None:
     EmbeddingModel.objects.in_use()
     counts = []

@@ -18,7 +18,7 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=30)
 def test_it_sets_up_shows_the_main_job_serves_and_ends_whole(folder: Path) -> None:
     run = Run(folder).serve()
     with urllib.request.urlopen(f"http://127.0.0.1:{run.port}/admin/login/") as page:

@@ -24,7 +24,6 @@ from moments_app.prompts import SESSION_DIGEST_URI
 from moments_app.recall.count_words import CountInput, count
 from moments_app.sessions.checkpoint import digest_input
 from moments_app.streams.release import release
-from sessions_app import known_keys
 from sessions_app.models import ApiKey, Application, Event, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
@@ -94,6 +93,7 @@ def furnish(word: str, application: int) -> None:
 # --- row 24: what is of one application is reached by no way from another ---
 
 
+@pytest.mark.slow
 def test_row_24_no_way_leads_from_one_application_to_another(
     service: Api, other_service: Api, both: dict[str, int]
 ) -> None:
@@ -243,8 +243,7 @@ def test_a_persons_key_is_of_their_application_whatever_is_said(ada: UserProfile
     assert [one["session_id"] for one in Api(text).get("sessions").json()["sessions"]] == ["theirs"]
 
 
-def test_a_thread_is_shared_by_the_people_of_one_application(other: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_keys, "_applications", {})
+def test_a_thread_is_shared_by_the_people_of_one_application(other: int) -> None:
     first, second = (f"Bearer {ApiKey.objects.issue('k', application=each)[1]}".encode() for each in (DEFAULT, other))
     for header in (first, second):
         ApiKey.objects.verify(header.decode().split()[1])

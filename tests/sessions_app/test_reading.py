@@ -54,6 +54,7 @@ def tab_url(session: Session, tab: str) -> str:
 class TestPages:
     """Each that tells of a person."""
 
+    @pytest.mark.slow
     def test_row_35_whatever_page_tells_of_a_person_is_an_event(self, eve: Client, session: Session) -> None:
         moment = Moment.objects.earliest("pk")
         pages = {

@@ -1,16 +1,50 @@
 """The whole site on a port of its own, in this process: on the test's database and with the test's settings."""
 
+import asyncio
 import socket
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
 import uvicorn
 from django.db import connection
 
 from memoryproject.asgi import application
+
+START_SECONDS = 30
+END_SECONDS = 20  # for requests that are being answered
+
+
+class _Server(uvicorn.Server):
+    """A server that is there, and ends, when it says so: uvicorn's own looks a few times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_there = threading.Event()
+        self._is_over = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Serve until `end`."""
+        self._loop = asyncio.get_running_loop()
+        await self.on_tick(0)  # makes the headers of every answer
+        self.is_there.set()
+        await self._is_over.wait()
+
+    def end(self) -> None:
+        """Finish what is being answered, and end."""
+        self._loop.call_soon_threadsafe(self._is_over.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait until nothing is being answered."""
+        for server in self.servers:
+            server.close()
+        for served in list(self.server_state.connections):
+            served.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                while self.server_state.connections or self.server_state.tasks:
+                    await asyncio.sleep(0.002)
 
 
 @contextmanager
@@ -19,16 +53,14 @@ def live_site() -> Iterator[str]:
 
     Its threads close their connections after each request: they end with the site, and would leave them open.
     """
-    config = uvicorn.Config(application, log_level="critical", lifespan="off", timeout_graceful_shutdown=20)
-    server = uvicorn.Server(config)
+    server = _Server(uvicorn.Config(application, log_level="critical", lifespan="off"))
     at_once = patch.dict(connection.settings_dict, CONN_MAX_AGE=0)
     with at_once, socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            while not server.started:
-                time.sleep(0.01)
+            assert server.is_there.wait(START_SECONDS)
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.end()
             thread.join()

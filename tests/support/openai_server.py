@@ -140,6 +140,9 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing: tests are quiet."""
 
 
+POLL = 0.01  # seconds within which it ends when it is told to
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
@@ -177,7 +180,7 @@ class OpenAIServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": POLL}, daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

@@ -91,6 +91,7 @@ def test_random_failures_are_the_same_with_the_same_seed() -> None:
     assert seen(3) == seen(3) != seen(4)
 
 
+@pytest.mark.slow
 def test_it_holds_hundreds_of_requests_and_answers_them_all() -> None:
     with OpenAIServer() as server, ThreadPoolExecutor(300) as pool:
         server.hold()

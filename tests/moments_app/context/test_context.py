@@ -346,6 +346,7 @@ class TestCost:
             context(service, session_id, **query)
         return sum(not q["sql"].startswith(("BEGIN", "COMMIT")) for q in captured)
 
+    @pytest.mark.slow
     def test_few_queries_cold_and_fewer_cached(self, service: Api, remembered: None, ada: UserProfile) -> None:
         context(service)  # the key's last use is noted once a minute
         cold = self.queries(service, query="the element", refresh="true")

@@ -68,6 +68,7 @@ any_item = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(ORDER), st.lists(any_item, max_size=6)),

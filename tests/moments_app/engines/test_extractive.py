@@ -249,6 +249,7 @@ def steps_of(function: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", LONG)
 def test_row_7_twice_the_text_takes_about_twice_the_work(kind: str, call: str) -> None:
@@ -297,6 +298,7 @@ odd_texts = st.text(max_size=200) | st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(

@@ -468,6 +468,7 @@ def test_row_10_a_message_can_neither_end_the_transcript_nor_fake_a_turn(
 texts = st.one_of(st.text(), st.lists(st.sampled_from([*HOSTILE, "\n", "<", ">", "\\", '"', "\x85"])).map("".join))
 
 
+@pytest.mark.slow
 @given(content=texts, tool=texts, summary=texts, name=texts)
 def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: str, summary: str, name: str) -> None:
     at = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)

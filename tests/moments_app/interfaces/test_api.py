@@ -161,6 +161,7 @@ def test_a_failed_job_can_be_retried_and_no_other(service: Api, keys: list[str])
     assert job.status == "queued"
 
 
+@pytest.mark.slow
 def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
     service: Api, as_ada: Api, as_stranger: Api, ada: UserProfile, bo: UserProfile
 ) -> None:

@@ -31,7 +31,7 @@ from tests.support.processes import environment, web, worker
 from tests.support.retention import covered_session
 from tests.support.transcript import START, talk
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 MARK = "quince"  # in everything of Ada's
 BOS_MARK = "walnut"  # in everything of Bo's
@@ -190,7 +190,6 @@ def assert_is_adas(seen: dict[str, Any]) -> None:
     assert BOS_MARK not in json.dumps(seen)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("people")
 def test_row_9_over_http_a_client_reads_all_of_its_person_and_nothing_of_another(
     base_url: str, ada: UserProfile
@@ -199,7 +198,6 @@ def test_row_9_over_http_a_client_reads_all_of_its_person_and_nothing_of_another
     assert_is_adas(over_http(base_url, everything, key_of(), X_User_Id="ada"))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("people")
 def test_row_9_over_stdio_a_client_reads_all_of_its_person_and_nothing_of_another() -> None:
     assert_is_adas(over_stdio(everything))
@@ -332,7 +330,6 @@ def test_a_retracted_turn_is_not_told(base_url: str, ada: UserProfile) -> None:
     assert over_http(base_url, lambda client: refusal(client, "rem://sessions/s1/messages/1"), key_of(ada))
 
 
-@pytest.mark.slow
 def test_an_archived_turn_is_told_whole(ada: UserProfile, archive_folder: Path) -> None:
     covered_session(ada, 4)
     assert retain().archived_turns == 4
@@ -416,7 +413,6 @@ def test_wrong_arguments_are_named(base_url: str, ada: UserProfile) -> None:
     assert not MemoryAtom.objects.exists()
 
 
-@pytest.mark.slow
 def test_a_build_says_how_far_it_is(base_url: str, ada: UserProfile) -> None:
     talk(ada, 60)
     told: list[tuple[float, float | None, str | None]] = []
@@ -443,7 +439,6 @@ def test_the_prompt_carries_the_question(base_url: str, ada: UserProfile) -> Non
     assert message.content.text.endswith("Question: Who owns {it}?")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("people")
 def test_the_example_runs(base_url: str, ada: UserProfile) -> None:
     done = subprocess.run(
@@ -546,7 +541,6 @@ def test_what_is_too_much_to_be_remembered_today_is_an_error_of_the_tool(base_ur
     assert used(emil).stored_bytes == 20
 
 
-@pytest.mark.slow
 def test_requests_are_throttled_as_over_rest(ada: UserProfile) -> None:
     with web(**environment(ALLOWED_HOSTS="127.0.0.1", API_RATE="3")) as url:
         key = key_of(ada)
@@ -556,7 +550,6 @@ def test_requests_are_throttled_as_over_rest(ada: UserProfile) -> None:
     assert "Retry-After" in refused[0].headers
 
 
-@pytest.mark.slow
 def test_the_command_needs_a_person_that_is_there(ada: UserProfile) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "mcp", "--user", "nobody"],

@@ -23,6 +23,7 @@ def session(ada: UserProfile) -> Session:
     return session
 
 
+@pytest.mark.slow
 def test_turns_are_previewed_retracted_listed_and_believed_again(service: Api, session: Session) -> None:
     asked = {"user_id": "ada", "session_id": "s1", "sequences": [3, 4], "reason": "planted"}
     preview = service.post("retractions", **asked, preview=True)

@@ -118,6 +118,7 @@ class TestOpening:
         assert len(model_server.requests) == 1
         assert Job.objects.held().filter(attempts=0).count() == 2
 
+    @pytest.mark.slow
     def test_row_30_texts_and_answers_that_are_no_good_never_open_it(self, model_server: OpenAIServer) -> None:
         for way in (behave.error(400), behave.error(422), behave.raw("garbage")):
             model_server.always(way)
@@ -209,6 +210,7 @@ class TestProbes:
         Circuit.objects.send_probes()
         assert builds().due().get().pk != probe.pk
 
+    @pytest.mark.slow
     def test_row_30_one_that_consists_of_steps_lets_a_step_ask(self, model_server: OpenAIServer) -> None:
         sessions = [talk(UserProfile.objects.ensure(name), 30) for name in ("ada", "bo", "cy")]
         model_server.always(behave.error(500))
@@ -270,6 +272,7 @@ class TestOnePersonsText:
         assert ran(asked("bo")).status == "completed"
         assert not circuit().is_open and not Job.objects.held().exists()
 
+    @pytest.mark.slow
     def test_row_30_a_person_who_is_alone_loses_nothing_in_an_outage(self, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(500))
         job = asked("ada")

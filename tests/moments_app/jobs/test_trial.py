@@ -164,6 +164,7 @@ class TestWhenThereIsNothing:
         assert EngineCall.objects.filter(ok=False).count() == 4
         assert build(session).status == "completed"
 
+    @pytest.mark.slow
     def test_the_caps_of_a_day_hold_for_trials(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:

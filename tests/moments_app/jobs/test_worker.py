@@ -186,6 +186,7 @@ class TestTurns:
         Job.objects.filter(status="processing").update(heartbeat_at=timezone.now() - timedelta(minutes=5))
         assert self.taken()
 
+    @pytest.mark.slow
     def test_people_take_turns_however_much_one_of_them_has(self, ada: UserProfile, bo: UserProfile) -> None:
         for number in range(4):
             talk(ada, 250, session_id=f"s{number}")
@@ -199,6 +200,7 @@ class TestTurns:
             job.complete({})
         assert order == ["ada", "bo", "ada", "ada", "ada"]
 
+    @pytest.mark.slow
     def test_row_32_two_workers_never_take_jobs_of_one_person_at_once(self, ada: UserProfile) -> None:
         for number in range(8):
             talk(ada, 250, session_id=f"s{number}")

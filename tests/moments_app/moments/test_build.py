@@ -85,6 +85,7 @@ class TestWhen:
         assert done is not None
         assert done.result["messages_compressed"] == 20
 
+    @pytest.mark.slow
     @hypothesis_settings(
         max_examples=15,
         deadline=None,
@@ -284,6 +285,7 @@ class TestWhat:
         assert event.content.endswith("\n[/TOOL RESULT]")
         assert all(key in event.content for key in keys)
 
+    @pytest.mark.slow
     def test_the_partition_event_names_only_the_latest_moments(self, ada: UserProfile) -> None:
         session = talk(ada, 160)
         build(session, lag=0)
@@ -447,6 +449,7 @@ class TestMeanwhile:
         assert len(model_server.requests) == 1
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_row_1_sessions_of_one_user_built_at_once_do_not_fork_the_chain(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

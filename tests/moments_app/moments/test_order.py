@@ -67,6 +67,7 @@ def assert_one_order_everywhere(user: UserProfile, service: Api, root: Client) -
     assert sorted(keys, key=lambda key: shown.index(f">{key}<")) == keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", list(permutations(DAYS)))
 def test_row_37_sessions_built_in_any_order_are_one_chain_and_one_order_everywhere(
     ada: UserProfile, bo: UserProfile, service: Api, root: Client, order: list[str]
@@ -81,6 +82,7 @@ def test_row_37_sessions_built_in_any_order_are_one_chain_and_one_order_everywhe
     assert last.payload and last.payload["last_n_moment_keys"] == in_time(ada)[:5]
 
 
+@pytest.mark.slow
 def test_row_37_a_build_that_failed_and_was_tried_again_stands_where_it_happened(
     ada: UserProfile, service: Api, root: Client, model_server: OpenAIServer
 ) -> None:
@@ -116,6 +118,7 @@ def test_row_37_moments_made_anew_or_put_back_stand_where_they_stood(
     assert_one_order_everywhere(ada, service, root)
 
 
+@pytest.mark.slow
 def test_row_37_an_import_is_linked_into_what_is_there(
     ada: UserProfile, service: Api, root: Client, tmp_path: Path
 ) -> None:
@@ -230,6 +233,7 @@ def test_row_37_chains_of_an_earlier_release_are_linked_by_time_and_it_can_be_do
     assert not [query for query in queries if "UPDATE" in query["sql"]]
 
 
+@pytest.mark.slow
 def test_row_37_deleting_one_closes_the_chain_in_time(ada: UserProfile, as_ada: Api) -> None:
     for name in ("third", "first", "second"):
         build(converse(ada, name), lag=0)

@@ -74,6 +74,7 @@ class TestRebuild:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert_chain_is_whole(session.user)
 
+    @pytest.mark.slow
     def test_partition_events_name_the_new_moments_and_nothing_names_the_old(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
@@ -104,6 +105,7 @@ class TestRebuild:
         assert (job.status, job.attempts) == ("failed", 3)
         assert snapshot(session) == before
 
+    @pytest.mark.slow
     def test_one_that_fails_on_the_way_leaves_the_rest_and_goes_on_there_when_tried_again(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
@@ -179,6 +181,7 @@ class TestMeanwhile:
         assert (job.status, "changed" in job.error) == ("queued", True)
         assert Moment.objects.get(pk=moment.pk).summary == "Corrected by hand."
 
+    @pytest.mark.slow
     def test_row_2_a_build_of_new_turns_goes_on_beside_it(self, session: Session, model_server: OpenAIServer) -> None:
         thread, _ = self.held(session, model_server)
         talk(session.user, 60)
@@ -193,6 +196,7 @@ class TestMeanwhile:
 class TestRetraction:
     """Retracted turns and rebuilt moments."""
 
+    @pytest.mark.slow
     def test_row_10_nothing_of_a_turn_retracted_after_a_rebuild_is_left(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
@@ -208,6 +212,7 @@ class TestRetraction:
         work_off()
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_a_retraction_from_before_a_rebuild_can_be_undone(
         self, session: Session, model_server: OpenAIServer
     ) -> None:

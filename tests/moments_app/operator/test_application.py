@@ -53,6 +53,7 @@ def test_every_list_says_how_its_rows_lead_to_an_application_or_is_the_sites() -
     assert of_the_site == {"application", "circuit", "embeddingmodel"} | queue | logins
 
 
+@pytest.mark.slow
 def test_an_installation_with_one_application_sees_nothing_of_it(root: Client) -> None:
     furnish()
     for model in (ApiKey, Event, MemoryStream, PromptResource):
@@ -64,6 +65,7 @@ def test_an_installation_with_one_application_sees_nothing_of_it(root: Client) -
     assert 'name="application"' not in page(root, reverse("admin:moments_app_memoryatom_recall"))
 
 
+@pytest.mark.slow
 def test_with_several_each_list_has_a_column_and_a_filter_that_finds_nobody_elses(root: Client, shop: int) -> None:
     furnish()
     for model in LISTS:

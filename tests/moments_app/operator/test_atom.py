@@ -95,6 +95,7 @@ class TestChanging:
         assert atom.state == "active"
         assert [str(entry) for entry in LogEntry.objects.order_by("pk")][-1].endswith("Restored.")
 
+    @pytest.mark.slow
     def test_it_moves_among_the_streams_of_its_person(
         self, root: Client, own: MemoryStream, bo: UserProfile, repairs: MemoryStream
     ) -> None:

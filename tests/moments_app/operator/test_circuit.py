@@ -54,6 +54,7 @@ def test_the_dashboard_names_an_open_one(root: Client, circuit: Circuit) -> None
     assert change_url(circuit) not in page(root, reverse("admin:index"))
 
 
+@pytest.mark.slow
 def test_readiness_is_none_of_its_affairs(client: Client, circuit: Circuit) -> None:
     Job.objects.update(run_after=timezone.now() - timedelta(hours=1))
     assert client.get("/readyz").status_code == 200

@@ -54,6 +54,7 @@ def test_what_is_gone_or_somebody_elses_has_no_page(root: Client, ada: UserProfi
     assert shown.count("no page any more") == 3
 
 
+@pytest.mark.slow
 def test_more_lines_ask_no_more_of_the_database(root: Client, ada: UserProfile) -> None:
     remember(ada, 40)
     session = Session.objects.get()

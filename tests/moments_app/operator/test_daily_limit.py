@@ -61,6 +61,7 @@ def test_an_application_can_be_named_where_there_are_several(root: Client, ada: 
     assert "1,234" in shown and change_url(made) in shown
 
 
+@pytest.mark.slow
 def test_the_pages_of_keys_and_people_tell_what_they_have_used(root: Client, ada: UserProfile, key: ApiKey) -> None:
     for whose in ({"key": key}, {"user": ada}):
         [row] = whose.values()

@@ -93,6 +93,7 @@ def test_the_figures_of_the_charts_stand_in_a_table(root: Client, ada: UserProfi
     assert shown.count('class="chart"') == 6
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_to_those_who_may_see_nothing(ada: UserProfile) -> None:
     fail(build(talk(ada, 60)))
     shown = page(operator("nothing"), INDEX)

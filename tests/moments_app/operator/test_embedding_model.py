@@ -74,7 +74,7 @@ def test_refused_texts_are_told_and_sent_again_by_a_button(
     again = f"{change_url(model).removesuffix('change/')}send-refused/"
     assert "1 refused texts are sent again." in root.post(again, follow=True).content.decode()
     assert Job.objects.get(process="embed").user_id == FactEmbedding.objects.get().user_id
-    assert EmbeddingModel.objects.refused_count() == 1
+    assert sum(EmbeddingModel.objects.active().refused_by_kind().values()) == 1
 
 
 def test_who_may_not_steer_jobs_may_not_send_texts_again(model: EmbeddingModel) -> None:

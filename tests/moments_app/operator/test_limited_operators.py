@@ -128,6 +128,7 @@ def test_row_35_nothing_that_a_limited_operator_posts_changes_another_applicatio
 class TestOnesOwn:
     """In their application they work as everybody does."""
 
+    @pytest.mark.slow
     def test_they_read_preview_export_and_search(self, eve: Client, own: Session) -> None:
         moment = Moment.objects.filter(source_session=own).earliest("pk")
         for url in (
@@ -219,6 +220,7 @@ class TestTheLock:
         with operating_in(1, [other.pk]):
             yield other
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("model", [UserProfile, Session, Message, Moment, Job, Event, Entity, ApiKey])
     def test_row_35_without_a_filter_only_the_applications_rows_are_seen(
         self, limited: Application, model: Any

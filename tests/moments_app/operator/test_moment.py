@@ -128,6 +128,7 @@ class TestList:
         keys = [moment.key for moment in moments]
         assert sorted(keys, key=lambda key: shown.index(f">{key}<")) == keys[::-1]
 
+    @pytest.mark.slow
     def test_a_longer_list_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 1)
         few = queries_of(root, list_url(Moment))

@@ -38,6 +38,7 @@ class TestChain:
         assert 'id="turn-79"' in shown and 'id="turn-77"' not in shown
         assert f'rel="prev" href="?at={moments[-2].pk}"' in shown and 'rel="next"' not in shown
 
+    @pytest.mark.slow
     def test_pages_of_earlier_and_later_ones_follow_without_gap_or_overlap(
         self, root: Client, ada: UserProfile, bo: UserProfile
     ) -> None:
@@ -107,6 +108,7 @@ class TestChain:
             assert stranger.get(url).status_code == 403
             assert viewer.get(url).status_code == 200
 
+    @pytest.mark.slow
     def test_a_longer_chain_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
         remember(ada, 4)
         few = queries_of(root, chain_url(ada))

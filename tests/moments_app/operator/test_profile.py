@@ -87,6 +87,7 @@ class TestHistory:
         ]
         assert states[-1].made_at == ada.created_at
 
+    @pytest.mark.slow
     def test_pages_meet_every_state_once(self, root: Client, ada: UserProfile) -> None:
         for number in range(PAGE + 10):
             ada.merge(summary=f"State {number}.", interests=[], preferred_topics=[], actor="operator:eve")

@@ -96,6 +96,7 @@ class TestThePage:
         later = page(root, url(), user_id="ada", query="kiln", kinds="turn", since="2099-01-01T00:00")
         assert "Nothing was found." in later and "said since then" in later
 
+    @pytest.mark.slow
     def test_degraded_mode_is_said(self, root: Client, session: Session, request: pytest.FixtureRequest) -> None:
         assert "No embeddings endpoint is set" in page(root, url(), user_id="ada", query="harpsichord")
         endpoint = request.getfixturevalue("embeddings_server")

@@ -29,6 +29,7 @@ def learned(ada: UserProfile) -> MemoryAtom:
     return candidate(ada, shard("lessons", "default"), "Say the unit with each number.")
 
 
+@pytest.mark.slow
 def test_an_operator_reads_releases_extends_rewords_and_revokes(
     root: Client, learned: MemoryAtom, bo: UserProfile
 ) -> None:
@@ -59,6 +60,7 @@ def test_an_operator_reads_releases_extends_rewords_and_revokes(
     assert not MemoryAtom.objects.active().filter(user=None).exists()
 
 
+@pytest.mark.slow
 def test_what_several_said_alike_is_one_item_and_one_decision_unless_the_operator_parts_it(
     root: Client, learned: MemoryAtom, bo: UserProfile
 ) -> None:
@@ -132,6 +134,7 @@ def test_the_item_of_a_release_is_changed_by_another_release_alone(root: Client,
     assert "signature doesn" in page(root, list_url(Release)) and "signature doesn" in page(root, change_url(made))
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_shown_as_text_and_lists_stay_quick(root: Client, ada: UserProfile) -> None:
     stream = shard("lessons", "default")
     for number in range(25):

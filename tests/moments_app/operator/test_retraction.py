@@ -21,6 +21,7 @@ def session(ada: UserProfile) -> Session:
     return session
 
 
+@pytest.mark.slow
 def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     root = operator()
     url = reverse("admin:sessions_app_session_retract", args=[session.pk])

@@ -137,6 +137,7 @@ class TestTranscript:
         assert shown.count("rem-marked") == moment.last_sequence - moment.first_sequence + 1
         assert "rem-marked" not in page(root, change_url(built), moment=10**12)
 
+    @pytest.mark.slow
     def test_more_turns_are_a_part_of_a_page(self, root: Client, built: Session) -> None:
         earlier = page(root, url(built, "turns"), before=20)
         assert earlier.count('id="turn-') == 20
@@ -144,6 +145,7 @@ class TestTranscript:
         later = page(root, url(built, "turns"), after=9)
         assert 'id="turn-10"' in later and "Later turns" in later and "Earlier turns" not in later
 
+    @pytest.mark.slow
     def test_a_session_without_a_turn_says_so(self, root: Client, ada: UserProfile) -> None:
         session = Session.objects.create(user=ada, session_id="empty")
         assert "No turns here." in page(root, change_url(session))

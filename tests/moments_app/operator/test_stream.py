@@ -109,6 +109,7 @@ class TestList:
 class TestRule:
     """What several people say alike is released by a rule where that is switched on."""
 
+    @pytest.mark.slow
     def test_row_24_whoever_may_release_switches_it_on_for_a_shard_and_the_log_says_so(
         self, root: Client, own: MemoryStream
     ) -> None:
@@ -305,6 +306,7 @@ class TestByHand:
         assert answer.status_code == 302, answer.content
         assert MemoryStream.objects.get().stream_type == "agent"
 
+    @pytest.mark.slow
     def test_pages_open_consolidate_and_undo(self, own: MemoryStream) -> None:
         root = operator()
         note(own, "<script>alert('planted')</script>")

@@ -85,6 +85,7 @@ def test_row_4_one_that_is_nowhere_is_an_alarm(ada: UserProfile) -> None:
         call_command("coverage")
 
 
+@pytest.mark.slow
 def test_those_of_a_deleted_moment_are_left_out_and_go_like_others(
     service: Api, admin_client: Client, ada: UserProfile, archive_folder: Path
 ) -> None:

@@ -68,6 +68,7 @@ class TestRetractedTurns:
         session.messages.filter(sequence=36).update(retracted_at=timezone.now())
         return session
 
+    @pytest.mark.slow
     def test_row_10_no_engine_request_has_a_retracted_turn(
         self, session: Session, service: Api, model_server: OpenAIServer, embeddings_server: OpenAIServer
     ) -> None:
@@ -316,6 +317,7 @@ class TestMeanwhile:
         work_off()
         assert with_marker() == {}
 
+    @pytest.mark.slow
     def test_row_10_a_replayed_profile_is_not_written_when_its_turns_are_retracted(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -445,6 +447,7 @@ class TestRefused:
             retract(planted, sequences, reason="x", requested_by="test")
         assert everything() == before
 
+    @pytest.mark.slow
     def test_a_profile_whose_earlier_states_are_unknown_begins_blank_and_is_replayed(self, planted: Session) -> None:
         later = talk(planted.user, 20, session_id="later")
         work_off()
@@ -461,6 +464,7 @@ class TestRefused:
         work_off()
         assert comparable() == before
 
+    @pytest.mark.slow
     def test_the_newest_is_undone_first(self, planted: Session) -> None:
         before = comparable()
         first = retract(planted, [5], reason="planted", requested_by="test")

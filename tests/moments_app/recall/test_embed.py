@@ -56,6 +56,10 @@ def vectors() -> int:
     return sum(kind.objects.filter(vector__isnull=False).count() for kind in KINDS.values())
 
 
+def refused() -> int:
+    return sum(EmbeddingModel.objects.active().refused_by_kind().values())
+
+
 def hours_later(hours: int) -> None:
     """Let time pass for what is refused."""
     for kind in KINDS.values():
@@ -67,6 +71,7 @@ def hours_later(hours: int) -> None:
 class TestWhat:
     """Which texts get a vector, and when."""
 
+    @pytest.mark.slow
     def test_a_rounds_turns_get_theirs_behind_it_in_batches(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
@@ -79,6 +84,7 @@ class TestWhat:
         assert embedded_sequences() == list(range(26))
         assert len(embeddings_server.requests) == 4
 
+    @pytest.mark.slow
     def test_moments_and_facts_get_theirs_once_they_are_made(
         self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile
     ) -> None:
@@ -202,6 +208,7 @@ class TestFailure:
         assert FactEmbedding.objects.count() == 1
         assert Embed().sweep() == Asked(0)
 
+    @pytest.mark.slow
     def test_row_21_a_text_that_is_refused_costs_no_other_its_vector_and_is_not_asked_for_again(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
@@ -239,6 +246,7 @@ class TestFailure:
         assert FactEmbedding.objects.filter(vector__isnull=False).count() == 11
         assert FactEmbedding.objects.get(vector__isnull=True).source.content == "Fact 7 is too long."
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("status", [400, 413, 422])
     def test_row_28_one_text_of_a_hundred_that_is_refused_gets_its_vector_once_the_endpoint_takes_it(
         self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int
@@ -253,7 +261,7 @@ class TestFailure:
         embeddings_server.always(refuse_marked(status))
         Job.objects.request("embed", user_id=ada.pk, requested_by="test")
         work_off()
-        assert vectors() == 97 and EmbeddingModel.objects.refused_count() == 3
+        assert vectors() == 97 and refused() == 3
         asked = len(embeddings_server.requests)
         assert Embed().sweep() == Asked(0)
         embeddings_server.always(behave.answer_well)
@@ -261,9 +269,10 @@ class TestFailure:
         assert Embed().sweep(dry_run=True) == Asked(3)
         assert Embed().sweep() == Asked(3)  # both sessions, and the person's facts
         work_off()
-        assert vectors() == 100 and EmbeddingModel.objects.refused_count() == 0
+        assert vectors() == 100 and refused() == 0
         assert len(embeddings_server.requests) == asked + 3
 
+    @pytest.mark.slow
     def test_a_text_that_is_refused_again_waits_longer_each_time(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
@@ -314,6 +323,7 @@ class TestFailure:
         work_off()
         assert vectors() == 1
 
+    @pytest.mark.slow
     def test_row_4_with_an_endpoint_that_fails_at_random_every_text_has_one_vector_in_the_end(
         self, embeddings_server: OpenAIServer, settings: Settings, ada: UserProfile
     ) -> None:
@@ -349,6 +359,7 @@ class TestFailure:
 class TestSecondModel:
     """Filling another model beside the one in use, and switching to it."""
 
+    @pytest.mark.slow
     def test_the_command_fills_what_is_missing_and_switches_when_told(
         self, embeddings_server: OpenAIServer, ada: UserProfile, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -175,6 +175,7 @@ class TestWhatIsFound:
 class TestOrder:
     """How results stand."""
 
+    @pytest.mark.slow
     def test_common_words_alone_read_no_more_where_there_is_more(self, ada: UserProfile) -> None:
         say(ada, *(f"The kiln is warm, day {n}." for n in range(500)))
         columns = "session_id, user_id, kind, role, tool_name, content, tokens, created_at, metadata"
@@ -254,6 +255,7 @@ class TestCounts:
         count(ada)
         assert not Word.objects.exists()
 
+    @pytest.mark.slow
     def test_the_sweep_asks_for_those_whose_sessions_have_grown(self, ada: UserProfile, bo: UserProfile) -> None:
         say(bo, "Silent since.")
         count(bo)

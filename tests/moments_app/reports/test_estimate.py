@@ -26,6 +26,7 @@ def test_of_nothing_it_is_nothing(db: None) -> None:
     assert not any(part.calls or part.input_tokens for part in estimate())
 
 
+@pytest.mark.slow
 def test_it_tells_the_calls_that_settling_then_makes(ada: UserProfile, model_server: OpenAIServer) -> None:
     talk(ada, 20)
     talk(ada, 60, session_id="s2")

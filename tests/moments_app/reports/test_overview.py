@@ -81,6 +81,7 @@ def test_calls_are_summed_by_day_and_failures_by_kind(transactional_db: None) ->
     assert (made.today.failures, made.whole.failures) == ({"timeout": 2}, {"timeout": 2, "rejected": 1})
 
 
+@pytest.mark.slow
 def test_builds_that_a_threshold_asked_for_are_timed_to_their_moments(ada: UserProfile) -> None:
     for number in range(3):
         session = talk(ada, 250, session_id=f"s{number}")

@@ -192,6 +192,7 @@ class TestLessons:
             assert served.count("Say the unit with each number.") == 1
             assert served.index("Say the unit") < served.index("Short sentences.")
 
+    @pytest.mark.slow
     def test_enough_of_them_are_consolidated_once_they_are_released(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -237,6 +238,7 @@ class TestWithoutAModel:
         assert "The kiln is booked for the 9th of March" in latest(session).payload["context"]  # type: ignore[index]
         assert {content for _, content in lessons()} == {"Always answer in full sentences, please."}
 
+    @pytest.mark.slow
     def test_it_is_carried_on_within_its_limit(self, ada: UserProfile) -> None:
         for number in range(12):
             digest(talk(ada, 20, text=f"Kiln {number} holds cobalt, copper and ash glazes at twelve hundred degrees."))

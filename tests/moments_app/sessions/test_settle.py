@@ -68,6 +68,7 @@ class TestAQuietSession:
         settle(session)
         assert session.messages.partitions().count() == 1
 
+    @pytest.mark.slow
     def test_a_new_message_starts_with_the_checkpoint(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -192,6 +193,7 @@ class TestWhichSessions:
 class TestFailure:
     """A step that fails is seen, and the session stays as it was."""
 
+    @pytest.mark.slow
     def test_a_failing_step_holds_the_clearing_back(
         self, ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -271,6 +273,7 @@ class TestTurnsPastTheirKeepByDate:
         assert not session.messages.turns().exists()
         assert (coverage().archived, coverage().is_whole) == (2, True)
 
+    @pytest.mark.slow
     def test_a_session_goes_on_after_all_its_turns_were_archived(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

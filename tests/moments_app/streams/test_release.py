@@ -99,6 +99,7 @@ def candidate(user: UserProfile, content: str = KILN, *, stream: MemoryStream | 
 class TestWhatWasSaid:
     """Digests, settling, formations and imports, with both engines."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["extractive", "model"])
     @pytest.mark.parametrize("way", ["digest_session", "settle", "form_memories", "import"])
     def test_row_24_it_reaches_nobody_else_and_stands_in_the_persons_own_contexts(
@@ -189,6 +190,7 @@ class TestOverRest:
 class TestRelease:
     """What an operator releases."""
 
+    @pytest.mark.slow
     def test_row_24_others_see_the_wording_and_revoking_takes_it_away_at_once(
         self, service: Api, ada: UserProfile, bo: UserProfile
     ) -> None:

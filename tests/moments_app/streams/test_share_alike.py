@@ -89,6 +89,7 @@ def left() -> set[str]:
 class TestReleased:
     """What reaches others, and what is known of it."""
 
+    @pytest.mark.slow
     def test_row_24_what_three_said_alike_reaches_their_agents_users_in_words_of_nobody(
         self, service: Api, bo: UserProfile, lessons: MemoryStream, model_server: OpenAIServer
     ) -> None:
@@ -288,6 +289,7 @@ class TestTooFewRemain:
         made.refresh_from_db()
         return made.revoked_at is None and made.atom is not None and made.atom.state != "evicted"
 
+    @pytest.mark.slow
     def test_row_24_erasing_one_of_them_withdraws_it(self, made: Release, service: Api, bo: UserProfile) -> None:
         assert self.stands(made) and WORDING in reached(service, "bo")["context"]
         erase_user("person1", application=DEFAULT, actor="test")

@@ -127,6 +127,7 @@ class TestWhen:
 class TestContent:
     """What a version is made of."""
 
+    @pytest.mark.slow
     def test_turns_of_the_window_that_are_archived_are_still_its_sources(self, ada: UserProfile) -> None:
         for number in range(12):
             session = post_round(ada, number)

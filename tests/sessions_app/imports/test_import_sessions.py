@@ -77,6 +77,7 @@ def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsy
     assert Message.objects.count() == 2
 
 
+@pytest.mark.slow
 def test_more_than_a_batch_of_one_session_is_imported_whole(tmp_path: Path) -> None:
     imported(tmp_path / "f", *(line(str(n)) for n in range(1203)))
     assert Session.objects.get().message_count == 1203

@@ -294,6 +294,7 @@ def changed_before(words: str, change: str) -> Iterator[None]:
     assert not changes
 
 
+@pytest.mark.slow
 def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) -> None:
     sessions = [covered_session(user, 8, session_id=f"s{n}") for n in range(6) for user in (ada, bo)]
     before = [fingerprint(session) for session in sessions]

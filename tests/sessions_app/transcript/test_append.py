@@ -8,8 +8,7 @@ from django.db.models import Count, Max, Sum
 from django.test.utils import CaptureQueriesContext
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.signals import messages_appended
-from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.append import NewMessage, append, messages_appended
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.transcript import messages, talk, turns
@@ -59,6 +58,7 @@ def test_row_1_a_batch_sent_20_times_by_16_clients_is_stored_once(service: Api) 
     assert_counters_equal_rows(Session.objects.get())
 
 
+@pytest.mark.slow
 def test_a_known_external_id_is_returned_with_its_own_sequence(service: Api) -> None:
     first = {"role": "user", "content": "one", "external_id": "a"}
     service.post("sessions/s1/messages", user_id="ada", messages=[first])

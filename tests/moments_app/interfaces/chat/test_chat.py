@@ -264,7 +264,7 @@ def test_row_17_no_connection_is_held_while_the_upstream_answers(client: Client,
         assert {one.result().choices[0].message.content for one in rounds} == {"Noted."}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 @pytest.mark.usefixtures("forming")
 def test_row_23_fifty_rounds_make_no_memory_of_memory(
     client: Client, upstream: OpenAIServer, model_server: OpenAIServer, key: str

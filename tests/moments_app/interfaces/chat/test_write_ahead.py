@@ -199,7 +199,7 @@ def test_a_round_goes_with_its_session(ada: UserProfile) -> None:
 # --- kills ---
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
     key: str, upstream: OpenAIServer, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryproject.conf import MomentBuilderSettings
-from moments_app.moments.lag import lag, normalised, split
+from moments_app.moments.division import normalised, split
 
 DEFAULTS = MomentBuilderSettings()
 
@@ -14,16 +14,16 @@ DEFAULTS = MomentBuilderSettings()
     ("message_count", "expected"), [(250, 75), (50, 15), (100, 30), (10_000, 75), (12, 10), (34, 10), (0, 10)]
 )
 def test_lag_keeps_a_third_of_the_window_live_but_is_bounded(message_count: int, expected: int) -> None:
-    assert lag(DEFAULTS, message_count=message_count) == expected
+    assert DEFAULTS.lag(message_count) == expected
 
 
 def test_lag_of_few_but_large_turns_is_the_least_number() -> None:
-    assert lag(DEFAULTS, message_count=240, few_but_large=True) == 10
+    assert DEFAULTS.lag(240, few_but_large=True) == 10
 
 
 def test_lag_is_exact_where_binary_fractions_are_not() -> None:
     conf = DEFAULTS.model_copy(update={"lag_percentage": 0.29, "lag_messages": 0})
-    assert lag(conf, message_count=100) == 29
+    assert conf.lag(100) == 29
 
 
 @given(st.lists(st.tuples(st.integers(-5, 40), st.integers(-5, 40)), min_size=1, max_size=12), st.integers(1, 30))
