@@ -36,15 +36,34 @@ class ProfileChange:
 
 
 @dataclass(frozen=True)
-class Derived:
+class InStreams:
+    """Some items of streams, and the rows that rest on them.
+
+    Args:
+        atoms: in the order of their table; also those that were released of others.
+        releases: that rest on one of the atoms.
+        versions: of streams' texts, from the first on that was given one of the atoms.
+    """
+
+    atoms: list[MemoryAtom]
+    releases: list[Release]
+    versions: list[StreamVersion]
+
+    @property
+    def streams(self) -> QuerySet[MemoryStream]:
+        """The streams that lose an atom; a candidate is no loss to its shard."""
+        losing = {atom.stream_id for atom in self.atoms if not atom.is_candidate}
+        return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
+
+
+@dataclass(frozen=True)
+class Derived(InStreams):
     """The rows that rest on some turns.
 
     Args:
         session: whose turns.
         turns: the turns, still believed.
-        moments, summaries, atoms: in the order of their tables; of atoms also those that were released of others.
-        releases: that rest on one of the atoms.
-        versions: of streams' texts, from the first on that was given one of the atoms.
+        moments, summaries: in the order of their tables.
         events: the session's partition events after the first of the turns.
         mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
         journeys: other moments with such a journey.
@@ -56,20 +75,11 @@ class Derived:
     turns: QuerySet[Message]
     moments: list[Moment]
     summaries: list[Summary]
-    atoms: list[MemoryAtom]
-    releases: list[Release]
-    versions: list[StreamVersion]
     events: list[Message]
     mentions: list[Message | Job | Event]
     journeys: list[Moment]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
-
-    @property
-    def streams(self) -> QuerySet[MemoryStream]:
-        """The streams that lose an atom; a candidate is no loss to its shard."""
-        losing = {atom.stream_id for atom in self.atoms if not atom.is_candidate}
-        return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
@@ -84,9 +94,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
     moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences)
     formations = _formations(session, sequences)
-    learned = _atoms(session, ids, formations, is_whole=is_whole)
-    releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
-    atoms = [*learned, *(release.atom for release in releases if release.atom)]
+    learned = in_streams(_atoms(session, ids, formations, is_whole=is_whole))
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
     return Derived(
@@ -94,9 +102,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         turns=turns,
         moments=moments,
         summaries=_summaries(session, ids, is_whole=is_whole),
-        atoms=atoms,
-        releases=releases,
-        versions=versions_given(atoms),
+        **vars(learned),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
         mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
@@ -161,6 +167,13 @@ def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summ
 
 
 # --- atoms and streams ---
+
+
+def in_streams(learned: Sequence[MemoryAtom]) -> InStreams:
+    """Return items with what rests on them."""
+    releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
+    atoms = [*learned, *(release.atom for release in releases if release.atom)]
+    return InStreams(atoms=atoms, releases=releases, versions=versions_given(atoms))
 
 
 def _range_of(formation: Job) -> SequenceRange:

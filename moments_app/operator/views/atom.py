@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import messages
 
 from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.transcript import entries
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
@@ -49,6 +50,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "atom": atom,
             "may_move": may_move,
             "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
+            "may_retract": self._may_retract(),
             "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],
             "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
@@ -57,6 +59,12 @@ class AtomForm(FormPage[MemoryAtom]):
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
         }
+
+    def _may_retract(self) -> bool:
+        """Tell whether the operator may retract it: somebody wrote it directly, for one person."""
+        rights = ("moments_app.add_retraction", *SEE_MEMORY)
+        is_direct = self.row.user_id is not None and not self.row.engine and not self.row.source_message_ids
+        return is_direct and self.request.user.has_perms(rights)
 
     def _source_turns(self) -> list[Message]:
         turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()
