@@ -17,12 +17,14 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
+        from sessions_app.database_roles import let_roles_work
 
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
+        post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
         name_models()
         _check_archive_storage()
 

@@ -25,6 +25,7 @@ from sessions_app.api.pages import PageAnswer
 from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
 from sessions_app.api.schema import refused
 from sessions_app.daily_limits import count_values
+from sessions_app.limited_operators import unlimited
 from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
@@ -136,6 +137,7 @@ def operation(
     operation_id: str | None = None,
     creates_person: bool = False,
     in_transaction: bool = True,
+    sees_all: bool = False,
     is_long: bool = False,
 ) -> Callable[[Callable[Concatenate[V, P], HttpResponseBase]], Callable[Concatenate[V, Request, P], HttpResponseBase]]:
     """Declare a view's method: what it takes and answers, for the API's description too.
@@ -148,6 +150,7 @@ def operation(
         operation_id: where the description should not make one up.
         creates_person: make the person when they aren't there.
         in_transaction: run the method in the person's transaction; False where it opens its own.
+        sees_all: its transactions are not limited to a person's rows; the method filters by person itself.
         is_long: a statement of it may rightly take minutes.
     """
 
@@ -159,7 +162,7 @@ def operation(
             view.check(query, body)
             patience = limited(Kind.LONG) if is_long else nullcontext()
             transaction = view.transaction(create=creates_person) if in_transaction else nullcontext()
-            with patience, transaction:
+            with patience, unlimited() if sees_all else nullcontext(), transaction:
                 return method(view, *args, **kwargs)
 
         describe = extend_schema(

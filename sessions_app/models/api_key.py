@@ -17,6 +17,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from sessions_app import known_keys
+from sessions_app.limited_operators import unlimited
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.proven import PROVEN
@@ -75,6 +76,9 @@ class ApiKeyManager(models.Manager["ApiKey"]):
             PROVEN.drop(text)
             return None
         PROVEN.add(text)
+        if key.user_id:
+            with unlimited():  # before it is known, nobody is named
+                key.user  # noqa: B018 (it is looked up here, and kept)
         if key.application_id != DEFAULT:
             known_keys.note(key.prefix, key.application_id)
         return key

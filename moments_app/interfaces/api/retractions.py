@@ -135,6 +135,7 @@ class RetractionsView(OwnerView):
         body=RetractionInput,
         refuses=[CannotRetract],
         in_transaction=False,
+        sees_all=True,
         is_long=True,
     )
     def post(self) -> Response:
@@ -184,6 +185,7 @@ class UndoView(OwnerView):
         body=PersonQuery,
         refuses=[CannotRetract, CannotPutBack],
         in_transaction=False,
+        sees_all=True,
         is_long=True,
     )
     def post(self, retraction_id: uuid.UUID) -> Response:
