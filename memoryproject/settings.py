@@ -114,11 +114,13 @@ TEMPLATES = [
 DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
-DATABASE_IS_EMBEDDED = not CONF.database_url
 # What serves and what works don't own the tables; what migrates does, and so do other commands.
 PROCESS = os.environ.get("MEMORY_PROCESS", "")
-if CONF.database_url:
-    DATABASES = {"default": environ.Env.db_url_config(CONF.database_url_of(PROCESS))}
+DATABASE_URL = CONF.database_url_of(PROCESS)
+DATABASE_IS_EMBEDDED = not DATABASE_URL
+WEB_HAS_LOGIN = bool(CONF.web_database_url)
+if DATABASE_URL:
+    DATABASES = {"default": environ.Env.db_url_config(DATABASE_URL)}
     DATABASES["default"].setdefault("OPTIONS", {})
 else:
     _login = {"web": "memory_web", "worker": "memory_worker"}.get(PROCESS, "postgres")

@@ -12,7 +12,7 @@ For one person a web process takes `memory_request` (`row_security.py`), for an 
 message: that costs no round trip, ends with the transaction, and holds behind a pooler.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from typing import Any
 from django.conf import settings
 from django.db import ProgrammingError, connection, transaction
 from django.db.migrations import RunSQL
-from psycopg import ClientCursor
+from psycopg import ClientCursor, sql
 from psycopg.pq import TransactionStatus
 
 WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker"
@@ -128,7 +128,8 @@ _OF_WEB = (
     ("sessions_app_application", "SELECT", "true"),
     ("sessions_app_dailylimit", "SELECT", "true"),
 )
-_MAY_TAKE = {WEB_ROLE: ("memory_request", "memory_operator", ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
+_FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
+_MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
 _OWN = "pronamespace = 'public'::regnamespace AND pg_has_role(proowner, 'USAGE')"
 _OWN_RELATION = "relnamespace = 'public'::regnamespace AND pg_has_role(relowner, 'USAGE')"
 
@@ -171,7 +172,11 @@ _LOGIN = """
 """
 
 
-def missing() -> Iterator[str]:
+_PRIVILEGES = (_TABLES, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
+_MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
+
+
+def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
     """Yield the statements after which the roles may do their work; none where they may, or aren't there yet."""
     taken = [(role, member) for member, roles in _MAY_TAKE.items() for role in roles]
     values = {
@@ -186,13 +191,41 @@ def missing() -> Iterator[str]:
         cursor.execute("SELECT count(*) FROM pg_roles WHERE rolname = ANY(%s)", [list(_ROLES)])
         if cursor.fetchone() != (len(_ROLES),):
             return
-        for question in (_TABLES, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB, _MEMBERS, _LOGIN):
+        for question in questions:
             cursor.execute(question, values)
             yield from [statement for (statement,) in cursor.fetchall()]
 
 
 def let_roles_work(**_: Any) -> None:
-    """Let the roles do their work, as far as the tables' owner may say so; `check` names what is left."""
-    for statement in list(missing()):
+    """Let the roles do their work; memberships only as far as the tables' owner may grant them."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for statement in list(missing()):
+            cursor.execute(statement)
+    for statement in list(missing(_MEMBERSHIPS)):
         with suppress(ProgrammingError), transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(statement)
+
+
+def administrators_sql(owner: str, *, web: str = "", worker: str = "") -> str:
+    """Return what an administrator runs where the tables' owner may make no roles.
+
+    Args:
+        owner: of the tables.
+        web, worker: logins to be made for these processes; blank for none.
+    """
+    statements = [_unless_there(f"CREATE ROLE {role} NOLOGIN NOINHERIT") for role in (*_FOR_ONE, *_ROLES)]
+    statements += [f"GRANT {role} TO {member};" for member, roles in _MAY_TAKE.items() for role in roles]
+    statements += [f"GRANT {role} TO {_name(owner)};" for role in (*_FOR_ONE, *_ROLES)]
+    for login, role in ((web, WEB_ROLE), (worker, WORKER_ROLE)):
+        if login:
+            statements += [_unless_there(f"CREATE ROLE {_name(login)} LOGIN"), f"GRANT {role} TO {_name(login)};"]
+    return "\n".join(statements)
+
+
+def _unless_there(statement: str) -> str:
+    return f"DO $$ BEGIN {statement}; EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
+
+
+def _name(role: str) -> str:
+    """Return the name of a role as SQL has it."""
+    return sql.Identifier(role).as_string()

@@ -8,9 +8,12 @@ from django.db import DatabaseError, connection
 from django.db.utils import ProgrammingError
 from django.test import Client
 from django.urls import reverse
+from pytest_django.fixtures import Settings
 
+from memoryproject.apps import own_logins
 from memoryproject.health import readiness
-from moments_app.models import Job, Moment
+from memoryproject.schedules import schedules
+from moments_app.models import EmbeddingModel, Job, Moment
 from moments_app.moments.build import BuildMoments
 from sessions_app.database_roles import ADMIN, ADMIN_ROLE, WEB_ROLE, WORKER_ROLE, let_roles_work, missing, taking
 from sessions_app.models import ApiKey, Message, UserProfile
@@ -139,6 +142,18 @@ class TestWorker:
         assert Moment.objects.filter(user=ada).exists()
         assert not Job.objects.filter(status="failed").exists()
 
+    @pytest.mark.usefixtures("archive_folder")
+    def test_it_runs_all_that_runs_by_itself(self) -> None:
+        furnish()
+        EmbeddingModel.objects.all().delete()
+        with logged_in_as(WORKER_ROLE):
+            for scheduled in schedules().values():
+                scheduled.run()
+            model = EmbeddingModel.objects.ensure("another", 3)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_indexes WHERE indexname ~ %s", [f"_nearest_{model.pk}$"])
+            assert cursor.fetchone() == (3,)
+
     def test_it_sees_no_login_and_changes_no_table(self) -> None:
         operator()
         with logged_in_as(WORKER_ROLE):
@@ -172,6 +187,14 @@ class TestGrants:
         finally:
             with connection.cursor() as cursor:
                 cursor.execute("DROP TABLE new_one")
+
+    def test_web_processes_that_log_in_as_the_owner_are_told_of(self, settings: Settings) -> None:
+        assert own_logins() == []
+        settings.DATABASE_IS_EMBEDDED = False
+        [warning] = own_logins()
+        assert "WEB_DATABASE_URL" in warning.msg
+        settings.WEB_HAS_LOGIN = True
+        assert own_logins() == []
 
     def test_no_role_of_a_process_passes_by_row_security(self) -> None:
         with connection.cursor() as cursor:
