@@ -9,6 +9,8 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
     if sys.argv[1:2] in (["run"], ["migrate"]):  # the only ones that make a database without asking
         os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
+    if sys.argv[1:2] == ["qcluster"]:
+        os.environ["MEMORY_PROCESS"] = "worker"  # by which it logs in to the database
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 

@@ -1,4 +1,8 @@
+from typing import Any
+
 from django.apps import AppConfig, apps
+from django.conf import settings
+from django.core.checks import CheckMessage, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import storages
 from django.db.models.signals import post_migrate
@@ -17,14 +21,26 @@ class MemoryProjectConfig(AppConfig):
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
+        from sessions_app.database_roles import let_roles_work
 
         user_locked_out.connect(log_lock)
         user_logged_in.connect(begin)
         # These listen to the apps that own the tables, because an app without models, like this one, gets no signal.
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
+        post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
+        register(own_logins, Tags.security, deploy=True)
         name_models()
         _check_archive_storage()
+
+
+def own_logins(**_: Any) -> list[CheckMessage]:
+    """Warn where web processes log in as the tables' owner, whom row-level security doesn't bind."""
+    if settings.DATABASE_IS_EMBEDDED or settings.WEB_HAS_LOGIN:
+        return []
+    hint = "Give them a login in the role memory_web: docs/operations.md, Deployment."
+    told = "WEB_DATABASE_URL isn't set: web processes log in as the owner of the tables."
+    return [Warning(told, hint=hint, id="memoryproject.W001")]
 
 
 def _check_archive_storage() -> None:

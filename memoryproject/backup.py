@@ -209,12 +209,12 @@ def restore(path: Path, say: Say) -> Manifest:
         _migrate_to(manifest)
         with transaction.atomic():
             _fill(file, manifest, say)
-        for model in EmbeddingModel.objects.all():
-            model.build_indexes(concurrently=False)
         for name in manifest.archives:
             _restore_archive(file, name)
         _restore_key(file, say)
     call_command("migrate", verbosity=0)
+    for model in EmbeddingModel.objects.all():
+        model.build_indexes(concurrently=False)
     return manifest
 
 

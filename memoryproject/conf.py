@@ -406,6 +406,12 @@ class Settings(Group):
         [], description="Former keys, separated by commas: what they signed or sealed stays valid and readable."
     )
     database_url: str = Field("", description="PostgreSQL 15+ with pgvector. Unset: the embedded server.")
+    web_database_url: str = Field(
+        "", description="The same database, for web processes: a login in the role `memory_web`. Unset: `DATABASE_URL`."
+    )
+    worker_database_url: str = Field(
+        "", description="The same, for workers: a login in the role `memory_worker`. Unset: `DATABASE_URL`."
+    )
     database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
     data_dir: Path = Field(
         BASE_DIR / ".data",
@@ -461,6 +467,11 @@ class Settings(Group):
     daily_limits: DailyLimitSettings = DailyLimitSettings()
     jobs: JobSettings = JobSettings()
     notify: NotifySettings = NotifySettings()
+
+    def database_url_of(self, process: str) -> str:
+        """Return the address of the database for a kind of process: web, worker, or blank for commands."""
+        own = {"web": self.web_database_url, "worker": self.worker_database_url}
+        return own.get(process) or self.database_url
 
 
 def variables() -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:

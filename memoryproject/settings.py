@@ -117,13 +117,18 @@ TEMPLATES = [
 DATA_DIR = CONF.data_dir.resolve()
 EMBEDDED_DATABASE_DIR = DATA_DIR / "postgres"
 SPOOL_DIR = DATA_DIR / "spool"
-DATABASE_IS_EMBEDDED = not CONF.database_url
-if CONF.database_url:
-    DATABASES = {"default": environ.Env.db_url_config(CONF.database_url)}
+# What serves and what works don't own the tables; what migrates does, and so do other commands.
+PROCESS = os.environ.get("MEMORY_PROCESS", "")
+DATABASE_URL = CONF.database_url_of(PROCESS)
+DATABASE_IS_EMBEDDED = not DATABASE_URL
+WEB_HAS_LOGIN = bool(CONF.web_database_url)
+if DATABASE_URL:
+    DATABASES = {"default": environ.Env.db_url_config(DATABASE_URL)}
     DATABASES["default"].setdefault("OPTIONS", {})
 else:
+    _login = {"web": "memory_web", "worker": "memory_worker"}.get(PROCESS, "postgres")
     DATABASES = {
-        "default": {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": "postgres", "OPTIONS": {}},
+        "default": {"ENGINE": "memoryproject.embedded", "NAME": "postgres", "USER": _login, "OPTIONS": {}},
     }
 # A host that vanished is noticed within half a minute, so that nobody waits for it for ever. `DATABASE_URL` may say
 # otherwise. These are the client's own: a pooler in between is told of none.
@@ -135,7 +140,7 @@ DATABASES["default"]["OPTIONS"] = {
     "tcp_user_timeout": 15_000,
 } | DATABASES["default"]["OPTIONS"]
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-if os.environ.get("MEMORY_PROCESS") == "web":
+if PROCESS == "web":
     # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
 else:

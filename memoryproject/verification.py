@@ -8,6 +8,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from moments_app.models import MemoryAtom, Release
 from moments_app.provenance.coverage import coverage
+from sessions_app.database_roles import WEB_ROLE, missing
 from sessions_app.limited_operators import OPERATOR_ROLE
 from sessions_app.models import Archive, Message, Session
 from sessions_app.models.application import DEFAULT
@@ -19,7 +20,7 @@ OWN = ("sessions_app", "moments_app")
 
 def verify() -> Iterator[str]:
     """Yield a sentence for each thing that is wrong."""
-    for check in (unknown_migrations, unprotected_tables, a_request, archives, turns, shared_memory):
+    for check in (unknown_migrations, unprotected_tables, powerless_roles, a_request, archives, turns, shared_memory):
         yield from check()
 
 
@@ -75,10 +76,15 @@ def unprotected_tables() -> list[str]:
                 AND EXISTS (SELECT FROM pg_policy WHERE polrelid = pg_class.oid AND pg_roles.oid = ANY(polroles)))
             ORDER BY 1, 2
             """,
-            [[ROLE, OPERATOR_ROLE], f"^({'|'.join(OWN)})_"],
+            [[ROLE, OPERATOR_ROLE, WEB_ROLE], f"^({'|'.join(OWN)})_"],
         )
         found = cursor.fetchall()
     return [f"{name} has no policy for {role}: it could read other people's rows." for name, role in found]
+
+
+def powerless_roles() -> list[str]:
+    """Return what the roles of processes lack for their work."""
+    return [f"A role lacks what `migrate` gives it: {statement}." for statement in missing()]
 
 
 def a_request() -> list[str]:

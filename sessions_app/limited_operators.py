@@ -1,23 +1,20 @@
 """The second lock for operators who are limited to some applications.
 
-Whatever such an operator's page asks of the database is asked by the role `memory_operator`, which sees and changes
-rows of these applications alone: a filter that somebody forgot returns nothing of others. Whatever statement opens a
-transaction takes the role before it, in the same message; so it holds for single statements and for transactions of any
-depth, costs no round trip, and ends with the transaction.
+What such an operator's page asks of the database is asked by the role `memory_operator`, which sees and changes rows of
+these applications alone: a filter that somebody forgot returns nothing of others. Each transaction takes the role as
+`database_roles` has it.
 
 Migrations of tables that hold data of people or of applications add `let_operators` to their operations.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 from django.db import connection
 from django.db.migrations import RunSQL
-from psycopg import ClientCursor
-from psycopg.pq import TransactionStatus
+
+from sessions_app.database_roles import ADMIN, Role, role_taken, taking
 
 OPERATOR_ROLE = "memory_operator"
 # In SQL: the applications that the operator sees, and the operator's login.
@@ -103,7 +100,7 @@ def of_person(table: str, column: str = "user_id") -> str:
 
 
 @dataclass(frozen=True)
-class Scope:
+class Scope(Role):
     """Who works, and where.
 
     Args:
@@ -114,21 +111,13 @@ class Scope:
     operator: int
     applications: tuple[int, ...]
 
-    def taken(self, how: str) -> str:
-        """Return the SQL that takes the role.
-
-        Args:
-            how: LOCAL, for the rest of a transaction; SESSION, until it is given back.
-        """
+    def taken(self) -> str:
+        """Return the SQL that takes the role, with its limits, for the rest of a transaction."""
         applications = ",".join(map(str, self.applications))
         return (
-            f"SET {how} ROLE {OPERATOR_ROLE}; SET {how} memory.applications = '{applications}'; "
-            f"SET {how} memory.operator = '{self.operator}'; "
+            f"{super().taken()}SET LOCAL memory.applications = '{applications}'; "
+            f"SET LOCAL memory.operator = '{self.operator}'; "
         )
-
-
-_scope: ContextVar[Scope | None] = ContextVar("scope", default=None)
-_GIVEN_BACK = "RESET ROLE; RESET memory.applications; RESET memory.operator"
 
 
 def is_limited(user: object) -> bool:
@@ -144,56 +133,25 @@ def operating_in(operator: int, applications: Collection[int]) -> Iterator[None]
         operator: primary key of the login.
         applications: primary keys of the applications.
     """
-    outer = _scope.set(Scope(int(operator), tuple(sorted(map(int, applications)))))
-    try:
-        with connection.execute_wrapper(_as_operator):
-            yield
-    finally:
-        _scope.reset(outer)
+    with taking(Scope(OPERATOR_ROLE, int(operator), tuple(sorted(map(int, applications))))):
+        yield
 
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Run the block as the tables' owner, for what is the site's, or goes by rows that were found within the limits.
+    """Run the block past all limits, for what is the site's, or goes by rows that were found within the limits.
 
     Raises:
-        RuntimeError: within a transaction, which has its role.
+        RuntimeError: within a transaction of a limited operator, which has its role.
     """
-    if _scope.get() is not None and connection.in_atomic_block:
+    role = role_taken()
+    if isinstance(role, Scope) and connection.in_atomic_block:
         raise RuntimeError("A transaction keeps the role that it began with.")
-    outer = _scope.set(None)
-    try:
+    with taking(ADMIN) if role else nullcontext():
         yield
-    finally:
-        _scope.reset(outer)
 
 
 def scope_key() -> str:
     """Return what tells apart what is cached for operators of different applications; blank for all."""
-    scope = _scope.get()
-    return f"in-{'-'.join(map(str, scope.applications))}" if scope else ""
-
-
-def _as_operator(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """Execute a statement; one that opens a transaction takes the role first."""
-    scope, cursor = _scope.get(), context["cursor"].cursor
-    if scope is None or cursor.connection.info.transaction_status != TransactionStatus.IDLE:
-        return execute(sql, params, many, context)
-    if many or not isinstance(cursor, ClientCursor):
-        return _beside(scope, lambda: execute(sql, params, many, context), cursor.connection)
-    result = execute(scope.taken("LOCAL") + sql, params, many, context)
-    while cursor.nextset():  # to what the statement itself returned
-        pass
-    return result
-
-
-def _beside(scope: Scope, execute: Callable[[], Any], session: Any) -> Any:
-    """Take the role before what can't carry it: several statements, or a cursor on the server."""
-    if not session.autocommit:
-        session.execute(scope.taken("LOCAL"))
-        return execute()
-    session.execute(scope.taken("SESSION"))  # a cursor that outlives its statement holds its rows
-    try:
-        return execute()
-    finally:
-        session.execute(_GIVEN_BACK)
+    scope = role_taken()
+    return f"in-{'-'.join(map(str, scope.applications))}" if isinstance(scope, Scope) else ""

@@ -17,6 +17,7 @@ from django.db import OperationalError, connection
 from psycopg import ClientCursor, errors
 from psycopg.pq import TransactionStatus
 
+from sessions_app.database_roles import WEB, Role, taking
 from sessions_app.refusals import Refusal
 
 logger = structlog.get_logger(__name__)
@@ -34,7 +35,7 @@ _kind: ContextVar[Kind] = ContextVar("kind")
 
 @contextmanager
 def limited(kind: Kind) -> Iterator[None]:
-    """Limit what the block asks of the database; within a limited block, limit it otherwise.
+    """Limit how long the block waits for the database; within a limited block, limit it otherwise.
 
     Args:
         kind: of the request.
@@ -46,6 +47,18 @@ def limited(kind: Kind) -> Iterator[None]:
             yield
     finally:
         _kind.reset(outer)
+
+
+@contextmanager
+def serving(kind: Kind, role: Role = WEB) -> Iterator[None]:
+    """Serve a request in the block: limit how long it waits for the database, and what it sees of it.
+
+    Args:
+        kind: of the request.
+        role: that its transactions take, as long as it doesn't say for whom it works.
+    """
+    with limited(kind), taking(role):
+        yield
 
 
 def _with_limits(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:

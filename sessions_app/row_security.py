@@ -146,7 +146,9 @@ def grant(table: str, privileges: str) -> RunSQL:
 
 # Raw SQL, because every request begins with it and the ORM takes longer to build it than PostgreSQL to execute it.
 _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(application)s AND user_id = %(user_id)s"
+# A web process sees no profile but the one that it has named before; the second statement is in the same message.
 _ENTER_SQL = """
+SELECT set_config('memory.named', %(user_id)s, true), set_config('memory.named_in', %(application)s::text, true);
 SELECT u.*, set_config('memory.user_pk', u.id::text, true) AS acting,
     set_config('memory.application', u.application_id::text, true) AS acting_in,
     set_config('role', %(role)s, true) AS taken
@@ -192,8 +194,17 @@ def acting_for(
 
 
 def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
-    """Find the profile and switch to the request role, in one statement."""
-    return next(iter(UserProfile.objects.raw(_ENTER_HOLDING if holding else _ENTER, named)), None)
+    """Find the profile and switch to the request role, in one message."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ENTER_HOLDING if holding else _ENTER, named)
+        while cursor.nextset():  # to the profile
+            pass
+        row = cursor.fetchone()
+        names = [column.name for column in cursor.description]
+    if row is None:
+        return None
+    fields = [field.attname for field in UserProfile._meta.concrete_fields]
+    return UserProfile.from_db(connection.alias, fields, [row[names.index(name)] for name in fields])
 
 
 # --- rows that belong to nobody ---

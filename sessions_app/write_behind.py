@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 import structlog
 from django.db import DatabaseError, connection, transaction
 
+from sessions_app.database_roles import behind_requests
+
 EVERY = 1.0  # seconds
 SOON = 0.02  # for what other processes have to know of
 MOST_WAITING = 10_000  # while the database is away the oldest are let go
@@ -67,7 +69,7 @@ class WriteBehind(Generic[T]):
         if not self._writing:
             return
         try:
-            with transaction.atomic():
+            with behind_requests(), transaction.atomic():  # what was noted is of many people
                 self._write(self._writing)
         except DatabaseError as error:
             logger.warning("not written", what=self._name, count=len(self._writing), error=type(error).__name__)

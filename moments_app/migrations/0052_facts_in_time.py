@@ -16,7 +16,7 @@ TABLES = ("moments_app_contradiction", "moments_app_correction", "moments_app_co
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("moments_app", "0049_judged_answers"),
+        ("moments_app", "0051_index_vectors"),
         ("sessions_app", "0022_speakers"),
     ]
 

@@ -123,6 +123,10 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         said = self.findable().filter(user=user, subject=subject, attribute=attribute, is_candidate=False)
         return said.filter(is_wrong=False).in_order()
 
+    def written_directly(self) -> Self:
+        """Return what somebody wrote outright, over REST, MCP or in the admin: it rests on no turn."""
+        return self.filter(engine="", source_message_ids=[])
+
     def facts(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.FACT)
 
@@ -306,6 +310,14 @@ class MemoryAtom(Searched):
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="atoms")
     prompt_version = models.ForeignKey(PromptVersion, null=True, blank=True, on_delete=models.SET_NULL)
     engine = models.CharField(max_length=255, blank=True, help_text="Blank: written by an operator or the application.")
+    written_by = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Who wrote it directly, key:… or operator:…; blank: an engine, or it is not known.",
+    )
 
     objects = MemoryAtomQuerySet.as_manager()
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import connection, models
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Count, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -99,20 +100,29 @@ class EmbeddingModel(models.Model):
         """Build an index of nearest neighbours for each kind of memory, where there is none.
 
         One that an interrupted build has left behind is not valid, and is built again.
+
+        Args:
+            concurrently: writers go on meanwhile; for the tables' owner alone, and not within a transaction.
         """
-        with connection.cursor() as cursor:
-            for table in (kind._meta.db_table for kind in KINDS.values()):
-                index = f"{table}_nearest_{self.pk}"
-                cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [index])
-                found = cursor.fetchone()
-                if found == (True,):
-                    continue
-                if found:
-                    cursor.execute(f"DROP INDEX {index}")
-                cursor.execute(
-                    f"CREATE INDEX {'CONCURRENTLY' if concurrently else ''} IF NOT EXISTS {index} ON {table} "
-                    f"USING hnsw ((vector::halfvec({self.dimensions})) halfvec_cosine_ops) WHERE model_id = {self.pk}"
-                )
+        for table in (kind._meta.db_table for kind in KINDS.values()):
+            with connection.cursor() as cursor:
+                if concurrently:
+                    self._build_concurrently(cursor, table)
+                else:
+                    cursor.execute("SELECT index_vectors(%s, %s)", [table, self.pk])
+
+    def _build_concurrently(self, cursor: CursorWrapper, table: str) -> None:
+        index = f"{table}_nearest_{self.pk}"
+        cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [index])
+        found = cursor.fetchone()
+        if found == (True,):
+            return
+        if found:
+            cursor.execute(f"DROP INDEX {index}")
+        cursor.execute(
+            f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {table} "
+            f"USING hnsw ((vector::halfvec({self.dimensions})) halfvec_cosine_ops) WHERE model_id = {self.pk}"
+        )
 
 
 class EmbeddingQuerySet(models.QuerySet[Any]):

@@ -1,4 +1,4 @@
-"""Retractions: turns that are no longer believed, and the rows that were made of them.
+"""Retractions: turns, or items written directly, that are no longer believed, and the rows that were made of them.
 
 A derived row that is withdrawn leaves its table: it is kept here as data, so no reader anywhere has to filter it out,
 and an undone retraction puts it back as it was. A row that only names what was withdrawn stays where it is, rewritten;
@@ -56,13 +56,19 @@ class RetractionQuerySet(models.QuerySet["Retraction"]):
 
 
 class Retraction(models.Model):
-    """An order that some turns of a session, or all it had, are no longer believed."""
+    """An order that some turns of a session, all it had, or items that rest on no turn are no longer believed."""
 
     retraction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="retractions")
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="retractions")
     sequences = ArrayField(
         models.BigIntegerField(), null=True, blank=True, help_text="Of the turns; blank: all the session had."
+    )
+    item_ids = ArrayField(
+        models.UUIDField(),
+        null=True,
+        blank=True,
+        help_text="Of the items, where it is about what was written directly; blank: it is about turns.",
     )
     reason = models.TextField()
     requested_by = models.CharField(max_length=255)

@@ -183,7 +183,7 @@ declare(
             rows=MemoryAtom.objects.in_shards_from,
             is_restored=False,
         ),
-        made_of=("source_session", "source_message_ids", "job"),
+        made_of=("source_session", "source_message_ids", "job", "written_by"),
         made_by=(FormMemories.name, DigestSession.name),
         is_withdrawn=True,
         is_rewritten=True,

@@ -48,38 +48,20 @@ class ProfileChange:
 
 
 @dataclass(frozen=True)
-class Derived:
-    """The rows that rest on some turns.
+class InStreams:
+    """Some items of streams, and the rows that rest on them.
 
     Args:
-        session: whose turns.
-        turns: the turns, still believed.
-        moments, summaries, atoms: in the order of their tables; of atoms also those that were released of others.
+        atoms: in the order of their table; also those that were released of others.
         releases: that rest on one of the atoms.
         versions: of streams' texts, from the first on that was given one of the atoms.
-        events: the session's partition events after the first of the turns.
-        mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
-        journeys: other moments with such a journey.
-        probes: whose question, answer or evidence is among the turns.
-        ranges: of turns that were formed with one of these among them.
-        reopened: facts that the atoms, or the turns themselves, had ended: they hold again.
+        reopened: facts that the atoms, or the turns that they rest on, had ended: they hold again.
         contradictions, corrections: of the atoms.
-        profile: None when no build that is withdrawn has changed it.
     """
 
-    session: Session
-    turns: QuerySet[Message]
-    moments: list[Moment]
-    summaries: list[Summary]
     atoms: list[MemoryAtom]
     releases: list[Release]
     versions: list[StreamVersion]
-    events: list[Message]
-    mentions: list[Message | Job | Event]
-    journeys: list[Moment]
-    probes: list[Probe]
-    ranges: list[SequenceRange]
-    profile: ProfileChange | None
     reopened: list[MemoryAtom]
     contradictions: list[Contradiction]
     corrections: list[Correction]
@@ -89,6 +71,34 @@ class Derived:
         """The streams that lose an atom; a candidate is no loss to its shard."""
         losing = {atom.stream_id for atom in self.atoms if not atom.is_candidate}
         return MemoryStream.objects.filter(pk__in=losing).order_by("pk")
+
+
+@dataclass(frozen=True)
+class Derived(InStreams):
+    """The rows that rest on some turns.
+
+    Args:
+        session: whose turns.
+        turns: the turns, still believed.
+        moments, summaries: in the order of their tables.
+        events: the session's partition events after the first of the turns.
+        mentions: rows elsewhere that name one of the moments, or a journey that may have led through it.
+        journeys: other moments with such a journey.
+        probes: whose question, answer or evidence is among the turns.
+        ranges: of turns that were formed with one of these among them.
+        profile: None when no build that is withdrawn has changed it.
+    """
+
+    session: Session
+    turns: QuerySet[Message]
+    moments: list[Moment]
+    summaries: list[Summary]
+    events: list[Message]
+    mentions: list[Message | Job | Event]
+    journeys: list[Moment]
+    probes: list[Probe]
+    ranges: list[SequenceRange]
+    profile: ProfileChange | None
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
@@ -103,9 +113,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     sequences, ids = [sequence for sequence, _ in places], [pk for _, pk in places]
     moments = list(session.moments.order_by("pk")) if is_whole else moments_on(session, sequences)
     formations = _formations(session, sequences)
-    learned = _atoms(session, ids, formations, is_whole=is_whole)
-    releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
-    atoms = [*learned, *(release.atom for release in releases if release.atom)]
+    learned = in_streams(_atoms(session, ids, formations, is_whole=is_whole), ids)
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
     return Derived(
@@ -113,18 +121,13 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         turns=turns,
         moments=moments,
         summaries=_summaries(session, ids, is_whole=is_whole),
-        atoms=atoms,
-        releases=releases,
-        versions=versions_given(atoms),
+        **vars(learned),
         events=list(session.messages.partitions().filter(sequence__gte=0 if is_whole else first).order_by("pk")),
         mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
         probes=_probes(session, ids, is_whole=is_whole),
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
         profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
-        reopened=ended_by(atoms, ids),
-        contradictions=list(Contradiction.objects.filter(Q(earlier__in=atoms) | Q(later__in=atoms)).order_by("pk")),
-        corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
     )
 
 
@@ -184,6 +187,26 @@ def _summaries(session: Session, ids: list[int], *, is_whole: bool) -> list[Summ
 
 
 # --- atoms and streams ---
+
+
+def in_streams(learned: Sequence[MemoryAtom], turns: Sequence[int] = ()) -> InStreams:
+    """Return items with what rests on them.
+
+    Args:
+        learned: the items.
+        turns: primary keys of the turns that go with them.
+    """
+    releases = list(Release.objects.standing().resting_on(learned).select_related("atom").order_by("pk"))
+    atoms = [*learned, *(release.atom for release in releases if release.atom)]
+    contradictions = Contradiction.objects.filter(Q(earlier__in=atoms) | Q(later__in=atoms))
+    return InStreams(
+        atoms=atoms,
+        releases=releases,
+        versions=versions_given(atoms),
+        reopened=ended_by(atoms, turns),
+        contradictions=list(contradictions.order_by("pk")),
+        corrections=list(Correction.objects.filter(fact__in=atoms).order_by("pk")),
+    )
 
 
 def _range_of(formation: Job) -> SequenceRange:

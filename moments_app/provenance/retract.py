@@ -26,7 +26,7 @@ from moments_app.models import (
     TurnEmbedding,
 )
 from moments_app.moments.mentions import take_keys_out
-from moments_app.provenance.derived import Derived, derived_from
+from moments_app.provenance.derived import Derived, InStreams, derived_from
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -140,11 +140,17 @@ def retract(session: Session, sequences: Sequence[int] | None, *, reason: str, r
 def locked(session_id: int) -> Session:
     """Return the session, with its person, locked and counted as changed: work begun before this writes nothing."""
     session = Session.objects.locked().get(pk=session_id)
-    session.user = UserProfile.objects.locked().get(pk=session.user_id)
+    session.user = locked_person(session.user_id)
     session.retraction_count += 1
     session.save(update_fields=["retraction_count"])
-    session.user.save(update_fields=["updated_at"])  # contexts that were kept are made again
     return session
+
+
+def locked_person(user_id: int) -> UserProfile:
+    """Return the person, locked and counted as changed: contexts that were kept are made again."""
+    user = UserProfile.objects.locked().get(pk=user_id)
+    user.save(update_fields=["updated_at"])
+    return user
 
 
 def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
@@ -184,9 +190,7 @@ def _counts(found: Derived) -> dict[str, int]:
     return {
         "moments": len(found.moments),
         "summaries": len(found.summaries),
-        "atoms": len(found.atoms),
-        "releases": len(found.releases),
-        "stream_versions": len(found.versions),
+        **counts_in_streams(found),
         "profile_versions": len(found.profile.versions) if found.profile else 0,
         "partition_events": len(found.events),
         "mentions": len(found.mentions),
@@ -195,9 +199,19 @@ def _counts(found: Derived) -> dict[str, int]:
     }
 
 
+def counts_in_streams(found: InStreams) -> dict[str, int]:
+    """Return how many rows of streams would be withdrawn, by kind."""
+    return {"atoms": len(found.atoms), "releases": len(found.releases), "stream_versions": len(found.versions)}
+
+
+def consolidations(found: InStreams) -> int:
+    """Return how many texts of streams are consolidated again."""
+    return len({version.stream_id for version in found.versions})
+
+
 def _engine_calls(found: Derived, *, is_whole: bool) -> int:
     calls = calls_for_builds(found.session.user, found.profile.builds) if found.profile else 0
-    calls += len({version.stream_id for version in found.versions})
+    calls += consolidations(found)
     if is_whole:
         return calls
     if found.moments:
@@ -211,29 +225,16 @@ def _engine_calls(found: Derived, *, is_whole: bool) -> int:
 
 def _withdraw(retraction: Retraction, found: Derived) -> None:
     """Keep what rests on the turns as it is; then take it out of its tables, and out of the rows that stay."""
-    streams = list(found.streams.select_for_update(no_key=True))
+    withdraw_in_streams(retraction, found)
     results = list(ProbeResult.objects.filter(probe__in=found.probes).order_by("pk"))
-    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections]
-    withdrawn += [found.moments, found.summaries, found.atoms, found.events, results, found.probes]
-    marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
-    sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
-    rewritten: list[Iterable[Model]] = [streams, _given_to(found), found.mentions, found.journeys, [found.session]]
-    rewritten += [found.releases, sources, found.reopened, marks]
+    withdrawn: list[Sequence[Model]] = [found.moments, found.summaries, found.events, results, found.probes]
+    rewritten: list[Iterable[Model]] = [found.mentions, found.journeys, [found.session]]
     if found.profile:
         withdrawn.append(found.profile.versions)
         rewritten.append([found.session.user])
-    for rows in (*withdrawn, found.versions):
-        retraction.items.keep(retraction, rows)
-    for these in rewritten:
-        retraction.items.keep(retraction, these, is_rewritten=True)
+    _keep(retraction, withdrawn, rewritten)
     for rows in withdrawn:
         _delete(rows)
-    Release.objects.filter(pk__in=_pks(found.releases)).update(
-        revoked_at=retraction.created_at, revoked_by=retraction.actor
-    )
-    begin_again(found.reopened)
-    settle([*found.atoms, *found.reopened])
-    take_back(streams, found.versions)
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
     Moment.objects.relink(retraction.user_id, found.moments)
     for row in found.mentions:  # keys of moments are made of their names
@@ -244,7 +245,32 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
         found.session.status = Session.Status.ACTIVE
 
 
-def _given_to(found: Derived) -> QuerySet[MemoryAtom]:
+def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
+    """Keep items and what rests on them as they are; then take them out of streams and their texts."""
+    streams = list(found.streams.select_for_update(no_key=True))
+    sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
+    marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
+    withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, found.atoms]
+    rewritten = [streams, _given_to(found), found.releases, sources, found.reopened, marks]
+    _keep(retraction, [*withdrawn, found.versions], rewritten)
+    for rows in withdrawn:
+        _delete(rows)
+    Release.objects.filter(pk__in=_pks(found.releases)).update(
+        revoked_at=retraction.created_at, revoked_by=retraction.actor
+    )
+    begin_again(found.reopened)
+    settle([*found.atoms, *found.reopened])
+    take_back(streams, found.versions)
+
+
+def _keep(retraction: Retraction, withdrawn: Iterable[Iterable[Model]], rewritten: Iterable[Iterable[Model]]) -> None:
+    for rows in withdrawn:
+        retraction.items.keep(retraction, rows)
+    for rows in rewritten:
+        retraction.items.keep(retraction, rows, is_rewritten=True)
+
+
+def _given_to(found: InStreams) -> QuerySet[MemoryAtom]:
     """Return the other atoms that these consolidations were given, or that lines before them carried; locked."""
     firsts = {version.stream: version for version in reversed(found.versions)}
     before = [stream.versions.filter(pk__lt=first.pk, undone_at=None).first() for stream, first in firsts.items()]

@@ -1,4 +1,4 @@
-"""`undo_retraction`: the turns of a retraction are believed again, and what it withdrew is back as it was.
+"""`undo_retraction`: what a retraction named is believed again, and what it withdrew is back as it was.
 
 What was made in its place meanwhile is removed; what came in since is built, formed and rolled again on top. What
 people have changed since in the profile and in streams' texts stays.
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -45,7 +45,7 @@ from moments_app.provenance.remake import (
     refresh,
     roll_again,
 )
-from moments_app.provenance.retract import CannotRetract, locked, log_event, recount, set_profile
+from moments_app.provenance.retract import CannotRetract, locked, locked_person, log_event, recount, set_profile
 from moments_app.streams.texts import carry_again, text_without, wait_again
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import begin_again, ended_by, not_ended, settle
@@ -54,7 +54,7 @@ from sessions_app.models import Event, Message, ProfileVersion, Session, UserPro
 
 @transaction.atomic
 def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
-    """Believe the turns again and put back what was withdrawn, in place of what was made since.
+    """Believe the turns or items again and put back what was withdrawn, in place of what was made since.
 
     Args:
         retraction: the newest that stands, of this person and of the streams it touched.
@@ -66,10 +66,8 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     """
     retraction = Retraction.objects.select_for_update(of=("self",)).select_related("session").get(pk=retraction.pk)
     _refuse(retraction)
-    assert retraction.session is not None  # or it was refused
-    session = retraction.session = locked(retraction.session.pk)
     try:
-        _put_back(retraction, session)
+        _put_back_all(retraction)
     except CannotPutBack as error:
         raise CannotRetract(str(error)) from error
     retraction.items.all().delete()
@@ -83,7 +81,7 @@ def _refuse(retraction: Retraction) -> None:
     """Raise `CannotRetract` when it can't be undone now."""
     if retraction.undone_at:
         raise CannotRetract("This retraction was undone already.")
-    if retraction.session is None:
+    if retraction.session is None and retraction.item_ids is None:
         raise CannotRetract("The session of this retraction is gone.")
     if retraction.turns().count() < retraction.result["turns"]:
         raise CannotRetract("Some turns of this retraction are no longer in the transcript.")
@@ -94,6 +92,17 @@ def _refuse(retraction: Retraction) -> None:
         raise CannotRetract(f"A newer retraction came after this one; undo {last.retraction_id} first.")
 
 
+def _put_back_all(retraction: Retraction) -> None:
+    if retraction.item_ids is not None:
+        locked_person(retraction.user_id)
+        _put_streams_back(retraction)
+        refresh(retraction, _streams_of(retraction))
+        return
+    assert retraction.session is not None  # or it was refused
+    retraction.session = locked(retraction.session.pk)
+    _put_back(retraction, retraction.session)
+
+
 def _put_back(retraction: Retraction, session: Session) -> None:
     was = retraction.items.of(Session).get().data
     sequences = list(retraction.turns().order_by("sequence").values_list("sequence", flat=True))
@@ -101,7 +110,7 @@ def _put_back(retraction: Retraction, session: Session) -> None:
         remake.call_off(session, requested_by=retraction.actor)
     remade = _remove_moments(retraction, session, sequences)
     retraction.turns().update(retracted_at=None)
-    _put_streams_back(retraction, session)
+    _put_streams_back(retraction, _remove_formed(retraction, session))
     _put_moments_back(retraction, session, remade)
     replayed = _put_profile_back(retraction, session.user, remade)
     _put_events_back(retraction, session, sequences)
@@ -207,14 +216,28 @@ def _put_probes_back(retraction: Retraction, session: Session) -> None:
 # --- streams ---
 
 
-def _put_streams_back(retraction: Retraction, session: Session) -> None:
-    """Put back versions, atoms and texts, in place of what was formed and consolidated since."""
+def _remove_formed(retraction: Retraction, session: Session) -> list[MemoryAtom]:
+    """Remove what was formed since in the place of what is put back, and return it."""
     formed = {"process": MEMORIES.process, "result__again": True, "finished_at__gte": retraction.created_at}
     since = list(session.atoms.filter(job__in=session.jobs.filter(**formed)))
     begin_again(ended_by(since))
     MemoryAtom.objects.filter(pk__in=[atom.pk for atom in since]).delete()
-    items = retraction.items
-    streams = MemoryStream.objects.filter(pk__in=items.of(MemoryStream).values("object_pk")).order_by("pk")
+    return since
+
+
+def _streams_of(retraction: Retraction) -> QuerySet[MemoryStream]:
+    """Return the streams that lost an item."""
+    return MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")).order_by("pk")
+
+
+def _put_streams_back(retraction: Retraction, removed: Sequence[MemoryAtom] = ()) -> None:
+    """Put back versions, atoms and texts, in place of what was consolidated since.
+
+    Args:
+        retraction: that is undone.
+        removed: what was formed since, and is gone.
+    """
+    items, streams = retraction.items, _streams_of(retraction)
     for stream in streams.select_for_update(no_key=True):
         versions = items.of(StreamVersion).filter(data__stream=stream.pk)
         if versions.exists():
@@ -223,7 +246,7 @@ def _put_streams_back(retraction: Retraction, session: Session) -> None:
             _set_text(retraction, stream, text)
         MemoryStream.objects.filter(pk=stream.pk).update(last_updated_at=timezone.now())
     _put_atoms_back(retraction)
-    settle([*since, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))])
+    settle([*removed, *MemoryAtom.objects.filter(pk__in=items.of(MemoryAtom).values("object_pk"))])
     for stream in streams.all():
         carry_again(stream)
 
@@ -298,4 +321,4 @@ def _ask_for(retraction: Retraction, session: Session, wanted: dict[Remake, Any]
             remake.ask(session, whole, requested_by=retraction.actor)
     if settings.EMBEDDING.turns:
         ask_to_embed(retraction.actor, session=session)
-    refresh(retraction, MemoryStream.objects.filter(pk__in=retraction.items.of(MemoryStream).values("object_pk")))
+    refresh(retraction, _streams_of(retraction))

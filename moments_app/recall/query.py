@@ -21,6 +21,7 @@ from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import RecallRequest
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import drop_platform_text
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import Message, UserProfile
 from sessions_app.row_security import acting_for
 
@@ -59,7 +60,8 @@ def recall_request_for(
 def _query(user_id: str | None, application: int, session_id: str, message: str) -> str:
     """Return the query that the engine makes of the message; the message itself when it makes none."""
     caller = language_model(settings.RECALL.model, timeout=settings.RECALL.query_timeout_seconds)
-    is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
+    with unlimited():  # circuits and calls are the site's
+        is_refused = Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up()
     with acting_for(user_id, application=application) as user:
         read = _engine_input(user, session_id) if user else EngineInput()
     if not read.turns or read.prompt is None or is_refused:
@@ -68,8 +70,9 @@ def _query(user_id: str | None, application: int, session_id: str, message: str)
     prompt = read.prompt
 
     def record(call: CallRecord) -> None:
-        EngineCall.objects.keep(call, prompt_version=prompt)
-        Circuit.objects.note(call, Circuit.Work.QUERY)
+        with unlimited():
+            EngineCall.objects.keep(call, prompt_version=prompt)
+            Circuit.objects.note(call, Circuit.Work.QUERY)
         connection.close()
 
     try:

@@ -12,6 +12,7 @@ from moments_app.engines import embedding_model
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.models import Circuit, EmbeddingModel, EngineCall
 from moments_app.recall.request import RecallRequest, Vector
+from sessions_app.limited_operators import unlimited
 
 KEPT_SECONDS = 300  # an application asks for the context and then searches for the same
 
@@ -25,8 +26,9 @@ def with_vector(request: RecallRequest) -> RecallRequest:
     """
     if request.mode == "text" or not settings.EMBEDDING.is_on:
         return request
-    model = EmbeddingModel.objects.active().first()
-    return replace(request, vector=_vector(request.text, model)) if model else request
+    with unlimited():  # models, circuits and calls are the site's
+        model = EmbeddingModel.objects.active().first()
+        return replace(request, vector=_vector(request.text, model)) if model else request
 
 
 def _vector(text: str, model: EmbeddingModel) -> Vector | None:

@@ -8,7 +8,8 @@ from django.http import HttpRequest, HttpResponse
 
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
 from sessions_app.daily_limits import Call, calling
-from sessions_app.limits import Kind, Unavailable, limited
+from sessions_app.database_roles import ADMIN
+from sessions_app.limits import Kind, Unavailable, serving
 
 
 class BodyLimitMiddleware:
@@ -35,7 +36,7 @@ class LimitsMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        with limited(Kind.CALL if request.path.startswith(API_PREFIX) else Kind.LONG):
+        with serving(Kind.CALL) if request.path.startswith(API_PREFIX) else serving(Kind.LONG, ADMIN):
             return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

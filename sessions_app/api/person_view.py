@@ -25,6 +25,7 @@ from sessions_app.api.pages import PageAnswer
 from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
 from sessions_app.api.schema import ABOUT_NOBODY, refused
 from sessions_app.daily_limits import count_values
+from sessions_app.limited_operators import unlimited
 from sessions_app.limits import Kind, limited
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
@@ -138,6 +139,7 @@ def operation(
     creates_person: bool = False,
     needs_person: bool = True,
     in_transaction: bool = True,
+    sees_all: bool = False,
     is_long: bool = False,
 ) -> Callable[[Callable[Concatenate[V, P], HttpResponseBase]], Callable[Concatenate[V, Request, P], HttpResponseBase]]:
     """Declare a view's method: what it takes and answers, for the API's description too.
@@ -151,6 +153,7 @@ def operation(
         creates_person: make the person when they aren't there.
         needs_person: a service key has to name the person.
         in_transaction: run the method in the person's transaction; False where it opens its own.
+        sees_all: its transactions are not limited to a person's rows; the method filters by person itself.
         is_long: a statement of it may rightly take minutes.
     """
 
@@ -163,7 +166,7 @@ def operation(
             patience = limited(Kind.LONG) if is_long else nullcontext()
             opened = view.transaction(create=creates_person, is_needed=needs_person)
             transaction = opened if in_transaction else nullcontext()
-            with patience, transaction:
+            with patience, unlimited() if sees_all else nullcontext(), transaction:
                 return method(view, *args, **kwargs)
 
         describe = extend_schema(

@@ -94,6 +94,7 @@ class UserView(PersonView):
         query=PersonQuery,
         refuses=[OnHold],
         in_transaction=False,
+        sees_all=True,
         is_long=True,
     )
     def delete(self, user_id: str) -> Response:

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
 
     atomic = False  # the index is built beside writes
 
-    dependencies = [("sessions_app", "0022_speakers")]
+    dependencies = [("sessions_app", "0023_database_roles")]
 
     operations = [
         AddIndexConcurrently(

@@ -16,6 +16,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from sessions_app.limited_operators import unlimited
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.proven import PROVEN
@@ -74,6 +75,9 @@ class ApiKeyManager(models.Manager["ApiKey"]):
             PROVEN.drop(text)
             return None
         PROVEN.add(text, None if key.application_id == DEFAULT else key.application_id)
+        if key.user_id:
+            with unlimited():  # before it is known, nobody is named
+                key.user  # noqa: B018 (it is looked up here, and kept)
         return key
 
     def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":

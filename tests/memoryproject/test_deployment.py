@@ -9,10 +9,12 @@ import pytest
 from django.conf import settings
 
 from memoryproject.embedded import server
+from sessions_app.database_roles import ADMIN_ROLE, WEB_ROLE, WORKER_ROLE, administrators_sql
 from tests.support.processes import manage
 
+PROCESSES = (WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
 NAME = f"deployment_test_{os.getpid()}"  # tests run in several processes on one server
-ROLES = ("memory_request", "memory_operator")
+ROLES = ("memory_request", "memory_operator", *PROCESSES)
 APPEND = """
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.models.application import DEFAULT
@@ -22,6 +24,15 @@ with acting_for("ada", application=DEFAULT, create=True) as user:
 with acting_for("bo", application=DEFAULT, create=True) as user:
     from sessions_app.models import Message
     print("seen by another:", Message.objects.count())
+"""
+WITHOUT_A_NAME = """
+from django.db import ProgrammingError, connection
+from sessions_app.models import UserProfile
+print(connection.settings_dict["USER"], "sees", UserProfile.objects.count())
+try:
+    Message.objects.count()
+except ProgrammingError as error:
+    print(type(error).__name__)
 """
 
 
@@ -37,7 +48,8 @@ def administrator() -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
 
 def _drop(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
     connection.execute(f"DROP DATABASE IF EXISTS {NAME}")
-    connection.execute(f"DROP ROLE IF EXISTS {NAME}")
+    for name in (NAME, f"{NAME}_web", f"{NAME}_worker"):
+        connection.execute(f"DROP ROLE IF EXISTS {name}")
 
 
 @pytest.fixture
@@ -55,11 +67,8 @@ def test_an_owner_without_superpowers_can_deploy(
     administrator.execute(f"CREATE ROLE {NAME} {rights}")
     administrator.execute(f"CREATE DATABASE {NAME} OWNER {NAME}")
     if rights == "LOGIN":
-        for role in ROLES:
-            administrator.execute(
-                f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
-            )
-    for role in ROLES:
+        administrator.execute(administrators_sql(NAME, web=f"{NAME}_web", worker=f"{NAME}_worker"))
+    for role in ROLES:  # another owner may have made them
         administrator.execute(f"GRANT {role} TO {NAME}")
     with psycopg.connect(administrator.info.dsn, dbname=NAME, autocommit=True) as there:
         there.execute("CREATE EXTENSION vector")
@@ -67,6 +76,15 @@ def test_an_owner_without_superpowers_can_deploy(
     assert migrated.returncode == 0, migrated.stderr
     assert "seen by another: 0" in manage("shell", "-v", "0", "-c", APPEND, **owners).stdout
     assert not (tmp_path / "postgres").exists()
+    if rights == "LOGIN":
+        _serve_by_own_logins(owners)
+
+
+def _serve_by_own_logins(owners: dict[str, str]) -> None:
+    """Work as a web process does, by a login that owns nothing; what it may not see is not there for it."""
+    web = {"WEB_DATABASE_URL": owners["DATABASE_URL"].replace(f"//{NAME}@", f"//{NAME}_web@"), "MEMORY_PROCESS": "web"}
+    seen = manage("shell", "-v", "0", "-c", APPEND + WITHOUT_A_NAME, **owners | web)
+    assert seen.stdout.splitlines() == ["seen by another: 0", f"{NAME}_web sees 0", "ProgrammingError"], seen.stderr
 
 
 @pytest.mark.slow

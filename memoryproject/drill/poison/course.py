@@ -10,7 +10,7 @@ from memoryproject.drill.poison.attacks import VICTIM, Attack, Turn, said
 from memoryproject.drill.poison.doors import DOORS, MOST_CALLS, Installation, ask
 from memoryproject.drill.poison.fences import escapes
 from memoryproject.drill.poison.report import Row
-from memoryproject.drill.poison.views import HOME, Views, contexts, everything, memory
+from memoryproject.drill.poison.views import HOME, Views, contexts, everything, items_of, memory
 
 OTHERS: Mapping[str, str] = {VICTIM: "", "cleo": "another-agent"}  # who plant nothing, and their agents; blank: default
 SHARD = {
@@ -19,14 +19,6 @@ SHARD = {
 }
 LAG = 4  # turns that a build leaves; with fewer, a session is not settled
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-# What was remembered over MCP rests on no turn that could be retracted; an operator takes it out.
-EVICT = """
-from moments_app.models import MemoryAtom
-from moments_app.streams.curate import evict
-for atom in MemoryAtom.objects.filter(user__user_id={person!r}).exclude(state="evicted"):
-    if any(mark in atom.content for mark in {marks!r}):
-        evict(atom)
-"""
 
 Say = Callable[[str], object]
 
@@ -248,24 +240,16 @@ def _escapes(one: Planted, views: Views) -> list[str]:
 
 def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
     for one in planted:
-        if one.has_session:
-            body = {"user_id": one.person, "session_id": one.session, "reason": "It was planted."}
+        for named in [{"session_id": one.session}] if one.has_session else _writers(site, one):
+            body = {"user_id": one.person, "reason": "It was planted."} | named
             ask(site, "POST", "/api/v1/retractions", body)
-        else:
-            _evict(site, one)
     site.rest()
 
 
-def _evict(site: Installation, one: Planted) -> None:
-    """Take out what was written directly, as an operator does: its lines of texts, then the items."""
-    listed = ask(site, "GET", f"/api/v1/streams?{urlencode({'user_id': one.person, 'stream_type': 'user'})}")
-    for stream in listed["streams"]:
-        lines = stream["consolidated_content"].split("\n")
-        kept = [line for line in lines if not any(mark in line for mark in one.marks)]
-        if kept != lines:
-            body = {"user_id": one.person, "consolidated_content": "\n".join(kept)}
-            ask(site, "PATCH", f"/api/v1/streams/{stream['stream_id']}", body)
-    site.manage("shell", "--verbosity", "0", "--command", EVICT.format(person=one.person, marks=one.marks))
+def _writers(site: Installation, one: Planted) -> list[dict[str, str]]:
+    """Return who wrote what is found of an attack directly: all of it is taken back."""
+    found = (item for item in items_of(site, one.person) if any(mark in item["content"] for mark in one.marks))
+    return [{"written_by": writer} for writer in sorted({item["written_by"] for item in found} - {""})]
 
 
 def _compare(site: Installation, person: str, planted: Sequence[Planted], before: Views) -> None:

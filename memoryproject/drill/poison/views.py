@@ -78,13 +78,22 @@ def _listed(site: Installation, path: str, person: str) -> str:
 
 
 def _streams(site: Installation, person: str, states: tuple[str, ...]) -> Views:
-    listed = ask(site, "GET", f"/api/v1/streams?{urlencode({'user_id': person, 'limit': 200})}")
-    atoms = []
-    for stream in listed["streams"]:
-        for state in states:
+    items = [item for state in states for item in items_of(site, person, state)]
+    return {"streams": text_of(_listed_streams(site, person)), f"items, {', '.join(states)}": text_of(items)}
+
+
+def items_of(site: Installation, person: str, *states: str) -> list[dict[str, Any]]:
+    """Return the items of a person's streams and shards, in some states; unless these are named, in all."""
+    found = []
+    for stream in _listed_streams(site, person)["streams"]:
+        for state in states or STATES:
             asked = urlencode({"user_id": person, "state": state, "limit": 200})
-            atoms.append(text_of(ask(site, "GET", f"/api/v1/streams/{stream['stream_id']}/atoms?{asked}")))
-    return {"streams": text_of(listed), f"items, {', '.join(states)}": "\n".join(atoms)}
+            found += ask(site, "GET", f"/api/v1/streams/{stream['stream_id']}/atoms?{asked}")["atoms"]
+    return found
+
+
+def _listed_streams(site: Installation, person: str) -> Any:
+    return ask(site, "GET", f"/api/v1/streams?{urlencode({'user_id': person, 'limit': 200})}")
 
 
 def _over_mcp(site: Installation, person: str) -> Views:

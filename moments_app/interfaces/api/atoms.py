@@ -70,6 +70,7 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
             "last_accessed_at",
             "session_id",
             "engine",
+            "written_by",
             "created_at",
         )
 
@@ -123,7 +124,7 @@ def add_directly(
         stream: of the acting person, or a shard.
         person: whose it is; None: everybody's who sees the shard.
         values: validated by `AtomInput`.
-        requested_by: for the jobs that become due.
+        requested_by: who writes it; also for the jobs that become due.
 
     Returns:
         The atom, or the present one, and whether it is new.
@@ -135,7 +136,7 @@ def add_directly(
         raise NamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
     whose = belonging_to(stream, person.pk) if person else {}
-    atom = MemoryAtom(stream=stream, content_hash=digest, **whose, **values)
+    atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
     if add_atoms(stream, [atom], requested_by=requested_by):
         count_values(atom.content)
         return atom, True

@@ -12,9 +12,18 @@ from rest_framework.response import Response
 
 from moments_app.models import Retraction
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
-from moments_app.provenance.retract import MOST_TURNS, CannotRetract, preview, retract
+from moments_app.provenance.retract import MOST_TURNS, CannotRetract, Preview, preview, retract
+from moments_app.provenance.retract_items import ItemsPreview, Named, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
-from sessions_app.api.fields import SEQUENCE_MAX, BooleanField, IntegerField, PublicIdField, TextField
+from sessions_app.api.fields import (
+    CONTRADICTORY,
+    SEQUENCE_MAX,
+    BooleanField,
+    IntegerField,
+    PublicIdField,
+    TextField,
+    UUIDField,
+)
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation
@@ -25,7 +34,7 @@ from sessions_app.models import UserProfile
 class RetractionInput(PersonQuery):
     """What is no longer to be believed."""
 
-    session_id = PublicIdField()
+    session_id = PublicIdField(required=False)
     sequences = serializers.ListField(
         child=IntegerField(min_value=0, max_value=SEQUENCE_MAX),
         min_length=1,
@@ -35,8 +44,26 @@ class RetractionInput(PersonQuery):
         default=None,
         help_text="Of the turns; left out: all the session has.",
     )
+    atom_ids = serializers.ListField(
+        child=UUIDField(),
+        min_length=1,
+        max_length=MOST_TURNS,
+        required=False,
+        help_text="Items that somebody wrote directly, instead of turns.",
+    )
+    written_by = PublicIdField(
+        required=False, help_text="Instead: all that this key or operator wrote directly, as `written_by` names it."
+    )
     reason = TextField(max_length=2_000, help_text="For whoever reads about it later.")
     preview = BooleanField(default=False, help_text="Only say what would be withdrawn.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Check that one thing is named: turns, items or their writer."""
+        named = [name for name in ("session_id", "atom_ids", "written_by") if name in attrs]
+        if len(named) != 1 or (attrs["sequences"] is not None and named != ["session_id"]):
+            told = "Name a session, with sequences or without; or items; or who wrote them."
+            raise serializers.ValidationError(told, CONTRADICTORY)
+        return attrs
 
 
 class RetractionAnswer(serializers.ModelSerializer[Retraction]):
@@ -44,6 +71,7 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
 
     user_id = serializers.CharField(source="user.user_id")
     session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
+    atom_ids = serializers.ListField(source="item_ids", child=serializers.UUIDField(), allow_null=True)
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
 
@@ -54,6 +82,7 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
             "user_id",
             "session_id",
             "sequences",
+            "atom_ids",
             "reason",
             "requested_by",
             "turns",
@@ -71,6 +100,7 @@ class RetractionPreview(serializers.Serializer[Any]):
     """What a retraction would withdraw, and about what it costs to make the rest anew."""
 
     turns = serializers.IntegerField()
+    items = serializers.IntegerField(help_text="Those that were written directly.")
     moment_keys = serializers.ListField(child=serializers.CharField())
     withdrawn = serializers.DictField(child=serializers.IntegerField(), help_text="Rows by kind.")
     engine_calls = serializers.IntegerField()
@@ -105,16 +135,33 @@ class RetractionsView(OwnerView):
         body=RetractionInput,
         refuses=[CannotRetract],
         in_transaction=False,
+        sees_all=True,
         is_long=True,
     )
     def post(self) -> Response:
-        """Retracts turns of a session, or all it has; with `preview` only says what that would withdraw (200)."""
+        """Retracts turns, or items written directly; with `preview` only says what that would withdraw (200)."""
+        if "session_id" not in self.body:
+            return self._of_items()
         session = session_or_404(self.find_person(), self.body["session_id"])
         sequences = self.body["sequences"]
         if self.body["preview"]:
-            return Response(RetractionPreview(preview(session, sequences)).data)
+            return _previewed(preview(session, sequences))
         retraction = retract(session, sequences, reason=self.body["reason"], requested_by=self.actor)
         return created(RetractionAnswer(retraction), is_new=True)
+
+    def _of_items(self) -> Response:
+        self.person = self.find_person()
+        user = self.found_person
+        named = Named(self.body.get("atom_ids", ()), self.body.get("written_by", ""))
+        if self.body["preview"]:
+            return _previewed(preview_items(user, named))
+        retraction = retract_items(user, named, reason=self.body["reason"], requested_by=self.actor)
+        return created(RetractionAnswer(retraction), is_new=True)
+
+
+def _previewed(found: Preview | ItemsPreview) -> Response:
+    none = {"turns": 0, "items": 0, "moment_keys": []}
+    return Response(RetractionPreview(none | vars(found)).data)
 
 
 class RetractionView(PersonView):
@@ -139,6 +186,7 @@ class UndoView(OwnerView):
         refuses=[CannotRetract, CannotPutBack],
         operation_id="retractions_undo",
         in_transaction=False,
+        sees_all=True,
         is_long=True,
     )
     def post(self, retraction_id: uuid.UUID) -> Response:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import connection
 
-from sessions_app.limits import Kind, limited
+from sessions_app.limits import Kind, serving
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 def _done_and_closed(work: Callable[[], T]) -> T:
     try:
-        with limited(Kind.CALL):
+        with serving(Kind.CALL):
             return work()
     finally:
         connection.close()

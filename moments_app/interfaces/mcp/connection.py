@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from rest_framework.exceptions import NotFound, PermissionDenied
 
 from sessions_app.api.person import gone_is_not_found
-from sessions_app.limits import Kind, limited
+from sessions_app.limits import Kind, serving
 from sessions_app.models import ApiKey, UserProfile
 from sessions_app.row_security import acting_for
 
@@ -82,7 +82,7 @@ def database_work(work: Callable[P, T]) -> Callable[P, T]:
     def done(*args: P.args, **kwargs: P.kwargs) -> T:
         close_old_connections()
         try:
-            with limited(Kind.CALL):
+            with serving(Kind.CALL):
                 return work(*args, **kwargs)
         finally:
             close_old_connections()

@@ -1,20 +1,22 @@
+import uuid
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
 
 from moments_app.models import Retraction
-from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
+from moments_app.provenance.retract import CannotRetract, Preview, preview, retract, sequences_of
+from moments_app.provenance.retract_items import ItemsPreview, Named, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.management.application_option import add_application, application_of
 from sessions_app.management.refusing import RefusingCommand
-from sessions_app.models import Session
+from sessions_app.models import Session, UserProfile
 
 
 class Command(RefusingCommand):
     help = (
-        "Takes turns of a session, or all it has, and everything made of them out of memory. Nothing is destroyed: "
-        "--undo takes it back."
+        "Takes turns of a session, all it has, or items that somebody wrote directly, and everything made of them "
+        "out of memory. Nothing is destroyed: --undo takes it back."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -22,6 +24,8 @@ class Command(RefusingCommand):
         parser.add_argument("session", nargs="?", help="The session_id.")
         add_application(parser)
         parser.add_argument("--sequences", help="Of the turns, like 3,4,7-9; left out: all the session has.")
+        parser.add_argument("--item", action="append", metavar="ID", help="Instead of a session: written directly.")
+        parser.add_argument("--written-by", metavar="WHO", help="Instead: all that key:… or operator:… wrote directly.")
         parser.add_argument("--reason", default="", help="For whoever reads about it later.")
         parser.add_argument("--dry-run", action="store_true", help="Only say what would be withdrawn.")
         parser.add_argument("--undo", metavar="ID", help="Of a retraction: put back what it withdrew.")
@@ -31,21 +35,50 @@ class Command(RefusingCommand):
 
 
 def _retracted(options: dict[str, Any]) -> str:
+    return _items_retracted(options) if options["item"] or options["written_by"] else _turns_retracted(options)
+
+
+def _turns_retracted(options: dict[str, Any]) -> str:
     session = Session.objects.named(options["session"], options["user"], application_of(options)).first()
     if session is None:
         raise CannotRetract(f"User {options['user']!r} has no session {options['session']!r}.")
     sequences = None if options["sequences"] is None else sequences_of(options["sequences"])
     if options["dry_run"]:
         found = preview(session, sequences)
-        withdrawn = ", ".join(f"{count} {kind}" for kind, count in found.withdrawn.items())
-        return (
-            f"Would retract {found.turns} turns and withdraw {withdrawn}; about {found.engine_calls} engine calls.\n"
-            + "\n".join(found.moment_keys)
-        )
-    if not options["reason"].strip():
-        raise CannotRetract("Give a --reason.")
-    made = retract(session, sequences, reason=options["reason"], requested_by="command")
+        return "\n".join([_would(f"{found.turns} turns", found), *found.moment_keys])
+    made = retract(session, sequences, reason=_reason(options), requested_by="command")
     return f"Retraction {made.retraction_id}: {made.result}"
+
+
+def _items_retracted(options: dict[str, Any]) -> str:
+    user = UserProfile.objects.named(options["user"], application_of(options))
+    if user is None or options["session"]:
+        raise CannotRetract("Name a user, and no session." if user else f"There is no user {options['user']!r}.")
+    named = Named([_uuid(text) for text in options["item"] or ()], options["written_by"] or "")
+    if options["dry_run"]:
+        found = preview_items(user, named)
+        return _would(f"{found.items} items", found)
+    made = retract_items(user, named, reason=_reason(options), requested_by="command")
+    return f"Retraction {made.retraction_id}: {made.result}"
+
+
+def _reason(options: dict[str, Any]) -> str:
+    reason: str = options["reason"]
+    if not reason.strip():
+        raise CannotRetract("Give a --reason.")
+    return reason
+
+
+def _would(what: str, found: Preview | ItemsPreview) -> str:
+    withdrawn = ", ".join(f"{count} {kind}" for kind, count in found.withdrawn.items())
+    return f"Would retract {what} and withdraw {withdrawn}; about {found.engine_calls} engine calls."
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise CannotRetract(f"{text!r} is no id of an item.") from None
 
 
 def _undone(retraction_id: str) -> str:

@@ -13,6 +13,7 @@ from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.views.atom import AtomForm, EvictAtom, MoveAtom, RestoreAtom
 from moments_app.operator.views.fact import CorrectFact
 from moments_app.operator.views.recall import Recall, RecallPeople
+from moments_app.operator.views.retraction import RetractItems
 from moments_app.operator.views.stream import stream_named
 from moments_app.streams.add_atoms import note_growth
 from moments_app.streams.timeline import settle
@@ -42,7 +43,7 @@ class MemoryAtomAdmin(PageAdmin):
     when_empty = "Facts and observations appear as conversations are formed into streams."
     list_before_template = "operator/facts/of_stream.html"
     form_page = AtomForm
-    views = (Recall, RecallPeople, EvictAtom, RestoreAtom, MoveAtom, CorrectFact)
+    views = (Recall, RecallPeople, EvictAtom, RestoreAtom, MoveAtom, CorrectFact, RetractItems)
     open_lookups = ("stream__id__exact",)
     ordering = ("-id",)
     raw_id_fields = ("stream",)
@@ -105,7 +106,7 @@ class MemoryAtomAdmin(PageAdmin):
         if change:
             obj.save(update_fields=[*form.changed_data, "content_hash", "is_pinned", *DESCRIBED])
         else:
-            obj.user_id = obj.stream.user_id
+            obj.user_id, obj.written_by = obj.stream.user_id, actor_of(request)
             super().save_model(request, obj, form, change)
         if is_written:
             obj.embeddings.all().delete()  # it is found by what it says now

@@ -24,7 +24,7 @@ class RetractionAdmin(ReadOnlyAdmin):
     form_page = RetractionForm
     views = (UndoRetraction,)
     fields = (
-        ("session", "user", "sequences"),
+        ("session", "user", "sequences", "item_ids"),
         "reason",
         ("requested_by", "created_at", "undone_at", "retraction_id"),
     )

@@ -51,6 +51,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "may_move": may_move,
             "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
             "may_correct": _may_be_corrected(atom) and may_change and self.request.user.has_perms(SEE_MEMORY),
+            "may_retract": self._may_retract(),
             "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],
             "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
@@ -59,6 +60,12 @@ class AtomForm(FormPage[MemoryAtom]):
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
         }
+
+    def _may_retract(self) -> bool:
+        """Tell whether the operator may retract it: somebody wrote it directly, for one person."""
+        rights = ("moments_app.add_retraction", *SEE_MEMORY)
+        is_direct = self.row.user_id is not None and not self.row.engine and not self.row.source_message_ids
+        return is_direct and self.request.user.has_perms(rights)
 
     def _source_turns(self) -> list[Message]:
         turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()

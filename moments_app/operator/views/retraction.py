@@ -1,4 +1,4 @@
-"""The page of a retraction, undoing one, and the page of a session on which one is made."""
+"""The page of a retraction, undoing one, and the pages of a session and of an item on which one is made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from django import forms
+from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
@@ -24,12 +25,13 @@ from moments_app.models import (
 from moments_app.operator.pager import first_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
-from moments_app.provenance.derived import Derived
+from moments_app.provenance.derived import Derived, InStreams
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
+from moments_app.provenance.retract_items import Named, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
-from sessions_app.admin.views.base import FormPage, RowAction, number_in
-from sessions_app.models import Event, Message, Session
+from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_in
+from sessions_app.models import Event, Message, Session, UserProfile
 
 ITEMS_SHOWN = 500
 ROWS_SHOWN = 50  # of a kind, in a preview
@@ -105,8 +107,7 @@ def _groups(found: Derived) -> list[Group]:
     groups = [
         _group("Moments", found.moments, _moment_row),
         _group("Summaries", found.summaries, _summary_row),
-        _group("Facts and observations", found.atoms, _atom_row),
-        _group("Versions of streams' texts", found.versions, _version_row),
+        *_groups_in_streams(found),
         _group("Versions of the profile", versions, lambda version: Row(f"before {_time(version)}", person)),
         _group("Partition events", found.events, _event_row),
         _group("Rewritten: they name one of the moments, or tell of it", found.mentions, _mention_row),
@@ -114,6 +115,13 @@ def _groups(found: Derived) -> list[Group]:
         _group("Probes", found.probes, _probe_row),
     ]
     return [group for group in groups if group.count]
+
+
+def _groups_in_streams(found: InStreams) -> list[Group]:
+    return [
+        _group("Facts and observations", found.atoms, _atom_row),
+        _group("Versions of streams' texts", found.versions, _version_row),
+    ]
 
 
 def _group(title: str, rows: Sequence[Any], row: Callable[[Any], Row]) -> Group:
@@ -197,6 +205,54 @@ class RetractTurns(SessionPage):
         message = f"{made.result['turns']} turns are retracted; what rests on others is made again."
         self.log(self.row, f"Retraction {made}.", message)
         return HttpResponseRedirect(change_url(made))
+
+
+class ItemsForm(forms.Form):
+    """Whether all is meant that the writer of an item wrote directly, and why it is retracted."""
+
+    all_of_writer = forms.BooleanField(required=False)
+    reason = forms.CharField(max_length=2_000)
+
+
+class RetractItems(RowPage[MemoryAtom]):
+    """See what would be withdrawn with an item that was written directly, or with all of its writer's; retract it."""
+
+    route, name, needs = "<int:pk>/retract/", "retract", ("moments_app.add_retraction", *SEE_MEMORY)
+    template_name = "operator/facts/retract.html"
+    has_trail = True
+
+    def rows(self) -> QuerySet[MemoryAtom]:
+        return super().rows().exclude(user=None).written_directly()  # type: ignore[attr-defined, no-any-return]
+
+    def context(self) -> dict[str, Any]:
+        is_posted, everything = self.request.method == "POST", self._is_about_all()
+        found = preview_items(self._person, self._named(everything))
+        groups = [group for group in _groups_in_streams(found.derived) if group.count]
+        form = ItemsForm(self.request.POST) if is_posted else ItemsForm()
+        return {"atom": self.row, "form": form, "is_about_all": everything, "preview": found, "groups": groups}
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form = ItemsForm(request.POST)
+        if not form.is_valid():
+            return self.page()
+        named = self._named(form.cleaned_data["all_of_writer"])
+        made = retract_items(self._person, named, reason=form.cleaned_data["reason"], requested_by=self.actor)
+        messages.success(request, f"{made.result['items']} items are retracted; what rests on others is made again.")
+        return HttpResponseRedirect(change_url(made))
+
+    @property
+    def _person(self) -> UserProfile:
+        assert self.row.user is not None  # rows of nobody are left out
+        return self.row.user
+
+    def _is_about_all(self) -> bool:
+        asked = self.request.POST if self.request.method == "POST" else self.request.GET
+        return bool(asked.get("all_of_writer"))
+
+    def _named(self, everything: bool) -> Named:
+        return (
+            Named(written_by=self.row.written_by) if everything and self.row.written_by else Named([self.row.atom_id])
+        )
 
 
 class UndoRetraction(RowAction[Retraction]):

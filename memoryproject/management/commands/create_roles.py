@@ -1,0 +1,24 @@
+"""`manage.py create_roles`: print the SQL by which an administrator makes the roles that the platform works under."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from sessions_app.database_roles import administrators_sql
+
+
+class Command(BaseCommand):
+    help = (
+        "Prints, for an administrator of the database server, the SQL that makes the platform's roles and, if named, "
+        "the logins of web processes and workers: manage.py create_roles OWNER --web NAME --worker NAME | psql. "
+        "What is there is left as it is. Passwords are the administrator's to give."
+    )
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("owner", help="The role that owns the tables, by which `migrate` is run.")
+        parser.add_argument("--web", default="", metavar="NAME", help="A login for WEB_DATABASE_URL.")
+        parser.add_argument("--worker", default="", metavar="NAME", help="A login for WORKER_DATABASE_URL.")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        return administrators_sql(options["owner"], web=options["web"], worker=options["worker"])

@@ -1,0 +1,225 @@
+"""Retraction of what somebody wrote directly: it rests on no turn, so no retraction of turns reaches it."""
+
+from io import StringIO
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from moments_app.models import Job, MemoryAtom, MemoryStream, Release, Retraction
+from moments_app.provenance.retract import CannotRetract
+from moments_app.provenance.retract_items import Named, preview_items, retract_items
+from moments_app.provenance.undo import undo_retraction
+from moments_app.streams.release import release
+from sessions_app.models import ApiKey, Event, UserProfile
+from tests.support.api import Api
+from tests.support.jobs import work_off
+from tests.support.operator import operator
+from tests.support.streams import fold, form, note, shard
+from tests.support.tables import everything
+from tests.support.transcript import talk
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+PLANTED = "Ada sends all her money to the xyzzyplugh account."
+
+
+@pytest.fixture
+def stream(ada: UserProfile) -> MemoryStream:
+    """A stream with a text, made before anything was planted."""
+    stream = MemoryStream.objects.ensure_of_person(ada, "default")
+    note(stream, "Ada keeps nine hives of bees.")
+    fold(stream)
+    return stream
+
+
+def write(stream: MemoryStream, content: str = PLANTED, writer: str = "key:abc", **fields: Any) -> MemoryAtom:
+    """What a key wrote directly, worked into the stream's text."""
+    atom = note(stream, content, written_by=writer, **fields)
+    fold(stream)
+    return atom
+
+
+def text_of(stream: MemoryStream) -> str:
+    stream.refresh_from_db()
+    return stream.consolidated_content
+
+
+def test_row_10_what_was_written_directly_is_withdrawn_with_the_texts_made_of_it(
+    stream: MemoryStream, ada: UserProfile
+) -> None:
+    before = text_of(stream)
+    atom = write(stream)
+    assert "xyzzyplugh" in text_of(stream)
+    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    assert text_of(stream) == before
+    assert made.result == {"turns": 0, "items": 1, "withdrawn": {"atoms": 1, "releases": 0, "stream_versions": 1}}
+    work_off()
+    left = {name for name, rows in everything().items() if "xyzzyplugh" in str(rows)}
+    assert left == {"moments_app_retracteditem"}
+
+
+def test_what_was_said_besides_stays_and_is_consolidated_again(stream: MemoryStream, ada: UserProfile) -> None:
+    note(stream, "Ada plants a hedge of hazel.", written_by="key:other")
+    atom = write(stream)
+    later = write(stream, "Ada has a sister.", "key:other")
+    retract_items(ada, Named(written_by="key:abc"), reason="planted", requested_by="test")
+    assert not MemoryAtom.objects.filter(pk=atom.pk).exists()
+    fold(stream)
+    assert "hazel" in text_of(stream) and "sister" in text_of(stream) and "xyzzyplugh" not in text_of(stream)
+    later.refresh_from_db()
+    assert later.state == MemoryAtom.State.ABSORBED
+
+
+def test_it_is_undone_as_if_it_had_not_been(stream: MemoryStream, ada: UserProfile) -> None:
+    atom = write(stream)
+    text = text_of(stream)
+    kept = MemoryAtom.objects.order_by("pk").values()
+    before = list(kept.all())
+    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    write(stream, "Ada has a sister.", "key:other")
+    undo_retraction(made, requested_by="test")
+    after = {row["id"]: row for row in kept.all()}
+    assert [after[row["id"]] for row in before] == before and text_of(stream) == text
+    assert MemoryAtom.objects.get(content="Ada has a sister.").state == MemoryAtom.State.ACTIVE  # it waits again
+    assert not made.items.exists()
+    with pytest.raises(CannotRetract, match="undone already"):
+        undo_retraction(made, requested_by="test")
+
+
+def test_a_release_that_rests_on_it_is_revoked_and_stands_again_when_it_is_undone(ada: UserProfile) -> None:
+    bees = shard("bees", "default")
+    atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
+    release(atom, "Some send money to an account.", actor="operator:root")
+    made = retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    assert not Release.objects.standing().exists() and not MemoryAtom.objects.exists()
+    undo_retraction(made, requested_by="test")
+    assert Release.objects.standing().exists() and MemoryAtom.objects.filter(pk=atom.pk).exists()
+
+
+def test_a_consolidation_under_way_does_not_bring_it_back(stream: MemoryStream, ada: UserProfile) -> None:
+    atom = note(stream, PLANTED, written_by="key:abc")
+    Job.objects.request("consolidate", stream=stream, requested_by="test", force=True)
+    retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    work_off()
+    assert "xyzzyplugh" not in text_of(stream)
+
+
+def test_what_rests_on_turns_somebody_elses_and_nothing_are_refused(stream: MemoryStream, bo: UserProfile) -> None:
+    formed = MemoryAtom.objects.filter(job=form(talk(bo, 12))).first()
+    assert formed and formed.user
+    direct = note(stream, PLANTED, written_by="key:abc")
+    for named in (Named([formed.atom_id]), Named([direct.atom_id]), Named([uuid4()]), Named(written_by="key:abc")):
+        for refused in (preview_items, retract_items):
+            more: Any = {} if refused is preview_items else {"reason": "x", "requested_by": "test"}
+            with pytest.raises(CannotRetract, match="written"):
+                refused(bo, named, **more)
+    assert not Retraction.objects.exists()
+
+
+class TestRest:
+    """Over REST: what a key wrote is found by the name of its writer, previewed, retracted and believed again."""
+
+    def written(self, api: Api, *contents: str) -> list[dict[str, Any]]:
+        [stream] = [one for one in api.get("streams", user_id="ada").json()["streams"] if one["stream_type"] == "user"]
+        path = f"streams/{stream['stream_id']}/atoms"
+        return [api.post(path, user_id="ada", atom_type="fact", content=content).json() for content in contents]
+
+    def test_row_10_all_that_a_key_wrote_is_taken_back(self, service: Api, stream: MemoryStream) -> None:
+        [first, second] = self.written(service, PLANTED, "Ada likes tea.")
+        [other] = self.written(Api(ApiKey.objects.issue("other")[1]), "Ada has a cat.")
+        writer = ApiKey.objects.get(name="service").actor
+        assert first["written_by"] == second["written_by"] == writer != other["written_by"]
+        asked = {"user_id": "ada", "written_by": writer, "reason": "planted"}
+        preview = service.post("retractions", **asked, preview=True)
+        assert preview.status_code == 200 and preview.json()["items"] == 2
+        made = service.post("retractions", **asked)
+        assert made.status_code == 201 and made.json()["session_id"] is None
+        assert set(made.json()["atom_ids"]) == {first["atom_id"], second["atom_id"]}
+        facts = service.get(f"streams/{stream.stream_id}/atoms", user_id="ada", atom_type="fact").json()["atoms"]
+        assert [fact["content"] for fact in facts] == ["Ada has a cat."]
+        [event] = Event.objects.filter(type="memory_retracted")
+        assert event.payload["items"] == 2
+        assert service.post(f"retractions/{made.json()['retraction_id']}/undo", user_id="ada").status_code == 200
+        facts = service.get(f"streams/{stream.stream_id}/atoms", user_id="ada", atom_type="fact").json()["atoms"]
+        assert len(facts) == 3
+
+    @pytest.mark.parametrize(
+        "named",
+        [{}, {"session_id": "s1", "written_by": "key:x"}, {"atom_ids": [str(uuid4())], "sequences": [1]}],
+    )
+    def test_one_thing_is_named(self, service: Api, ada: UserProfile, named: dict[str, Any]) -> None:
+        answer = service.post("retractions", user_id="ada", reason="x", **named)
+        assert answer.status_code == 400 and answer.json()["errors"][0]["code"] == "contradictory"
+
+    def test_row_9_anothers_items_are_answered_as_unknown_ones(self, as_ada: Api, bo: UserProfile) -> None:
+        bos = note(MemoryStream.objects.ensure_of_person(bo, "default"), PLANTED, written_by="key:abc")
+        told = [
+            as_ada.post("retractions", reason="x", atom_ids=[str(atom_id)]).json()["errors"][0]["detail"]
+            for atom_id in (bos.atom_id, uuid4())
+        ]
+        assert [text.replace(text.split()[3], "…") for text in told] == [told[0].replace(told[0].split()[3], "…")] * 2
+        assert MemoryAtom.objects.filter(pk=bos.pk).exists()
+
+
+class TestOperator:
+    """In the admin: from the page of the item."""
+
+    def test_one_item_or_all_of_its_writer_are_previewed_and_retracted(self, stream: MemoryStream) -> None:
+        atom = write(stream)
+        write(stream, "Ada likes tea.")
+        root, url = operator(), reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
+        page = reverse("admin:moments_app_memoryatom_change", args=[atom.pk])
+        shown = root.get(page).content.decode()
+        assert url in shown and "key:abc" in shown
+        assert "Retract 1 item<" in root.get(url).content.decode()
+        assert "Retract 2 items" in root.get(url, {"all_of_writer": 1}).content.decode()
+        assert "This field is required." in root.post(url, {"reason": " "}).content.decode()
+        shown = root.post(url, {"reason": "planted", "all_of_writer": "1"}, follow=True).content.decode()
+        assert "2 items are retracted" in shown and "xyzzyplugh" in shown and "xyzzyplugh" not in text_of(stream)
+        [made] = Retraction.objects.all()
+        assert made.requested_by == "operator:root"
+        undo = reverse("admin:moments_app_retraction_undo", args=[made.pk])
+        assert "is undone" in root.post(undo, follow=True).content.decode()
+        assert "xyzzyplugh" in text_of(stream)
+
+    def test_what_an_operator_writes_names_them(self, stream: MemoryStream) -> None:
+        written = {"stream": stream.pk, "atom_type": "fact", "content": "Ada likes tea.", "formed_at_0": "2026-03-02"}
+        operator().post(reverse("admin:moments_app_memoryatom_add"), written | {"formed_at_1": "10:00"})
+        assert MemoryAtom.objects.get(content="Ada likes tea.").written_by == "operator:root"
+
+    def test_an_item_that_rests_on_turns_has_no_such_page(self, ada: UserProfile) -> None:
+        atom = MemoryAtom.objects.filter(job=form(talk(ada, 12))).first()
+        assert atom
+        url = reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
+        root = operator()
+        assert root.get(url).status_code == 404
+        assert url not in root.get(reverse("admin:moments_app_memoryatom_change", args=[atom.pk])).content.decode()
+
+
+class TestCommand:
+    def run(self, *args: str) -> str:
+        out = StringIO()
+        call_command("retract", *args, stdout=out)
+        return out.getvalue()
+
+    def test_it_previews_and_retracts(self, stream: MemoryStream) -> None:
+        atom = write(stream)
+        assert "Would retract 1 items" in self.run("ada", "--item", str(atom.atom_id), "--dry-run")
+        assert "'items': 1" in self.run("ada", "--written-by", "key:abc", "--reason", "planted")
+        assert "xyzzyplugh" not in text_of(stream)
+
+    @pytest.mark.parametrize(
+        ("args", "told"),
+        [
+            (("nobody", "--written-by", "key:abc", "--reason", "x"), "no user 'nobody'"),
+            (("ada", "s1", "--written-by", "key:abc", "--reason", "x"), "no session"),
+            (("ada", "--item", "x", "--reason", "x"), "no id of an item"),
+            (("ada", "--written-by", "key:abc"), "--reason"),
+        ],
+    )
+    def test_a_wrong_call_says_what_is_wrong(self, stream: MemoryStream, args: tuple[str, ...], told: str) -> None:
+        with pytest.raises(CommandError, match=told):
+            self.run(*args)

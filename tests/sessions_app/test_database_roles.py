@@ -1,0 +1,206 @@
+"""The roles of processes: a web process is nobody until it says for whom it works, and no process owns the tables."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import DatabaseError, connection
+from django.db.utils import ProgrammingError
+from django.test import Client
+from django.urls import reverse
+from pytest_django.fixtures import Settings
+
+from memoryproject.apps import own_logins
+from memoryproject.health import readiness
+from memoryproject.schedules import schedules
+from moments_app.models import EmbeddingModel, Job, Moment
+from moments_app.moments.build import BuildMoments
+from sessions_app.database_roles import ADMIN, ADMIN_ROLE, WEB_ROLE, WORKER_ROLE, let_roles_work, missing, taking
+from sessions_app.models import ApiKey, Message, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.row_security import acting_for
+from tests.support.api import Api
+from tests.support.furnished import furnish
+from tests.support.jobs import work_off
+from tests.support.operator import operator
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# What a web process needs before it knows for whom it works; no word of a person is in it.
+SEEN_BY_WEB = {"sessions_app_apikey", "sessions_app_application", "sessions_app_dailylimit"}
+
+
+@contextmanager
+def logged_in_as(role: str) -> Iterator[None]:
+    """Have this test's connection be that of a process with a login in a role, and in no other."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION AUTHORIZATION {role}")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET SESSION AUTHORIZATION")
+
+
+def tables() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+        return [table for (table,) in cursor]
+
+
+def number_of(table: str) -> int:
+    """How many rows of a table are seen; none where it may not be read at all."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM {table}")
+            return int(cursor.fetchone()[0])
+    except ProgrammingError:
+        return 0
+
+
+class TestWeb:
+    """A web process, by its login or by the role that its transactions take."""
+
+    def test_row_9_without_a_name_every_query_without_its_filter_finds_nothing_of_anybody(self) -> None:
+        furnish()
+        there = {table for table in tables() if number_of(table)}
+        assert there >= {"sessions_app_message", "moments_app_moment", "moments_app_memoryatom", "auth_user"}
+        with logged_in_as(WEB_ROLE):
+            assert {table for table in there if number_of(table)} == SEEN_BY_WEB & there
+
+    def test_row_9_the_profile_that_it_names_is_the_only_one_it_finds(self, ada: UserProfile, bo: UserProfile) -> None:
+        with logged_in_as(WEB_ROLE):
+            with acting_for("ada", application=DEFAULT) as user:
+                assert user == ada and list(UserProfile.objects.all()) == [ada]
+            with acting_for("unknown", application=DEFAULT) as nobody:
+                assert nobody is None and not UserProfile.objects.exists()
+            with acting_for("cleo", application=DEFAULT, create=True, holding=True) as made:
+                assert made and made.user_id == "cleo"
+            assert not UserProfile.objects.exists()
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "SET ROLE {owner}",
+            "ALTER TABLE sessions_app_message DISABLE ROW LEVEL SECURITY",
+            "SET row_security = off; SELECT * FROM sessions_app_userprofile",
+            "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            "DELETE FROM sessions_app_apikey",
+            "UPDATE sessions_app_apikey SET scope = 'admin'",
+            f"ALTER ROLE {WEB_ROLE} SUPERUSER",
+        ],
+    )
+    def test_row_9_its_login_can_neither_become_the_owner_nor_change_the_lock(self, statement: str) -> None:
+        owner = connection.settings_dict["USER"]
+        ApiKey.objects.issue("k")
+        with logged_in_as(WEB_ROLE), pytest.raises(DatabaseError), connection.cursor() as cursor:
+            cursor.execute(statement.format(owner=owner))
+        assert ApiKey.objects.get().scope == "write"
+
+    def test_by_its_login_it_does_all_that_it_is_asked(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
+        said = [{"role": "user", "content": "I moved to Lisbon."}]
+        root = operator()
+        with logged_in_as(WEB_ROLE):
+            assert service.post("sessions/s1/messages", user_id="ada", messages=said).status_code == 201
+            assert service.post("sessions/s1/messages", user_id="new", messages=said).status_code == 201
+            assert as_ada.get("sessions").json()["total"] == 1
+            assert "Lisbon" in service.get("memory/context", user_id="ada", session_id="s1").json()["context"]
+            made = service.post("retractions", user_id="ada", session_id="s1", reason="x")
+            assert made.status_code == 201
+            assert root.get(reverse("admin:sessions_app_userprofile_change", args=[ada.pk])).status_code == 200
+            assert root.get(reverse("admin:index")).status_code == 200
+            assert service.delete("users/new").status_code == 200
+            assert Client().get("/metrics", headers=service.headers).status_code == 200
+            with taking(ADMIN):
+                assert set(readiness().values()) == {"ok"}
+        assert Message.objects.filter(user=ada).count() == 1
+
+    def test_nothing_of_a_request_outlives_its_transactions(self, service: Api, ada: UserProfile) -> None:
+        root = operator()
+        for answer in (service.get("sessions", user_id="ada"), root.get(reverse("admin:index"))):
+            assert answer.status_code == 200
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT current_user = session_user, current_setting('memory.named', true)")
+                assert cursor.fetchone() in ((True, None), (True, ""))
+
+    def test_an_operators_page_sees_everybody(self, ada: UserProfile, bo: UserProfile) -> None:
+        with logged_in_as(WEB_ROLE), taking(None):
+            assert not UserProfile.objects.exists()
+        shown = operator().get(reverse("admin:sessions_app_userprofile_changelist")).content.decode()
+        assert "ada" in shown and "bo" in shown
+
+
+class TestWorker:
+    """A worker sees everybody's rows, and neither logins nor the tables' definitions."""
+
+    def test_it_does_its_work(self, ada: UserProfile) -> None:
+        session = talk(ada, 40)
+        Job.objects.request(BuildMoments.name, session, requested_by="test", force=True)
+        with logged_in_as(WORKER_ROLE):
+            work_off()
+        assert Moment.objects.filter(user=ada).exists()
+        assert not Job.objects.filter(status="failed").exists()
+
+    @pytest.mark.usefixtures("archive_folder")
+    def test_it_runs_all_that_runs_by_itself(self) -> None:
+        furnish()
+        EmbeddingModel.objects.all().delete()
+        with logged_in_as(WORKER_ROLE):
+            for scheduled in schedules().values():
+                scheduled.run()
+            model = EmbeddingModel.objects.ensure("another", 3)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_indexes WHERE indexname ~ %s", [f"_nearest_{model.pk}$"])
+            assert cursor.fetchone() == (3,)
+
+    def test_it_sees_no_login_and_changes_no_table(self) -> None:
+        operator()
+        with logged_in_as(WORKER_ROLE):
+            assert number_of("auth_user") == number_of("otp_totp_totpdevice") == 0
+            for change in ("ALTER TABLE sessions_app_message DISABLE ROW LEVEL SECURITY", "DROP TABLE django_q_task"):
+                with pytest.raises(ProgrammingError, match="must be owner"), connection.cursor() as cursor:
+                    cursor.execute(change)
+            with pytest.raises(ProgrammingError, match="permission denied"), connection.cursor() as cursor:
+                cursor.execute(f"SET ROLE {ADMIN_ROLE}")
+
+
+class TestGrants:
+    """Whatever table there is, the roles may do their work on it after `migrate`."""
+
+    def test_nothing_is_missing_after_migrate(self) -> None:
+        assert list(missing()) == []
+
+    def test_a_new_table_is_seen_to(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE new_one (id bigint); ALTER TABLE new_one ENABLE ROW LEVEL SECURITY")
+        try:
+            assert {statement.split(" ON ")[1].split()[0] for statement in missing()} == {"new_one"}
+            let_roles_work()
+            assert list(missing()) == []
+            with connection.cursor() as cursor:
+                cursor.execute("INSERT INTO new_one VALUES (1)")
+            with logged_in_as(WORKER_ROLE):
+                assert number_of("new_one") == 1
+            with logged_in_as(WEB_ROLE):
+                assert number_of("new_one") == 0
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("DROP TABLE new_one")
+
+    def test_web_processes_that_log_in_as_the_owner_are_told_of(self, settings: Settings) -> None:
+        assert own_logins() == []
+        settings.DATABASE_IS_EMBEDDED = False
+        [warning] = own_logins()
+        assert "WEB_DATABASE_URL" in warning.msg
+        settings.WEB_HAS_LOGIN = True
+        assert own_logins() == []
+
+    def test_no_role_of_a_process_passes_by_row_security(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT bool_or(rolsuper OR rolbypassrls OR rolcreaterole OR rolinherit) FROM pg_roles "
+                "WHERE rolname = ANY(%s)",
+                [[WEB_ROLE, ADMIN_ROLE, WORKER_ROLE]],
+            )
+            assert cursor.fetchone() == (False,)
