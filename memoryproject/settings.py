@@ -117,6 +117,8 @@ SPOOL_DIR = DATA_DIR / "spool"
 DATABASE_IS_EMBEDDED = not CONF.database_url
 if CONF.database_url:
     DATABASES = {"default": environ.Env.db_url_config(CONF.database_url)}
+    if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
+        DATABASES["default"]["ENGINE"] = "memoryproject.postgresql"
     DATABASES["default"].setdefault("OPTIONS", {})
 else:
     DATABASES = {
@@ -131,12 +133,12 @@ DATABASES["default"]["OPTIONS"] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 } | DATABASES["default"]["OPTIONS"]
-DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if os.environ.get("MEMORY_PROCESS") == "web":
     # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_MAX_BODY_BYTES
