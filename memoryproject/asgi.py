@@ -5,6 +5,7 @@ says who gets one. A stream holds none: `/mcp` is the MCP server's, addresses un
 docs/decisions/0011.
 """
 
+import gc
 import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
@@ -12,6 +13,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.template.loader import render_to_string
+from django.urls import get_resolver
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
@@ -35,9 +37,12 @@ from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
 
-# Both take most of a second, which no request then has to wait.
+# Each takes most of a second, which no request then has to wait.
 lexemes.load()
 endpoint.load()
+get_resolver().url_patterns  # noqa: B018 (imports all views, likewise)
+gc.collect()
+gc.freeze()  # what is there now stays: no collection during a request has to look through it
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())

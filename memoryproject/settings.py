@@ -124,6 +124,8 @@ DATABASE_IS_EMBEDDED = not DATABASE_URL
 WEB_HAS_LOGIN = bool(CONF.web_database_url)
 if DATABASE_URL:
     DATABASES = {"default": environ.Env.db_url_config(DATABASE_URL)}
+    if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
+        DATABASES["default"]["ENGINE"] = "memoryproject.postgresql"
     DATABASES["default"].setdefault("OPTIONS", {})
 else:
     _login = {"web": "memory_web", "worker": "memory_worker"}.get(PROCESS, "postgres")
@@ -139,12 +141,12 @@ DATABASES["default"]["OPTIONS"] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 } | DATABASES["default"]["OPTIONS"]
-DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 if PROCESS == "web":
     # Only the web process pools connections. A worker forks, the pool's threads don't follow, and tasks would hang.
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 15}
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = API_MAX_BODY_BYTES

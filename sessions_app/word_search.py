@@ -191,6 +191,25 @@ def recall_anew(table: str, *, scope: str, time: str, condition: str, before: st
     )
 
 
+def rank_without_places(table: str) -> RunSQL:
+    """Return a migration operation after which `recall_<table>` ranks texts whose words have no places, too.
+
+    The application writes words with their places. A text that was written past it may have none; as long as nothing
+    was counted it had no score, and stood before all others.
+    """
+    times = "max(cardinality(word.positions))"
+    return RunSQL(
+        sql=_replace_in(table, times, f"COALESCE({times}, 1)"),
+        reverse_sql=_replace_in(table, f"COALESCE({times}, 1)", times),
+    )
+
+
+def _replace_in(table: str, part: str, by: str) -> str:
+    """Return SQL that replaces a part of `recall_<table>`, whatever migrations made of it before."""
+    function = f"pg_get_functiondef('recall_{table}'::regproc)"
+    return f"DO $do$ BEGIN EXECUTE replace({function}, '{part}', '{by}'); END $do$"
+
+
 def swap_index(table: str, *, scope: str, condition: str, before: str) -> RunSQL:
     """Return an operation for a non-atomic migration that rebuilds the index of a table's words for other rows.
 

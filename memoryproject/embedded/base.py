@@ -1,11 +1,11 @@
-"""The backend: Django's PostgreSQL backend, with the server started on demand."""
+"""The backend: the PostgreSQL backend, with the server started on demand."""
 
 from typing import Any
 
 from django.conf import settings
-from django.db.backends.postgresql import base
 
 from memoryproject.embedded.server import ensure_running
+from memoryproject.postgresql import base
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -13,7 +13,3 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def get_connection_params(self) -> dict[str, Any]:
         return super().get_connection_params() | {"host": str(ensure_running(settings.EMBEDDED_DATABASE_DIR))}
-
-    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        ensure_running(settings.EMBEDDED_DATABASE_DIR)
-        return super().get_new_connection(conn_params)

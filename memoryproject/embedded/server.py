@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 from django.core.exceptions import ImproperlyConfigured
@@ -34,6 +35,17 @@ MAY_CREATE = "MEMORY_NEW_DATABASE"  # in the environment: a database is made whe
 _threads = threading.Lock()  # of this process that start or stop a server; processes wait for the lock on the file
 
 
+class _Running(NamedTuple):
+    """A server that ran when its pid file was written so."""
+
+    state: tuple[int, int]
+    pid: int
+    socket: Path
+
+
+_running: dict[Path, _Running] = {}  # by data folder
+
+
 def ensure_running(directory: Path) -> Path:
     """Start the server unless it is running, and return the folder of its socket.
 
@@ -50,14 +62,24 @@ def ensure_running(directory: Path) -> Path:
 def running_socket(directory: Path) -> Path | None:
     """Return the socket folder of the running server, or None.
 
-    This reads only the pid file and asks the kernel, so it is cheap enough to do before each connection.
+    This reads only the pid file, once for as long as nobody writes it, and asks the kernel: cheap enough to do for each
+    request.
     """
+    path = directory / "postmaster.pid"
     try:
-        pid, _, _, _, socket, _, _, status = (directory / "postmaster.pid").read_text().splitlines()
+        written = path.stat()
+        state = written.st_ino, written.st_mtime_ns
+        if (known := _running.get(directory)) and known.state == state:
+            os.kill(known.pid, 0)
+            return known.socket
+        pid, _, _, _, socket, _, _, status = path.read_text().splitlines()
         alive = psutil.Process(int(pid)).name() == "postgres"
     except (OSError, ValueError, psutil.Error):
         return None
-    return Path(socket) if alive and status.strip() == "ready" else None
+    if not alive or status.strip() != "ready":
+        return None
+    _running[directory] = _Running(state, int(pid), Path(socket))
+    return Path(socket)
 
 
 def stop(directory: Path) -> None:

@@ -5,23 +5,21 @@ of a context that were kept under another stamp are built again.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection
-from django.db.models import JSONField, Model, OuterRef, Q
+from django.db.models import OuterRef, Q
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
-from sessions_app.models import Message, Session, UserProfile
-from sessions_app.models.searched import said_fields
-
-M = TypeVar("M", bound=Model)
+from sessions_app.models import Session, UserProfile
 
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # read of a live window, at most
@@ -30,8 +28,9 @@ NEVER = 2**62  # behind every sequence
 WAITING = 50  # newest observations of a stream that stand in a context; search finds the older ones
 CANDIDATES = 25  # newest of what the person said in a shard, likewise
 # By unique keys and the indexes that serve the loader, the chain of summaries and the newest moments: a few rows of
-# each, however long the session and however many moments. Materialised, or the stamp would be read for each turn.
-_OPENING_SQL = f"""
+# each, however long the session and however many moments. The turns come as one value: of each only what a context
+# needs.
+_OPENING_SQL = """
 WITH opened AS MATERIALIZED (
     SELECT s.*, jsonb_build_array(
         (SELECT id FROM moments_app_summary WHERE session_id = s.id AND user_id = s.user_id AND status = 'completed'
@@ -58,14 +57,37 @@ WITH opened AS MATERIALIZED (
     )::text AS stamp
     FROM sessions_app_session s WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
 )
-SELECT opened.*, t.* FROM opened LEFT JOIN LATERAL (
-    SELECT {Message.columns("message")} FROM sessions_app_message message
-    WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
-      AND retracted_at IS NULL AND sequence >= opened.live_from_sequence
-      AND sequence < %(before)s
-    ORDER BY sequence DESC LIMIT CASE WHEN opened.live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END
-) t ON true
-"""  # noqa: S608 (columns of our own)
+SELECT opened.*, (
+    SELECT json_agg(json_build_array(sequence, role, content, name, tool_name, payload,
+        (extract(epoch FROM created_at) * 1000000)::bigint) ORDER BY sequence)::text
+    FROM (
+        SELECT sequence, role, content, name, tool_name, payload, created_at FROM sessions_app_message
+        WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
+          AND retracted_at IS NULL AND sequence >= opened.live_from_sequence
+           AND sequence < %(before)s
+        ORDER BY sequence DESC LIMIT CASE WHEN opened.live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END
+    ) newest
+) AS turns FROM opened
+"""
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LiveTurn(NamedTuple):
+    """A turn of the live window; fields as in `Message`, the time in microseconds since 1970."""
+
+    sequence: int
+    role: str
+    content: str
+    name: str
+    tool_name: str
+    payload: Any
+    microseconds: int
+
+    @property
+    def created_at(self) -> datetime:
+        return EPOCH + timedelta(microseconds=self.microseconds)
 
 
 @dataclass(frozen=True)
@@ -89,7 +111,7 @@ class ContextInput:
     session: Session
     query: str
     applied: int
-    turns: list[Message]
+    turns: list[LiveTurn]
     is_whole: bool
     stamp: str
     recall: RecallRequest | None = None
@@ -154,24 +176,20 @@ def read_input(
     }
     with connection.cursor() as cursor:
         cursor.execute(_OPENING_SQL, parameters)
-        rows = cursor.fetchall()
+        row = cursor.fetchone()
         names = [column.name for column in cursor.description or ()]
-    if not rows:
+    if row is None:
         return None
-    cut = names.index("stamp")
-    session = _instance(Session, names[:cut], rows[0][:cut])
-    session.user = user
-    turns = [_instance(Message, names[cut + 1 :], row[cut + 1 :]) for row in rows if row[cut + 1] is not None]
-    stamp = f"{user.updated_at.isoformat()} {rows[0][cut]}"
-    is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
-    return ContextInput(user, session, query, applied, turns[::-1], is_whole, stamp, recall, before=end)
-
-
-def _instance(model: type[M], names: Sequence[str], row: Sequence[Any]) -> M:
     values = dict(zip(names, row, strict=True))
-    fields = said_fields(model)
-    for field in fields:
-        if isinstance(field, JSONField) and values[field.attname] is not None:
-            values[field.attname] = json.loads(values[field.attname])  # this cursor gives it as text
-    attnames = [field.attname for field in fields]
-    return model.from_db(connection.alias, attnames, [values[name] for name in attnames])
+    session = _session(values)
+    session.user = user
+    turns = [LiveTurn(*turn) for turn in json.loads(values["turns"] or "[]")]
+    stamp = f"{user.updated_at.isoformat()} {values['stamp']}"
+    is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
+    return ContextInput(user, session, query, applied, turns, is_whole, stamp, recall, before=end)
+
+
+def _session(values: Mapping[str, Any]) -> Session:
+    attnames = [field.attname for field in Session._meta.concrete_fields]
+    row = {**values, "metadata": json.loads(values["metadata"])}  # this cursor gives it as text
+    return Session.from_db(connection.alias, attnames, [row[name] for name in attnames])

@@ -1,8 +1,10 @@
 """One thing in a context, and where it comes from."""
 
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Self
 
 from moments_app.turns.words import words_of
 from sessions_app.unseen import without_unseen
@@ -48,9 +50,21 @@ class Item:
 
     def __post_init__(self) -> None:
         for name in ("text", "name", "tool", "speaker"):
-            object.__setattr__(self, name, without_unseen(getattr(self, name)))
+            if not (said := getattr(self, name)).isascii():
+                object.__setattr__(self, name, without_unseen(said))
+
+    def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
+        """Return the item with another reason and value; it says the same, so what is known of its text stays known."""
+        item = copy(self)
+        item.__dict__.update(why=why, score=score, is_certain=is_certain)
+        return item
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The words of the text, whatever their case."""
         return tuple(words_of(self.text))
+
+    @cached_property
+    def written(self) -> dict[tuple[type, str], tuple[str, int]]:
+        """The item as formats write it into a layer, each with its tokens: filled by the formats."""
+        return {}

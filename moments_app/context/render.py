@@ -103,7 +103,15 @@ class Lines(ABC):
         """Return head and tail of a layer."""
 
     def tokens(self, layer: str, item: Item) -> int:
-        return estimate_tokens(f"{self.line(layer, item)}\n")
+        return self._written(layer, item)[1]
+
+    def _written(self, layer: str, item: Item) -> tuple[str, int]:
+        """Return an item as it is written, and its tokens; what was written once is not written anew."""
+        key = type(self), layer
+        if (known := item.written.get(key)) is None:
+            line = self.line(layer, item)
+            known = item.written[key] = line, estimate_tokens(f"{line}\n")
+        return known
 
     def wrapping_tokens(self, layer: str) -> int:
         return sum(estimate_tokens(f"{part}\n") for part in self.around(layer) if part)
@@ -132,7 +140,7 @@ class Lines(ABC):
             if (day := day_of(layer, item)) and day != last:
                 yield f"{_day(day)}:" if last and last.year == day.year else f"{_day(day)} {day.year}:"
                 last = day
-            yield self.line(layer, item)
+            yield self._written(layer, item)[0]
 
 
 def _day(day: date) -> str:

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0059_related_users")]
+    dependencies = [("moments_app", "0060_words_without_places")]
 
     operations = [
         migrations.AddField(

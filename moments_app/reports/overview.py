@@ -13,7 +13,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, F, Max, Min, Model, Q, QuerySet, Sum
+from django.db.models import Count, F, Max, Min, Model, Q, QuerySet, Sum, Value
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 from django_q.models import Failure, Schedule
@@ -180,24 +180,28 @@ def activity() -> Activity:
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     since = midnight - timedelta(days=DAYS - 1)
     days = {since.date() + timedelta(days=number): Day(since.date() + timedelta(days=number)) for number in range(DAYS)}
-    for name, rows in (
-        ("sessions", Session.objects.all()),
-        ("turns", Message.objects.turns()),
-        ("moments", Moment.objects.all()),
-    ):
-        for day, number in _by_day(rows, since):
-            if day in days:  # a turn may be dated tomorrow
-                setattr(days[day], name, number)
+    sessions, turns, moments = (
+        _by_day(name, rows, since)
+        for name, rows in (
+            ("sessions", Session.objects.all()),
+            ("turns", Message.objects.turns()),
+            ("moments", Moment.objects.all()),
+        )
+    )
+    for name, day, number in sessions.union(turns, moments, all=True):
+        if day in days:  # a turn may be dated tomorrow
+            setattr(days[day], name, number)
     _count_calls(days, since)
     return Activity(
         made_at=now, days=list(days.values()), moments=estimated_rows(Moment), builds=_builds(), **_counters()
     )
 
 
-def _by_day(rows: QuerySet[Any], since: datetime) -> QuerySet[Any]:
-    days = rows.filter(created_at__gte=since).annotate(day=TruncDate("created_at")).order_by()
-    counts: QuerySet[Any] = days.values("day").annotate(number=Count("pk")).values_list("day", "number")
-    return counts
+def _by_day(name: str, rows: QuerySet[Any], since: datetime) -> QuerySet[Any]:
+    """Return the number of rows of each day, with their name."""
+    days = rows.filter(created_at__gte=since).annotate(day=TruncDate("created_at"), what=Value(name)).order_by()
+    counts: QuerySet[Any] = days.values("what", "day").annotate(number=Count("pk"))
+    return counts.values_list("what", "day", "number")
 
 
 def _count_calls(days: dict[date, Day], since: datetime) -> None:

@@ -4,8 +4,10 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
+from django.core.exceptions import ValidationError as DjangoValidationError
 from rest_framework import serializers
 from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
@@ -48,10 +50,14 @@ class StrictSerializer(serializers.Serializer[Any]):
         Raises:
             ValidationError: naming item and field.
         """
-        serializer = cls(data=data, context={"is_text": is_text})
-        serializer.is_valid(raise_exception=True)
-        values: dict[str, Any] = serializer.validated_data
-        return values
+        values: dict[str, Any]
+        try:
+            values = dict(_validator(cls, is_text).run_validation(data))
+        except (serializers.ValidationError, DjangoValidationError):  # told by one that is made for these data
+            serializer = cls(data=data, context={"is_text": is_text})
+            serializer.is_valid(raise_exception=True)
+            values = serializer.validated_data
+        return {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
 
     def to_internal_value(self, data: Any) -> Any:
         unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
@@ -62,6 +68,12 @@ class StrictSerializer(serializers.Serializer[Any]):
                 {name: serializers.ErrorDetail("Unknown field.", code="unknown_field") for name in names}
             )
         return super().to_internal_value(data)
+
+
+@cache
+def _validator(serializer: type[StrictSerializer], is_text: bool) -> StrictSerializer:
+    """Return one that only validates: it keeps nothing of what it is given, and making its fields is dear."""
+    return serializer(context={"is_text": is_text})
 
 
 class EncodableValidator(ProhibitSurrogateCharactersValidator):

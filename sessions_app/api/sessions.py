@@ -3,13 +3,14 @@
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers, status
+from rest_framework.exceptions import NotFound
 from rest_framework.response import Response
 
 from sessions_app.api.fields import BooleanField, JsonObjectField, PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.permissions import require_scope
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
+from sessions_app.api.person_view import PersonView, created, operation, presented, update
 from sessions_app.daily_limits import count_values
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Session, UserProfile
@@ -79,8 +80,15 @@ def sessions_of(person: UserProfile | None) -> QuerySet[Session]:
 
 
 def session_or_404(person: UserProfile | None, session_id: str) -> Session:
-    """Return this person's session; one that isn't there and somebody else's are answered alike."""
-    return one_or_404(sessions_of(person), session_id=session_id)
+    """Return this person's session; one that isn't there and somebody else's are answered alike.
+
+    Raises:
+        NotFound: there is none.
+    """
+    session = Session.objects.of_person(person, session_id) if person else None
+    if session is None:
+        raise NotFound
+    return session
 
 
 class SessionsView(PersonView):
@@ -106,7 +114,7 @@ class SessionView(PersonView):
     @operation(SessionAnswer, query=PersonQuery)
     def get(self, session_id: str) -> Response:
         """The session with its counters."""
-        return Response(SessionAnswer(session_or_404(self.person, session_id)).data)
+        return Response(presented(SessionAnswer, session_or_404(self.person, session_id)))
 
     @operation(SessionAnswer, body=SessionPatch)
     def patch(self, session_id: str) -> Response:
@@ -117,7 +125,7 @@ class SessionView(PersonView):
         if "legal_hold" in self.body:
             session.hold(self.body.pop("legal_hold"), actor=self.actor)
         update(session, self.body)
-        return Response(SessionAnswer(session).data)
+        return Response(presented(SessionAnswer, session))
 
     @operation({204: OpenApiResponse(description="Deleted.")}, query=PersonQuery, refuses=[CannotDelete], is_long=True)
     def delete(self, session_id: str) -> Response:

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
 
     atomic = False  # the index is built beside writes
 
-    dependencies = [("sessions_app", "0023_database_roles")]
+    dependencies = [("sessions_app", "0025_words_without_places")]
 
     operations = [
         AddIndexConcurrently(

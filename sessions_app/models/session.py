@@ -17,6 +17,9 @@ LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
+# Raw SQL for the same reason as the statement that enters a person's rows: see `row_security`.
+_OF_PERSON_SQL = "SELECT * FROM sessions_app_session WHERE user_id = %s AND session_id = %s"
+
 
 def _sequence(column: int | None) -> int:
     return -1 if column is None else column
@@ -34,6 +37,13 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Return only this person's sessions."""
         return self.filter(user=user)
+
+    def of_person(self, user: UserProfile, session_id: str) -> "Session | None":
+        """Return this person's session that the application calls so."""
+        session = next(iter(self.raw(_OF_PERSON_SQL, [user.pk, session_id])), None)
+        if session:
+            session.user = user
+        return session
 
     def named(self, session_id: str, user_id: str, application: int) -> Self:
         """Return the session that an application calls so, of the person whom it calls so; none, or one."""

@@ -14,7 +14,7 @@ from moments_app.recall.request import KINDS, MODES, RecallRequest
 from moments_app.recall.search import recall
 from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation
+from sessions_app.api.person_view import PersonView, operation, presented
 from sessions_app.row_security import acting_for
 from sessions_app.unseen import without_unseen
 
@@ -106,4 +106,4 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
         served.note_results(user, results)
     accesses.note(result.ref for result in results)
     answer = {"results": results, "mode": question.used_mode, "degraded": question.degraded}
-    return dict(SearchAnswer(answer).data)
+    return dict(presented(SearchAnswer, answer))

@@ -76,6 +76,19 @@ class TestWhatIsFound:
         say(ada, "She was painting three sunsets.")
         assert contents(ada, "Who paints a sunset?") == ["She was painting three sunsets."]
 
+    @pytest.mark.parametrize("is_counted", [False, True])
+    def test_texts_whose_words_have_no_places_are_ranked_as_well(self, ada: UserProfile, is_counted: bool) -> None:
+        say(ada, "The kiln is warm.", "The glaze cracked in the kiln.")
+        note(own_stream(ada), "Owns a kiln.", "fact")
+        moment(ada, "kiln", "They spoke of a kiln.")
+        with connection.cursor() as cursor:  # as whoever writes them past the application may
+            for table in ("sessions_app_message", "moments_app_memoryatom", "moments_app_moment"):
+                cursor.execute(f"UPDATE {table} SET search_vector = strip(search_vector)")
+        if is_counted:
+            count(ada)
+        results = found(ada, "glaze kiln")
+        assert len(results) == 4 and results[0].content == "The glaze cracked in the kiln."
+
     def test_what_was_just_written_is_found_at_once(self, ada: UserProfile) -> None:
         count(ada)
         say(ada, "A brand-new harpsichord arrived.")

@@ -1,0 +1,103 @@
+"""Few messages between a request and the database, and none of a transaction's promises less."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from memoryproject.postgresql.base import DatabaseWrapper
+from sessions_app.models import Event
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def pooled() -> Iterator[DatabaseWrapper]:
+    """A connection of a pool, as a web process has it."""
+    wrapper: Any = connection.copy()
+    assert isinstance(wrapper, DatabaseWrapper)
+    options = connection.settings_dict["OPTIONS"] | {"pool": {"min_size": 1, "max_size": 1, "timeout": 15}}
+    wrapper.settings_dict = connection.settings_dict | {
+        "OPTIONS": options,
+        "CONN_HEALTH_CHECKS": False,
+        "CONN_MAX_AGE": 0,
+    }
+    yield wrapper
+    wrapper.close()
+    wrapper.close_pool()
+
+
+def sent_by(wrapper: Any, trace: Path, work: Any) -> list[str]:
+    """Return the messages that some work sends, as libpq tells them."""
+    wrapper.ensure_connection()
+    with trace.open("wb") as file:
+        wrapper.connection.pgconn.trace(file.fileno())
+        work()
+        wrapper.connection.pgconn.untrace()
+    lines = trace.read_text().splitlines()
+    return [line.split("\t")[-1].strip() for line in lines if "\tF\t" in line]
+
+
+def ask(wrapper: Any, sql: str, *parameters: Any) -> Any:
+    with wrapper.cursor() as cursor:
+        cursor.execute(sql, parameters or None)
+        return cursor.fetchone()[0]
+
+
+def test_transaction_begins_in_the_message_of_its_first_statement(tmp_path: Path) -> None:
+    def work() -> None:
+        with transaction.atomic():
+            assert ask(connection, "SELECT %s || '%%'", "a;b") == "a;b%"
+            assert ask(connection, "SELECT 2") == 2
+
+    queries = sent_by(connection, tmp_path / "trace", work)
+    assert len(queries) == 3 and "BEGIN" in queries[0] and "a;b" in queries[0], queries
+    assert "COMMIT" in queries[-1]
+
+
+def test_failed_first_statement_leaves_nothing_behind() -> None:
+    with pytest.raises(DatabaseError), transaction.atomic():
+        ask(connection, "SELECT nothing_of_that_name")
+    with transaction.atomic():
+        Event.objects.create(type="first")
+        with pytest.raises(DatabaseError), transaction.atomic():
+            ask(connection, "SELECT 1 / 0")
+        Event.objects.create(type="second")
+    assert list(Event.objects.order_by("pk").values_list("type", flat=True)) == ["first", "second"]
+
+
+def test_rolled_back_transaction_wrote_nothing() -> None:
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        Event.objects.create(type="first")
+        raise ZeroDivisionError
+    assert not Event.objects.exists()
+
+
+def test_transaction_is_of_the_isolation_that_its_connection_has() -> None:
+    connection.ensure_connection()
+    connection.connection.read_only = True
+    try:
+        with transaction.atomic():
+            assert ask(connection, "SHOW transaction_read_only") == "on"
+    finally:
+        connection.connection.read_only = None
+
+
+def test_connection_of_a_moment_ago_is_not_asked_again(pooled: DatabaseWrapper, tmp_path: Path) -> None:
+    backend = ask(pooled, "SELECT pg_backend_pid()")
+    raw = pooled.connection
+    with (tmp_path / "trace").open("wb") as file:
+        raw.pgconn.trace(file.fileno())
+        pooled.close()
+        assert ask(pooled, "SELECT pg_backend_pid()") == backend
+        raw.pgconn.untrace()
+    assert (tmp_path / "trace").read_text().count("\tF\t") == 1
+
+
+def test_connection_that_the_server_ended_is_replaced(pooled: DatabaseWrapper) -> None:
+    backend = ask(pooled, "SELECT pg_backend_pid()")
+    pooled.close()
+    assert ask(connection, "SELECT pg_terminate_backend(%s, 20000)", backend)
+    assert ask(pooled, "SELECT pg_backend_pid()") != backend
