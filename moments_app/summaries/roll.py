@@ -1,7 +1,8 @@
 """`roll_summary`: the summary of a session's latest window takes in the turns since the last one.
 
-Asked for when a round ends, by `begin`, which adds the next version as `processing` together with its job. The engine
-is given the text so far and the new turns alone, so a round costs the same however long the session is.
+Asked for when a round ends and enough turns have come since the last one, by `begin`, which adds the next version as
+`processing` together with its job. The engine is given the text so far and the new turns alone, so a version costs the
+same however long the session is.
 """
 
 import time
@@ -173,10 +174,20 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
         end: sequence of the turn that ended it; None: none did.
         requested_by: for the job.
     """
-    conf = settings.ROLLING_SUMMARY
-    if not conf.enabled or end is None or end < conf.summarize_after_seq or not Summary.objects.begin(session, end):
+    if end is None or not is_due(session, end) or not Summary.objects.begin(session, end):
         return None
     return Job.objects.request(RollSummary.name, session, requested_by=requested_by, due_now=True)
+
+
+def is_due(session: Session, end: int) -> bool:
+    """Tell whether a round's end makes a summary due: until then, a context has the turns since the last one as said.
+
+    Args:
+        session: whose round ended.
+        end: sequence of the turn that ended it.
+    """
+    conf = settings.ROLLING_SUMMARY
+    return conf.enabled and end >= conf.summarize_after_seq and end - session.summarised_to >= conf.every_turns
 
 
 # --- claim ---

@@ -515,7 +515,7 @@ def summary_of(body: dict[str, Any]) -> dict[str, Any]:
     old = json.loads(re.search(r"^Facts so far: (.*)$", asked, re.M)[1])  # type: ignore[index]
     kept = [fact for fact in old if min(fact["message_indexes"]) >= start]
     new = [
-        {"fact": f"{turn['index']}: {turn['text'][:60]}", "message_indexes": [turn["index"]]} for turn in turns_of(body)
+        {"fact": turn["text"][:60], "message_indexes": [turn["index"]]} for turn in turns_of(body)
     ]
     facts = kept + new
     return {"summary_text": " / ".join(fact["fact"] for fact in facts), "facts": facts}
