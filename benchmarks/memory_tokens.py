@@ -10,11 +10,9 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +75,7 @@ class Ledger:
         spent = self.of(purpose)
         spent.calls += 1
         spent.input_tokens += estimate_tokens(text)
-        spent.repeated_tokens += estimate_tokens(commonprefix([self.before.get(purpose, ""), text]))
+        spent.repeated_tokens += estimate_tokens(_same_beginning(self.before.get(purpose, ""), text))
         self.before[purpose] = text
         if "input" not in body:
             spent.output_tokens += estimate_tokens(json.dumps(right_answer(body), ensure_ascii=False))
@@ -168,6 +166,11 @@ def purpose_of(body: dict[str, Any]) -> str:
         return "embeddings"
     name: str = body["response_format"]["json_schema"]["name"]
     return name.replace("_", "-")
+
+
+def _same_beginning(before: str, text: str) -> str:
+    pairs = zip(before, text, strict=False)
+    return text[: next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(text)))]
 
 
 def _text(body: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from moments_app.models.entity import Entity, EntityLink
 from moments_app.models.job import Job
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
+from moments_app.models.profile_line import ProfileLine
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
@@ -30,6 +31,7 @@ __all__ = [
     "Moment",
     "MomentEmbedding",
     "OwnText",
+    "ProfileLine",
     "PromptResource",
     "PromptVersion",
     "Release",

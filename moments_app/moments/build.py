@@ -23,12 +23,14 @@ from moments_app.moments.division import (
     builder_prompt,
     chunks_of,
     divide,
+    line_writer,
     profile_of,
     store_moments,
 )
 from moments_app.moments.journey import known_before
 from moments_app.moments.lag import lag
 from moments_app.moments.partition import PartitionEvent
+from moments_app.moments.profile_lines import known_profile, write_lines
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
@@ -63,7 +65,7 @@ class BuildMoments(Process[BuildInput, Built]):
         return BuildInput(
             prompt_version=builder_prompt(session),
             session=session,
-            profile=profile_of(session.user),
+            profile=known_profile(session.user),
             known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
@@ -88,6 +90,7 @@ class BuildMoments(Process[BuildInput, Built]):
         _refuse_what_moved(session, user, input)
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
+        write_lines(user, answer.profile.lines, line_writer(job, input, session, answer.engine))
         user.merge(
             summary=answer.profile.summary,
             interests=answer.profile.interests,

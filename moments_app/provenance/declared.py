@@ -16,6 +16,7 @@ from moments_app.models import (
     Moment,
     MomentEmbedding,
     OwnText,
+    ProfileLine,
     Release,
     ReleaseSource,
     RetractedItem,
@@ -29,6 +30,7 @@ from moments_app.models import (
 )
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
+from moments_app.moments.rebuild_profile import RebuildProfile
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
     AtomText,
@@ -37,9 +39,11 @@ from moments_app.provenance.export_format import (
     Number,
     NumberOf,
     SourceSequences,
+    SourceTurns,
     count_again,
     embed_memories,
     embed_turns,
+    follow_profile,
     link_bases,
     note_lines,
     put_in_chain,
@@ -53,6 +57,7 @@ from moments_app.sessions.digest import DigestSession
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
+from sessions_app.people.export import KindOfActor
 from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
@@ -77,6 +82,24 @@ declare(
         made_by=(BuildMoments.name, RebuildMoments.name),
         is_withdrawn=True,
         is_rewritten=True,
+    ),
+    Provenance(
+        ProfileLine,
+        File(
+            "profile_lines",
+            about="the lines of the profile, with their turns; those with `ended_at` stand there no more",
+            fields="line_id heading text joint position sources is_pinned actor engine created_at ended_at ended_by "
+            "end_reason",
+            types={"end_reason": Literal["", "changed", "ended", "by hand"]},
+            columns=(PublicId("line_id"), SourceTurns(), KindOfActor("actor"), KindOfActor("ended_by")),
+            order=("position", "id"),
+            is_newer=True,
+        ),
+        made_of=("source_message_ids", "job"),
+        made_by=(BuildMoments.name, RebuildProfile.name),
+        is_withdrawn=True,
+        is_rewritten=True,
+        imported=follow_profile,
     ),
     Provenance(
         Summary,

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from django.db.models import Min, Q, QuerySet
 
-from moments_app.engines.calls.moments import Profile
+from moments_app.engines.calls.profile import Profile
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, Release, StreamVersion, Summary
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
+from moments_app.provenance.lines import LinesLeft, lines_left
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
@@ -50,6 +51,7 @@ class Derived:
         journeys: other moments with such a journey.
         ranges: of turns that were formed with one of these among them.
         profile: None when no build that is withdrawn has changed it.
+        lines: what becomes of the profile's lines; None when none has to do with the turns.
     """
 
     session: Session
@@ -64,6 +66,7 @@ class Derived:
     journeys: list[Moment]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
+    lines: LinesLeft | None
 
     @property
     def streams(self) -> QuerySet[MemoryStream]:
@@ -89,6 +92,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     atoms = [*learned, *(release.atom for release in releases if release.atom)]
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
+    builds = {str(moment.job.job_id) for moment in moments if moment.job}
+    profile = _profile(session.user, builds)
     return Derived(
         session=session,
         turns=turns,
@@ -101,7 +106,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         mentions=mentions(session, [moment.key for moment in moments], _events_with_journeys(moments, journeys)),
         journeys=journeys,
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
-        profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
+        profile=profile,
+        lines=lines_left(session.user, turns, builds, profile.profile.summary if profile else session.user.summary),
     )
 
 

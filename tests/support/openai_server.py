@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 TURNS_PER_MOMENT = 20
+PROFILE_LINES = 6
 NATIVE_WIDTH = 1536  # of vectors, where no other is asked for
 STEM_LETTERS = 5
 
@@ -514,9 +515,7 @@ def summary_of(body: dict[str, Any]) -> dict[str, Any]:
     start = int(re.search(r"window begins at turn (\d+)", asked)[1])  # type: ignore[index]
     old = json.loads(re.search(r"^Facts so far: (.*)$", asked, re.M)[1])  # type: ignore[index]
     kept = [fact for fact in old if min(fact["message_indexes"]) >= start]
-    new = [
-        {"fact": turn["text"][:60], "message_indexes": [turn["index"]]} for turn in turns_of(body)
-    ]
+    new = [{"fact": turn["text"][:60], "message_indexes": [turn["index"]]} for turn in turns_of(body)]
     facts = kept + new
     return {"summary_text": " / ".join(fact["fact"] for fact in facts), "facts": facts}
 
@@ -527,11 +526,23 @@ def moments_of(body: dict[str, Any]) -> dict[str, Any]:
     moments = [_moment(turns[start : start + TURNS_PER_MOMENT]) for start in range(0, len(turns), TURNS_PER_MOMENT)]
     return {
         "moments": moments,
-        "user_summary_update": f"Spoke of {', '.join(moments[-1]['topic_tags'])}.",
+        "profile_changes": _profile_changes(body, f"Spoke of {', '.join(moments[-1]['topic_tags'])}."),
         "new_interests": moments[-1]["topic_tags"][:1],
         "new_preferred_topics": moments[-1]["topic_tags"][:2],
         "recent_journey": f"From {turns[0]['time']} to {turns[-1]['time']}.",
     }
+
+
+def _profile_changes(body: dict[str, Any], text: str) -> list[dict[str, Any]]:
+    """What was spoken of in the first line, and the longest that was said in a line after it."""
+    profile = json.loads(body["messages"][1]["content"].splitlines()[0].partition(": ")[2])
+    turns, there = turns_of(body), len(profile["lines"])
+    longest = max(turns, key=lambda turn: len(turn["text"]))
+    said = {"line": 0 if there < PROFILE_LINES else 2, "text": f"Said: {longest['text'][:60]}"}
+    return [
+        {"line": min(there, 1), "text": text, "message_indexes": [turns[-1]["index"]]},
+        said | {"message_indexes": [longest["index"]]},
+    ]
 
 
 def _moment(turns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
-from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn

@@ -318,6 +318,7 @@ class TestAsking:
             "TurnEmbedding",
         }
         exported = {
+            "ProfileLine",
             "ProfileVersion",
             "Session",
             "Message",

@@ -96,7 +96,10 @@ class TestWhen:
             latest = Summary.objects.latest_completed(session)
             covered = latest.end_sequence if latest else -1
             assert session.last_sequence - covered <= settings.MEMORY_CONTEXT.hot_turns_limit
-            assert f"Turn {min(covered + 1, session.last_sequence)} " in service.post("memory/context", **asked).json()["context"]
+            assert (
+                f"Turn {min(covered + 1, session.last_sequence)} "
+                in service.post("memory/context", **asked).json()["context"]
+            )
         assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
 
     def test_what_a_digest_says_is_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
