@@ -12,9 +12,11 @@ from typing import Self
 
 import structlog
 from django.conf import settings
+from django.db.models import F, Sum, Value
+from django.db.models.functions import Floor
 from django.utils import timezone
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -29,7 +31,7 @@ from moments_app.jobs.process import (
     prompt_in_force,
     session_of,
 )
-from moments_app.jobs.workload import Workload, one_call_a_session
+from moments_app.jobs.workload import Workload, tokens_of
 from moments_app.models import Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
 from moments_app.prompts import ROLLING_SUMMARY_URI
@@ -38,6 +40,7 @@ from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
+PROMPT_TOKENS = 1_000  # of a call beside the turns: prompt, the text and facts so far
 LOOK_BACK = 50  # turns searched for the end of the last round
 
 logger = structlog.get_logger(__name__)
@@ -160,7 +163,12 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
 
     def workload(self, *, everything: bool) -> Workload:
-        return one_call_a_session(settings.ROLLING_SUMMARY.model, usual_answer=400, everything=everything)
+        """Reckon with those of a conversation as it is held; settling what waits rolls none."""
+        conf = settings.ROLLING_SUMMARY
+        is_rolled = everything and conf.enabled
+        calls = Sum(Floor(F("message_count") / float(conf.every_turns)) if is_rolled else Value(0.0))
+        shown = tokens_of(F("message_count")) if is_rolled else Value(0.0)
+        return Workload(engine_name(conf.model), calls, Sum(shown), usual_answer=400, prompt_tokens=PROMPT_TOKENS)
 
 
 # --- when one is due ---

@@ -163,19 +163,18 @@ def changed(lines: Sequence[Line], changes: Sequence[DraftChange], sequences: Se
     result: list[Line | None] = list(lines)
     for change in changes:
         sources = tuple(sorted({sequences[index] for index in change.message_indexes}))
-        text = " ".join(change.text.split())
-        if not change.line:
-            result.append(Line(text, sources=sources))
-            continue
-        old = lines[change.line - 1]
-        new = replace(old, text=_like(old, text), key=None, sources=sources, before=old.key)
-        result[change.line - 1] = new if text else None
+        if change.line:
+            result[change.line - 1] = changed_text(lines[change.line - 1], change.text, sources)
+        else:
+            result.append(Line(" ".join(change.text.split()), sources=sources))
     return [line for line in result if line]
 
 
-def _like(old: Line, text: str) -> str:
-    """Return a text with the mark of a list's item where the line before has it."""
-    return f"{ITEM}{text.removeprefix(ITEM)}" if old.text.startswith(ITEM) else text
+def changed_text(line: Line, text: str, sources: tuple[int, ...] = ()) -> Line | None:
+    """Return what takes the place of a line, a list's item for an item; None where the text is blank."""
+    said = " ".join(text.split()).removeprefix(ITEM)
+    mark = ITEM if line.text.startswith(ITEM) else ""
+    return replace(line, text=mark + said, key=None, sources=sources, before=line.key) if said else None
 
 
 # --- judging ---

@@ -9,6 +9,7 @@ from moments_app.interfaces.api import (
     entities,
     jobs,
     moments,
+    profile_lines,
     retractions,
     search,
     streams,
@@ -16,6 +17,7 @@ from moments_app.interfaces.api import (
 )
 
 urlpatterns = [
+    path("users/<public_id:user_id>/lines", profile_lines.ProfileLinesView.as_view(), name="profile_lines"),
     path("moments", moments.MomentsView.as_view(), name="moments"),
     path("moments/build", moments.BuildView.as_view(), name="build_moments"),
     path("moments/<public_id:key>", moments.MomentView.as_view(), name="moment"),

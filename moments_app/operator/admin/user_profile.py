@@ -9,10 +9,13 @@ from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
 from moments_app.operator.views.profile import (
+    EditLine,
     EraseProfile,
     ExportProfile,
     ProfileForm,
+    ProfileLines,
     ProfileVersions,
+    RestoreLine,
     RestoreProfile,
 )
 from sessions_app.admin.base import PageAdmin
@@ -36,7 +39,7 @@ class UserProfileAdmin(PageAdmin):
     readonly_fields = ("created_at", "updated_at")
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
     form_page = ProfileForm
-    views = (ProfileVersions, RestoreProfile, ExportProfile, EraseProfile)
+    views = (ProfileLines, EditLine, RestoreLine, ProfileVersions, RestoreProfile, ExportProfile, EraseProfile)
 
     def save_model(self, request: HttpRequest, obj: UserProfile, form: Any, change: bool) -> None:
         """Save what was edited and nothing else: an engine may have added to the rest since the page was opened."""

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
-from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
-from moments_app.engines.calls.profile import Profile
+from moments_app.engines.calls.moments import Journey, KnownMoment, MomentRequest, MomentShape
+from moments_app.engines.calls.profile import Profile, lines_of
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn
@@ -423,7 +423,7 @@ def test_the_schema_is_one_that_strict_structured_outputs_take() -> None:
         if "properties" in schema:
             assert schema["required"] == list(schema["properties"])
             assert schema["additionalProperties"] is False
-    assert moments.SHAPE.schema["required"] == list(MomentAnswer.model_fields)
+    assert moments.SHAPE.schema["required"] == list(MomentShape.model_fields)
 
 
 def test_an_endpoint_that_refuses_everything_is_asked_from_the_start_again(
@@ -481,7 +481,7 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, seen), (2, "after")]
     assert shown[1].get("tool", "") == without_unseen(tool)
     profile = json.loads(prompt.splitlines()[0].removeprefix("Profile so far: "))
-    assert profile["summary"] == without_unseen(summary)
+    assert list(profile["lines"].values()) == [without_unseen(line.text) for line in lines_of(summary)]
 
 
 def test_the_same_window_gives_the_same_prompt() -> None:
