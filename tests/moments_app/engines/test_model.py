@@ -18,7 +18,7 @@ from moments_app.engines.calls.moments import Journey, KnownMoment, MomentReques
 from moments_app.engines.calls.profile import Profile, lines_of
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
-from moments_app.engines.transcript import Turn
+from moments_app.engines.transcript import Turn, fenced
 from sessions_app.shorten import shorten_middle
 from sessions_app.unseen import without_unseen
 from tests.support import openai_server as behave
@@ -86,8 +86,22 @@ def test_the_model_sees_prompt_profile_recent_moments_and_turns(engine: ModelEng
     assert behave.turns_of(server.requests[0])[3] == {
         "index": 3,
         "role": "assistant",
-        "time": "2026-03-02 08:03",
         "text": f"{MARK} number 3 about glaze",
+    }
+
+
+def test_a_turn_says_its_time_where_the_one_before_does_not_tell_it() -> None:
+    start = datetime(2026, 3, 2, 23, 10, tzinfo=UTC)
+    minutes = (0, 1, 29, 31, 40, 50, 300, 290, 200)  # a day ends after 50; two were said before those above them
+    turns = [Turn(n, "user", "text", start + timedelta(minutes=later)) for n, later in enumerate(minutes)]
+    shown = [json.loads(line) for line in fenced(turns).splitlines()[1:-1]]
+    told = {turn["index"]: turn["time"] for turn in shown if "time" in turn}
+    assert told == {
+        0: "2026-03-02 23:10",
+        3: "2026-03-02 23:41",
+        5: "2026-03-03 00:00",
+        6: "2026-03-03 04:10",
+        8: "2026-03-03 02:30",
     }
 
 
