@@ -99,7 +99,8 @@ def read(conversation: Conversation) -> Memory:
 
 
 def _read_session(memory: Memory, messages: Sequence[dict[str, str]]) -> None:
-    from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+    from moments_app.engines.calls.moments import Journey, MomentRequest
+    from moments_app.engines.calls.profile import Profile
     from moments_app.engines.extractive import ExtractiveEngine
     from moments_app.engines.transcript import Turn
     from sessions_app.models.user_profile import united

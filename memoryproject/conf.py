@@ -94,6 +94,13 @@ class RollingSummarySettings(Group):
     enabled: bool = Field(True, description="Keep a rolling summary of each session.")
     window_size: int = Field(14, ge=2, le=200, description="Turns that a summary covers.")
     summarize_after_seq: int = Field(5, ge=0, description="First sequence at which a summary is made.")
+    every_turns: int = Field(
+        8,
+        ge=1,
+        le=200,
+        description="New turns since the last summary that make the next one due, when a round ends. Up to "
+        "`MEMORY_CONTEXT__HOT_TURNS_LIMIT`, contexts have each of them word for word until then.",
+    )
     stuck_after_minutes: int = Field(
         5, ge=1, description="An unfinished summary without a job is restarted after this long."
     )

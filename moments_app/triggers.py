@@ -9,10 +9,11 @@ from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
+from moments_app.moments.profile_lines import follow_text
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.turns.platform_text import note_platform_text
-from sessions_app.models import DailyLimit, Message, Session
+from sessions_app.models import DailyLimit, Message, Session, UserProfile
 from sessions_app.signals import digest_wanted, turns_overdue
 from sessions_app.transcript.append import messages_appended
 
@@ -24,6 +25,7 @@ def connect() -> None:
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
     for change in (post_save, post_delete):
         change.connect(take_up_work, sender=DailyLimit, dispatch_uid="moments_app.triggers")
+    post_save.connect(have_lines_follow, sender=UserProfile, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
 
@@ -57,6 +59,16 @@ def embed_again(
     kind = "moment" if isinstance(instance, Moment) else "fact"
     KINDS[kind].objects.filter(source_id=instance.pk).delete()
     ask_to_embed("edit", **whose_memories(instance))
+
+
+def have_lines_follow(
+    instance: UserProfile, created: bool, update_fields: Collection[str] | None = None, **_: Any
+) -> None:
+    """Keep the lines of a profile's text that was changed, in whatever way; its latest version says by whom."""
+    if created or (update_fields is not None and "summary" not in update_fields):
+        return
+    latest = instance.versions.order_by("-pk").values_list("actor", flat=True).first()
+    follow_text(instance, latest or "")
 
 
 def take_up_work(**_: Any) -> None:

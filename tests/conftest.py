@@ -164,8 +164,8 @@ def _without_work_of_rounds(settings: Settings) -> None:
 
 @pytest.fixture
 def rolling(settings: Settings) -> None:
-    """Rolling summaries as they are by default."""
-    settings.ROLLING_SUMMARY = RollingSummarySettings()
+    """Rolling summaries after each round, so that a test needs few; all else of them is as by default."""
+    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=1)
 
 
 @pytest.fixture

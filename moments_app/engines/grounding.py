@@ -98,6 +98,7 @@ class Grounds:
 
     def __init__(self, turns: Sequence[Turn] = (), known: Iterable[str] = ()) -> None:
         self._said = [f"{turn.name} {turn.content} {turn.tool_calls}" for turn in turns]
+        self._indexes = [turn.index for turn in turns]
         self._texts = [*self._said, *known]
         self._years = {turn.created_at.year for turn in turns}
         self._times = [f"{turn.created_at:%Y-%m-%d %H:%M}" for turn in turns]
@@ -144,6 +145,18 @@ class Grounds:
         elif text.strip():
             self.kept_count += 1
         return not complaint
+
+    def takes_back(self, text: str, complaint: str) -> None:
+        """Count a text that was counted as kept as dropped."""
+        self.kept_count -= bool(text.strip())
+        self.dropped[complaint] += 1
+
+    def said_at(self, text: str) -> list[int]:
+        """Return the indexes of the turns that have most of a text's words; all of them where none has any."""
+        stems = lexemes.stems_in(text)
+        shared = [len(stems & lexemes.stems_in(said)) for said in self._said]
+        enough = max(shared, default=0) / 2
+        return [index for index, count in zip(self._indexes, shared, strict=True) if count >= enough]
 
     def complaint(self, text: str, *, may_order: bool = False) -> str:
         """Return why a sentence can't be kept, without a word of it; blank if it can."""

@@ -2,14 +2,9 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Aggregate, Count, F, FloatField, Sum
+from django.db.models import F, FloatField
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Cast, Least
-from django.db.models.lookups import GreaterThan
-
-from sessions_app.models.session import UNBUILT
-
-SHOWN_TOKENS = 2_000.0  # of a session's latest turns, which a summary or a digest is made of
+from django.db.models.functions import Cast
 
 
 @dataclass(frozen=True)
@@ -17,16 +12,20 @@ class Workload:
     """The calls and the tokens of transcript that sessions would take.
 
     Args:
-        model: set for the process.
-        calls: of the engine.
+        engine: name of the one that is called.
+        calls: of the engine; a sum over sessions.
         tokens: of turns that the calls are given in all.
         usual_answer: tokens of an answer, as long as there are no calls to learn it from.
+        prompt_tokens: of a call beside the transcript: prompt, and what is known already.
+        purpose: of the calls, where the process has no prompt.
     """
 
-    model: str
-    calls: Aggregate
-    tokens: Aggregate
+    engine: str
+    calls: Combinable
+    tokens: Combinable
     usual_answer: int
+    prompt_tokens: int
+    purpose: str = ""
 
 
 def tokens_of(turns: Combinable) -> Combinable:
@@ -34,8 +33,6 @@ def tokens_of(turns: Combinable) -> Combinable:
     return Cast(F("total_tokens"), FloatField()) / F("message_count") * turns
 
 
-def one_call_a_session(model: str, *, usual_answer: int, everything: bool) -> Workload:
-    """Return the workload of a process that is given the latest turns of each session once."""
-    unbuilt = F("message_count") if everything else UNBUILT
-    shown = Least(tokens_of(unbuilt), SHOWN_TOKENS, output_field=FloatField())
-    return Workload(model, Count("id", filter=GreaterThan(unbuilt, 0)), Sum(shown), usual_answer)
+def turns_that(waiting: F | Combinable, *, everything: bool) -> Combinable:
+    """Return the number of turns of a session that are reckoned with: all, or those that wait."""
+    return F("message_count") if everything else waiting

@@ -15,7 +15,7 @@ TABLES = ("moments_app_probe", "moments_app_proberesult")
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("moments_app", "0054_facts_of_people"),
+        ("moments_app", "0056_lines_of_profiles"),
         ("sessions_app", "0022_speakers"),
     ]
 

@@ -13,6 +13,7 @@ from moments_app.models.kept_exchange import KeptExchange
 from moments_app.models.moment import Moment
 from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.probe import Probe, ProbeResult
+from moments_app.models.profile_line import ProfileLine
 from moments_app.models.prompt import PromptResource, PromptVersion
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
@@ -42,6 +43,7 @@ __all__ = [
     "OwnText",
     "Probe",
     "ProbeResult",
+    "ProfileLine",
     "PromptResource",
     "PromptVersion",
     "Release",

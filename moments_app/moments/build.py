@@ -6,13 +6,13 @@ Leaves moments linked into the user's chain, a merged profile, and a partition e
 from collections.abc import Mapping, Sequence
 
 from django.conf import settings
-from django.db.models import F, Sum
+from django.db.models import Sum
 from django.db.models.functions import Ceil
 
-from moments_app.engines import Caller
+from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
-from moments_app.jobs.workload import Workload, tokens_of
+from moments_app.jobs.workload import Workload, tokens_of, turns_that
 from moments_app.models import Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
@@ -23,11 +23,13 @@ from moments_app.moments.division import (
     builder_prompt,
     chunks_of,
     divide,
+    line_writer,
     profile_of,
     store_moments,
 )
 from moments_app.moments.journey import known_before
 from moments_app.moments.partition import PartitionEvent
+from moments_app.moments.profile_lines import known_profile, write_lines
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
@@ -35,6 +37,7 @@ from sessions_app.models.session import UNBUILT
 # Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
 MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
+PROMPT_TOKENS = 1_900  # of a call beside the turns: prompt, profile, journey, recent moments
 AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
 
 
@@ -62,7 +65,7 @@ class BuildMoments(Process[BuildInput, Built]):
         return BuildInput(
             prompt_version=builder_prompt(session),
             session=session,
-            profile=profile_of(session.user),
+            profile=known_profile(session.user),
             known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
@@ -87,6 +90,7 @@ class BuildMoments(Process[BuildInput, Built]):
         _refuse_what_moved(session, user, input)
         moments = store_moments(job, input, answer)
         Moment.objects.relink(user.pk, moments)
+        write_lines(user, answer.profile.lines, line_writer(job, input, session, answer.engine))
         user.merge(
             summary=answer.profile.summary,
             interests=answer.profile.interests,
@@ -123,9 +127,10 @@ class BuildMoments(Process[BuildInput, Built]):
         return True
 
     def workload(self, *, everything: bool) -> Workload:
-        tokens = tokens_of(F("message_count") if everything else UNBUILT)
+        tokens = tokens_of(turns_that(UNBUILT, everything=everything))
         calls = Sum(Ceil(tokens / settings.MOMENT_BUILDER.max_input_tokens))
-        return Workload(settings.MOMENT_BUILDER.model, calls, Sum(tokens), usual_answer=900)
+        engine = engine_name(settings.MOMENT_BUILDER.model)
+        return Workload(engine, calls, Sum(tokens), usual_answer=900, prompt_tokens=PROMPT_TOKENS)
 
 
 def is_due(session: Session) -> bool:

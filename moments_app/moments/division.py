@@ -11,13 +11,15 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.calls.moments import DraftMoment, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.calls.moments import DraftMoment, KnownMoment, MomentAnswer, MomentRequest
+from moments_app.engines.calls.profile import Profile, text_of
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
-from moments_app.models import Job, Moment, PromptVersion
+from moments_app.models import Job, Moment, ProfileLine, PromptVersion
 from moments_app.models.moment import moment_key
 from moments_app.moments.journey import KnownBefore, keep_journey
+from moments_app.moments.profile_lines import Writer
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn
 from moments_app.turns.platform_text import blank_platform_text
@@ -117,6 +119,12 @@ def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
     ]
 
 
+def line_writer(job: Job, input: ProcessInput, session: Session, engine: str) -> Writer:
+    """Return the writer of what an engine makes of a session's turns in the profile."""
+    reason = ProfileLine.Reason.ENDED
+    return Writer(f"job:{job.job_id}", reason, job, input.prompt_version, engine, session)
+
+
 # --- think ---
 
 
@@ -134,7 +142,7 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
         answer = engine.build_moments(request)
         found = _segments(answer.moments, chunk.sequences)
         segments += found
-        profile = merged(profile, answer)
+        profile = merged(profile, answer, chunk.sequences)
         journey = journey.then(answer.recent_journey.strip(), [_known(segment, chunk) for segment in found])
     return Built(_covering(segments, input), profile, journey.text, engine.name)
 
@@ -163,12 +171,20 @@ def _covering(segments: Sequence[Segment], input: BuildInput) -> list[Segment]:
     ]
 
 
-def merged(profile: Profile, answer: MomentAnswer) -> Profile:
-    """Return the profile with what one call learned."""
+def merged(profile: Profile, answer: MomentAnswer, sequences: Sequence[int]) -> Profile:
+    """Return the profile with what one call learned.
+
+    Args:
+        profile: before.
+        answer: of the call.
+        sequences: of its turns, by their indexes.
+    """
+    before, lines = profile.lines, answer.lines_after(profile, sequences)
     return Profile(
-        answer.user_summary_update.strip() or profile.summary,
+        profile.summary if lines == before else text_of(lines),
         united(profile.interests, answer.new_interests),
         united(profile.preferred_topics, answer.new_preferred_topics),
+        lines,
     )
 
 

@@ -7,11 +7,13 @@ stands in the job's params, oldest first.
 from dataclasses import dataclass
 
 from moments_app.engines import Caller
-from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, MomentRequest
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import ClaimLost, Moved, Process, ProcessInput, Progress, Skipped, complete
 from moments_app.models import Job, Moment, PromptVersion
-from moments_app.moments.division import Chunk, builder, builder_prompt, chunks_of, merged, profile_of
+from moments_app.moments.division import Chunk, builder, builder_prompt, chunks_of, line_writer, merged, profile_of
+from moments_app.moments.profile_lines import known_profile, write_lines
 from sessions_app.models import Message, Session, UserProfile
 
 BUILDS = "builds"  # in a job's params: ids of the builds that are to be replayed, oldest first
@@ -37,7 +39,15 @@ class ReplayInput(ProcessInput):
     chunks: list[Chunk]
 
 
-class RebuildProfile(Process[ReplayInput, Profile]):
+@dataclass(frozen=True)
+class Replayed:
+    """The profile with the replayed build in it, and who wrote that."""
+
+    profile: Profile
+    engine: str
+
+
+class RebuildProfile(Process[ReplayInput, Replayed]):
     """Replays builds into a profile, a build a run."""
 
     name = "rebuild_profile"
@@ -59,21 +69,21 @@ class RebuildProfile(Process[ReplayInput, Profile]):
                     build=build,
                     left=builds[position + 1 :],
                     session=session,
-                    profile=profile_of(user),
+                    profile=known_profile(user),
                     chunks=chunks_of(shown),
                 )
         return Skipped("no build is left whose turns are there")
 
-    def think(self, input: ReplayInput, engine: Engine, progress: Progress) -> Profile:
+    def think(self, input: ReplayInput, engine: Engine, progress: Progress) -> Replayed:
         """Call the engine for each chunk, carrying the profile from call to call."""
         profile = input.profile
         for number, chunk in enumerate(input.chunks):
             progress(number, len(input.chunks))
             answer = engine.build_moments(MomentRequest(chunk.turns, profile, Journey(), input.prompt_version.content))
-            profile = merged(profile, answer)
-        return profile
+            profile = merged(profile, answer, chunk.sequences)
+        return Replayed(profile, engine.name)
 
-    def commit(self, job: Job, input: ReplayInput, answer: Profile) -> None:
+    def commit(self, job: Job, input: ReplayInput, answer: Replayed) -> None:
         """Take the profile in, ask for the next build's, and complete the job.
 
         Raises:
@@ -86,10 +96,12 @@ class RebuildProfile(Process[ReplayInput, Profile]):
         same = Session.objects.filter(pk=input.session.pk, retraction_count=input.session.retraction_count)
         if profile_of(user) != input.profile or not same.exists():
             raise Moved("The profile or the turns changed while the engine was thinking.")
+        profile = answer.profile
+        write_lines(user, profile.lines, line_writer(job, input, input.session, answer.engine))
         user.merge(
-            summary=answer.summary,
-            interests=answer.interests,
-            preferred_topics=answer.preferred_topics,
+            summary=profile.summary,
+            interests=profile.interests,
+            preferred_topics=profile.preferred_topics,
             actor=f"job:{job.job_id}",
         )
         complete(job, "profile_rebuilt", {BUILDS: [input.build], "left": len(input.left)})

@@ -22,6 +22,7 @@ from moments_app.models import (
     OwnText,
     Probe,
     ProbeResult,
+    ProfileLine,
     Release,
     ReleaseSource,
     RetractedItem,
@@ -35,6 +36,7 @@ from moments_app.models import (
 )
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.rebuild import RebuildMoments
+from moments_app.moments.rebuild_profile import RebuildProfile
 from moments_app.probes.run import RunProbes
 from moments_app.provenance import erase
 from moments_app.provenance.export_format import (
@@ -47,9 +49,11 @@ from moments_app.provenance.export_format import (
     ReplacedBy,
     ServedContext,
     SourceSequences,
+    SourceTurns,
     count_again,
     embed_memories,
     embed_turns,
+    follow_profile,
     link_bases,
     note_lines,
     note_replaced,
@@ -65,6 +69,7 @@ from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Session
+from sessions_app.people.export import KindOfActor
 from sessions_app.people.export_format import File, NameOf, NotRestored, PublicId
 from sessions_app.people.provenance import Provenance, declare
 
@@ -93,6 +98,24 @@ declare(
         made_by=(BuildMoments.name, RebuildMoments.name),
         is_withdrawn=True,
         is_rewritten=True,
+    ),
+    Provenance(
+        ProfileLine,
+        File(
+            "profile_lines",
+            about="the lines of the profile, with their turns; those with `ended_at` stand there no more",
+            fields="line_id heading text joint position sources is_pinned actor engine created_at ended_at ended_by "
+            "end_reason",
+            types={"end_reason": Literal["", "changed", "ended", "by hand"]},
+            columns=(PublicId("line_id"), SourceTurns(), KindOfActor("actor"), KindOfActor("ended_by")),
+            order=("position", "id"),
+            is_newer=True,
+        ),
+        made_of=("source_message_ids", "job"),
+        made_by=(BuildMoments.name, RebuildProfile.name),
+        is_withdrawn=True,
+        is_rewritten=True,
+        imported=follow_profile,
     ),
     Provenance(
         Summary,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from django.db.models import Min, Q, QuerySet
 
-from moments_app.engines.calls.moments import Profile
+from moments_app.engines.calls.profile import Profile
 from moments_app.models import (
     Contradiction,
     Correction,
@@ -25,6 +25,7 @@ from moments_app.models import (
 )
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
+from moments_app.provenance.lines import LinesLeft, lines_left
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
@@ -87,6 +88,7 @@ class Derived(InStreams):
         probes: whose question, answer or evidence is among the turns.
         ranges: of turns that were formed with one of these among them.
         profile: None when no build that is withdrawn has changed it.
+        lines: what becomes of the profile's lines; None when none has to do with the turns.
     """
 
     session: Session
@@ -99,6 +101,7 @@ class Derived(InStreams):
     probes: list[Probe]
     ranges: list[SequenceRange]
     profile: ProfileChange | None
+    lines: LinesLeft | None
 
 
 def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) -> Derived:
@@ -116,6 +119,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     learned = in_streams(_atoms(session, ids, formations, is_whole=is_whole), ids)
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
+    builds = {str(moment.job.job_id) for moment in moments if moment.job}
+    profile = _profile(session.user, builds)
     return Derived(
         session=session,
         turns=turns,
@@ -127,7 +132,8 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
         journeys=journeys,
         probes=_probes(session, ids, is_whole=is_whole),
         ranges=[] if is_whole else united(_range_of(job) for job in formations),
-        profile=_profile(session.user, {str(moment.job.job_id) for moment in moments if moment.job}),
+        profile=profile,
+        lines=lines_left(session.user, turns, builds, profile.profile.summary if profile else session.user.summary),
     )
 
 

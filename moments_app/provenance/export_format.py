@@ -6,12 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from moments_app.context.kept import KeptContext
 from moments_app.models import Job, MemoryAtom, MemoryStream, Moment, StreamVersion, Summary
 from moments_app.models.atom import content_hash
 from moments_app.models.embedding import ask_to_embed
+from moments_app.moments.profile_lines import follow_text
 from moments_app.recall.count_words import CountWords
 from moments_app.streams.lines import split_lines
 from sessions_app.models import Message, Session, UserProfile
@@ -125,6 +126,33 @@ class ServedContext(Column):
             line[self.name] = asdict(kept) if kept else None
 
 
+class SourceTurns(Column):
+    """The turns of any sessions that a row is made of, each as its session and sequence."""
+
+    type, is_column = list[tuple[str, NonNegativeInt]], False
+
+    def __init__(self) -> None:
+        super().__init__("sources", "source_message_ids")
+
+    def write(self, lines: list[Line], exporting: Exporting) -> None:
+        pks = {pk for line in lines for pk in line[self.name]}
+        turns = Message.objects.for_user(exporting.user).filter(pk__in=pks)
+        found = {pk: place for pk, *place in turns.values_list("pk", "session__session_id", "sequence")}
+        for line in lines:
+            line[self.name] = [found[pk] for pk in line[self.name] if pk in found]
+
+    def read(self, rows: list[Restored], importing: Importing) -> list[Restored]:
+        places = {place for row in rows for place in row.line[self.name]}
+        sessions = {name: importing.added[Session].get((name,)) for name, _sequence in places}
+        turns = Message.objects.turns().for_user(importing.user).filter(session__in=filter(None, sessions.values()))
+        named = turns.filter(sequence__in={sequence for _name, sequence in places})
+        pks = {(session, sequence): pk for session, sequence, pk in named.values_list("session", "sequence", "pk")}
+        for row in rows:
+            own = [(sessions[name], sequence) for name, sequence in row.line[self.name]]
+            row.columns[self.lookup] = [pks[place] for place in own if place in pks]
+        return rows
+
+
 class CarriedAtoms(Column):
     """The public numbers of the observations that each line of a text carries."""
 
@@ -229,6 +257,11 @@ def write_lines(importing: Importing) -> None:
 
 def _has_memory(importing: Importing) -> bool:
     return any(importing.counts[name] for name in ("moments", "summaries", "streams", "own_texts", "entities"))
+
+
+def follow_profile(importing: Importing) -> None:
+    """Give the profile its lines where an older export has none."""
+    follow_text(importing.user, "")
 
 
 def count_again(importing: Importing) -> None:

@@ -7,13 +7,13 @@ in the same transaction. Nothing is destroyed: what was withdrawn is kept, and `
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Max, Model, Q, QuerySet, Sum
 
-from moments_app.engines.calls.moments import Profile
+from moments_app.engines.calls.profile import Profile
 from moments_app.models import (
     CorrectedTurn,
     MemoryAtom,
@@ -25,6 +25,7 @@ from moments_app.models import (
     Summary,
     TurnEmbedding,
 )
+from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import take_keys_out
 from moments_app.provenance.derived import Derived, InStreams, derived_from
 from moments_app.provenance.remake import (
@@ -192,6 +193,7 @@ def _counts(found: Derived) -> dict[str, int]:
         "summaries": len(found.summaries),
         **counts_in_streams(found),
         "profile_versions": len(found.profile.versions) if found.profile else 0,
+        "profile_lines": len(found.lines.withdrawn) if found.lines else 0,
         "partition_events": len(found.events),
         "mentions": len(found.mentions),
         "journeys": len(found.journeys),
@@ -231,6 +233,10 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     rewritten: list[Iterable[Model]] = [found.mentions, found.journeys, [found.session]]
     if found.profile:
         withdrawn.append(found.profile.versions)
+    if found.lines:
+        withdrawn.append(found.lines.withdrawn)
+        rewritten.append(found.lines.staying)
+    if found.profile or found.lines:
         rewritten.append([found.session.user])
     _keep(retraction, withdrawn, rewritten)
     for rows in withdrawn:
@@ -239,10 +245,20 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
     Moment.objects.relink(retraction.user_id, found.moments)
     for row in found.mentions:  # keys of moments are made of their names
         take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
-    if found.profile:
-        set_profile(found.session.user, found.profile.profile)
+    _set_profile_back(found)
     if any(_payload(event).get("partition_type") == "session_cleared" for event in found.events):
         found.session.status = Session.Status.ACTIVE
+
+
+def _set_profile_back(found: Derived) -> None:
+    """Set the profile back, but for the lines that have other sources."""
+    user = found.session.user
+    profile = found.profile.profile if found.profile else profile_of(user)
+    if found.lines:
+        found.lines.write()
+        profile = replace(profile, summary=found.lines.text)
+    if found.profile or found.lines:
+        set_profile(user, profile)
 
 
 def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:

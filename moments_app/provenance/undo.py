@@ -24,6 +24,7 @@ from moments_app.models import (
     Moment,
     Probe,
     ProbeResult,
+    ProfileLine,
     Release,
     ReleaseSource,
     Retraction,
@@ -35,6 +36,7 @@ from moments_app.models.moment import moment_key
 from moments_app.models.retraction import CannotPutBack
 from moments_app.moments.division import profile_of
 from moments_app.provenance.derived import builds_of, moments_on, with_edits
+from moments_app.provenance.lines import JOB
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -298,10 +300,18 @@ def _put_profile_back(retraction: Retraction, user: UserProfile, remade: Remade)
     profile = with_edits(profile_of(cast(UserProfile, before.row().object)), changes, user)
     taken = {build for builds in builds_of(changes).values() for build in builds} - remade.builds
     ProfileVersion.objects.filter(pk__in=[change.pk for change in changes]).delete()
+    _put_lines_back(retraction)
     set_profile(user, profile)
     retraction.items.put_back(ProfileVersion)
     since = Job.objects.filter(job_id__in=taken, finished_at__gte=retraction.created_at)
     return [str(job_id) for job_id in since.values_list("job_id", flat=True)]
+
+
+def _put_lines_back(retraction: Retraction) -> None:
+    """Put back the lines of the profile, in place of those that engines have written since."""
+    since = ProfileLine.objects.filter(user=retraction.user_id, actor__startswith=JOB)
+    since.filter(created_at__gte=retraction.created_at).delete()
+    retraction.items.put_back(ProfileLine)
 
 
 # --- what comes on top ---

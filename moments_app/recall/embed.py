@@ -13,11 +13,13 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Case, Exists, F, FloatField, OuterRef, Q, QuerySet, Sum, Value, When
+from django.db.models.functions import Cast, Ceil, Greatest
+from django.db.models.lookups import GreaterThan
 from django.utils import timezone
 
 from moments_app.engines import Caller, embedding_model
-from moments_app.engines.embeddings import Embedder
+from moments_app.engines.embeddings import PURPOSE, Embedder
 from moments_app.engines.interface import EngineError
 from moments_app.jobs.process import (
     Asked,
@@ -31,6 +33,7 @@ from moments_app.jobs.process import (
     Timing,
     locked_session,
 )
+from moments_app.jobs.workload import Workload, tokens_of, turns_that
 from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange
@@ -43,6 +46,9 @@ SWEEP = 500  # failed jobs a run, and refused texts of a kind
 REFUSALS = 5  # sentences of the endpoint about the texts of a kind
 WRITTEN = ["vector", "refusal", "refusals", "ask_again_at"]
 COUNTED = 10_000  # texts of a kind
+TURNS_OF_ROUND = 2.0  # embedded together as people talk
+MEMORY_CALLS = 2.0  # a session, for its moments and its facts
+MEMORY_SHARE = 0.4  # of a session's tokens, that moments and facts made of it have
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
 
 logger = structlog.get_logger(__name__)
@@ -104,6 +110,17 @@ class Embed(Process[EmbedInput, Vectors]):
             return None
         model = EmbeddingModel.objects.in_use()
         return embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.timeout_seconds)
+
+    def workload(self, *, everything: bool) -> Workload | None:
+        """Reckon with a call for each round as it is held, or for a batch of turns that wait; and two for memories."""
+        conf = settings.EMBEDDING
+        if not conf.is_on:
+            return None
+        turns = Greatest(turns_that(F("last_sequence") - F("embedded_sequence"), everything=everything), 0)
+        calls = Ceil(Cast(turns, FloatField()) / (TURNS_OF_ROUND if everything else conf.batch_size))
+        memories = Case(When(GreaterThan(turns, 0), then=Value(MEMORY_CALLS)), default=Value(0.0))
+        tokens = Sum(tokens_of(turns)) * (1 + MEMORY_SHARE)
+        return Workload(f"openai:{conf.model}", Sum(calls + memories), tokens, 0, 0, purpose=PURPOSE)
 
     def claim(self, job: Job) -> EmbedInput | Skipped:
         """Read a batch of texts that have no vector."""

@@ -1,23 +1,26 @@
-"""`estimate`: how many calls, tokens and how much money the memory of what waits would take, before it is begun.
+"""`estimate`: how many calls, tokens and how much money memory would take, before it is begun.
 
 Each process says how its calls and tokens are reckoned from the counters of sessions; one query reckons them all. The
-length of an answer is the average of the latest calls of its purpose, and before there are any a usual number.
+length of an answer is the average of the latest calls of its purpose, and before there are any a usual number. Queries
+that are made for contexts are told as often as they were asked for so far.
 """
 
 from dataclasses import dataclass
 from decimal import Decimal
 
-from django.db.models import Avg
+from django.conf import settings
+from django.db.models import Avg, Sum
 
 from moments_app.engines import engine_name
 from moments_app.jobs.process import processes
-from moments_app.jobs.workload import Workload
-from moments_app.models import EngineCall
+from moments_app.jobs.workload import Workload, tokens_of, turns_that
+from moments_app.models import EngineCall, PromptResource
 from moments_app.models.engine_call import cost_of
 from sessions_app.models import Session, UserProfile
+from sessions_app.models.session import UNBUILT
 
-PROMPT_TOKENS = 1_500  # of a call beside the transcript: prompt, shape, what is known already
 LATEST_CALLS = 1_000
+QUERY_TOKENS = 500  # of a call beside the turns that it is given
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,9 @@ def estimate(user: UserProfile | None = None, *, everything: bool = False) -> li
 
     Args:
         user: only this person's sessions; None is everybody's.
-        everything: as if nothing had been made yet; else only what waits.
+        everything: as if all were said once more, round by round; else only what waits.
     """
-    found = {process.prompt_purpose: process.workload(everything=everything) for process in processes()}
-    workloads = {purpose: workload for purpose, workload in found.items() if workload}
+    workloads = _workloads(everything=everything)
     sums = {f"{purpose}_calls": workload.calls for purpose, workload in workloads.items()}
     sums |= {f"{purpose}_tokens": workload.tokens for purpose, workload in workloads.items()}
     sessions = Session.objects.for_user(user) if user else Session.objects.all()
@@ -59,9 +61,30 @@ def estimate(user: UserProfile | None = None, *, everything: bool = False) -> li
     ]
 
 
+def _workloads(*, everything: bool) -> dict[str, Workload]:
+    """Return the workload of each purpose."""
+    found = [(process.prompt_purpose, process.workload(everything=everything)) for process in processes()]
+    workloads = {workload.purpose or purpose: workload for purpose, workload in found if workload}
+    if queries := _queries(everything=everything):
+        workloads[PromptResource.Purpose.RECALL_QUERY] = queries
+    return workloads
+
+
+def _queries(*, everything: bool) -> Workload | None:
+    """Return the queries for contexts that turns would come with; None where none was ever asked for."""
+    asked = EngineCall.objects.filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
+    turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
+    if not asked or not turns:
+        return None
+    share, shown = asked / turns, float(settings.RECALL.query_messages)
+    calls = Sum(turns_that(UNBUILT, everything=everything)) * share
+    tokens = Sum(tokens_of(turns_that(UNBUILT, everything=everything))) * share * shown
+    return Workload(engine_name(settings.RECALL.model), calls, tokens, 20, QUERY_TOKENS)
+
+
 def _estimate(purpose: str, workload: Workload, calls: float | None, tokens: float | None) -> Estimate:
-    engine, number = engine_name(workload.model), round(calls or 0)
-    given = round(tokens or 0) + number * PROMPT_TOKENS
+    engine, number = workload.engine, round(calls or 0)
+    given = round(tokens or 0) + number * workload.prompt_tokens
     latest = EngineCall.objects.filter(purpose=purpose, engine=engine, ok=True).order_by("-created_at", "-id")
     an_answer = latest[:LATEST_CALLS].aggregate(average=Avg("output_tokens"))["average"] or workload.usual_answer
     answered = round(number * an_answer)

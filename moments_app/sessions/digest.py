@@ -4,13 +4,17 @@ Turns that came in meanwhile stay live, and so do the newest where the job's par
 """
 
 from django.conf import settings
+from django.db.models import Count, FloatField, Sum, Value
+from django.db.models.functions import Least
+from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import Caller
+from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Lane, Moved, Process, Progress, Skipped, complete, locked_session, session_of
-from moments_app.jobs.workload import Workload, one_call_a_session
+from moments_app.jobs.workload import Workload, tokens_of, turns_that
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
+    SHOWN_TURNS,
     Digested,
     DigestInput,
     digest,
@@ -21,7 +25,9 @@ from moments_app.sessions.checkpoint import (
 )
 from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session
+from sessions_app.models.session import UNBUILT
 
+PROMPT_TOKENS = 900  # of a call beside the turns
 LOOK_BACK = 200  # turns in which a call is looked for whose result would otherwise stay alone
 
 
@@ -69,7 +75,11 @@ class DigestSession(Process[DigestInput, Digested]):
         return True
 
     def workload(self, *, everything: bool) -> Workload:
-        return one_call_a_session(settings.SESSION_COMPACTION.model, usual_answer=450, everything=everything)
+        turns = turns_that(UNBUILT, everything=everything)
+        shown = Least(tokens_of(turns), tokens_of(Value(SHOWN_TURNS)), output_field=FloatField())
+        calls = Count("id", filter=GreaterThan(turns, 0))
+        engine = engine_name(settings.SESSION_COMPACTION.model)
+        return Workload(engine, calls, Sum(shown), usual_answer=450, prompt_tokens=PROMPT_TOKENS)
 
 
 def _boundary(session: Session, keep: int) -> int:

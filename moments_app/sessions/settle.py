@@ -1,8 +1,8 @@
 """`settle`: a session that has gone quiet is brought up to date in every memory, and cleared.
 
-Moments of every turn that none holds, memories, the summary: each step is a job of its own. Only when all of them are
-done is the last digest made and the session cleared: nothing is live, and the next message starts from the checkpoint
-that is left.
+Moments of every turn that none holds, and memories: each step is a job of its own. Only when both are done is the last
+digest made and the session cleared: nothing is live, and the next message starts from the checkpoint that is left. That
+says what a summary of the last turns would say, so none is rolled.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
         return "" if wanted.exists() else "not quiet, or too few turns"
 
     def steps(self) -> Sequence[Step]:
-        return [self._build, self._form, self._summarise]
+        return [self._build, self._form]
 
     def _build(self, job: Job) -> None:
         """Build moments of every turn that none holds, without a lag."""
@@ -67,12 +67,6 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
         while settings.MEMORY_FORMATION.enabled and _has_unformed(job):
             if self.run_step(job, "form_memories") != Job.Status.COMPLETED:
                 return
-
-    def _summarise(self, job: Job) -> None:
-        """Roll the summary up to the last round."""
-        conf = settings.ROLLING_SUMMARY
-        if conf.enabled and session_of(job).last_sequence >= conf.summarize_after_seq:
-            self.run_step(job, "roll_summary")
 
     def caller(self, job: Job) -> Caller:
         """Return who writes the digest; the steps have callers of their own."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from django.conf import settings
+from django.db.models import F, FloatField, Sum, Value
+from django.db.models.functions import Cast
 from django.utils import timezone
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.calls.consolidation import ConsolidationRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -27,6 +29,7 @@ from moments_app.jobs.process import (
     prompt_in_force,
     stream_of,
 )
+from moments_app.jobs.workload import Workload, turns_that
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.job import JobQuerySet
@@ -37,6 +40,7 @@ from moments_app.streams.texts import CannotUndo, absorbed_in, current_lines, le
 
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
+PROMPT_TOKENS = 1_500  # of a call: prompt, the text so far, observations
 RECORDED = 20  # versions of a stream that keep what their lines carry: in each it is all that the text ever took in
 
 
@@ -90,6 +94,13 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
     def alike(self, job: Job) -> JobQuerySet:
         """Return the jobs of streams with the same model."""
         return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
+
+    def workload(self, *, everything: bool) -> Workload:
+        """Reckon with a call for the turns of a formation: those of a usual one fill a person's stream once."""
+        turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
+        calls = Sum(Cast(turns, FloatField())) / float(settings.MEMORY_FORMATION.message_interval)
+        engine = engine_name(settings.MEMORY_FORMATION.model)
+        return Workload(engine, calls, Sum(Value(0.0)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
 
     def claim(self, job: Job) -> ConsolidationInput | Skipped:
         """Read the text and the observations."""

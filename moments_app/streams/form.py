@@ -18,7 +18,7 @@ from django.db.models import F, FloatField, QuerySet, Sum
 from django.db.models.functions import Cast, Ceil
 from pydantic import ValidationError
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Limits, StreamSection
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -34,7 +34,7 @@ from moments_app.jobs.process import (
     prompt_in_force,
     session_of,
 )
-from moments_app.jobs.workload import Workload, tokens_of
+from moments_app.jobs.workload import Workload, tokens_of, turns_that
 from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.job import JobQuerySet
@@ -51,6 +51,8 @@ CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are
 CURRENT_FACTS = 40  # of the person's, by number, so that the engine says which of them are over
 CURRENT_CHARS = 6_000
 SWEEP = 500  # sessions a run
+PROMPT_TOKENS = 1_600  # of a call beside the turns: prompt, streams, what they have already
+UNFORMED = F("message_count") - F("formed_message_count")
 RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
 
 
@@ -225,9 +227,10 @@ class FormMemories(Process[FormationInput, Formed]):
         return True
 
     def workload(self, *, everything: bool) -> Workload:
-        unformed = F("message_count") if everything else F("message_count") - F("formed_message_count")
+        unformed = turns_that(UNFORMED, everything=everything)
         calls = Sum(Ceil(Cast(unformed, FloatField()) / MAX_TURNS))
-        return Workload(settings.MEMORY_FORMATION.model, calls, Sum(tokens_of(unformed)), usual_answer=500)
+        engine = engine_name(settings.MEMORY_FORMATION.model)
+        return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
         """Ask for the formation of sessions that have gone cold with turns waiting."""

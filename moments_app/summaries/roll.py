@@ -1,7 +1,8 @@
 """`roll_summary`: the summary of a session's latest window takes in the turns since the last one.
 
-Asked for when a round ends, by `begin`, which adds the next version as `processing` together with its job. The engine
-is given the text so far and the new turns alone, so a round costs the same however long the session is.
+Asked for when a round ends and enough turns have come since the last one, by `begin`, which adds the next version as
+`processing` together with its job. The engine is given the text so far and the new turns alone, so a version costs the
+same however long the session is.
 """
 
 import time
@@ -11,9 +12,11 @@ from typing import Self
 
 import structlog
 from django.conf import settings
+from django.db.models import F, Sum, Value
+from django.db.models.functions import Floor
 from django.utils import timezone
 
-from moments_app.engines import Caller, language_model
+from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.calls.summary import Fact, SummaryAnswer, SummaryRequest
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import (
@@ -28,7 +31,7 @@ from moments_app.jobs.process import (
     prompt_in_force,
     session_of,
 )
-from moments_app.jobs.workload import Workload, one_call_a_session
+from moments_app.jobs.workload import Workload, tokens_of
 from moments_app.models import Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
 from moments_app.prompts import ROLLING_SUMMARY_URI
@@ -37,6 +40,7 @@ from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
+PROMPT_TOKENS = 1_000  # of a call beside the turns: prompt, the text and facts so far
 LOOK_BACK = 50  # turns searched for the end of the last round
 
 logger = structlog.get_logger(__name__)
@@ -159,7 +163,12 @@ class RollSummary(Process[SummaryInput, Rolled]):
         return bool(latest and Summary.objects.filter(pk=latest.pk).update(status=Summary.Status.FAILED))
 
     def workload(self, *, everything: bool) -> Workload:
-        return one_call_a_session(settings.ROLLING_SUMMARY.model, usual_answer=400, everything=everything)
+        """Reckon with those of a conversation as it is held; settling what waits rolls none."""
+        conf = settings.ROLLING_SUMMARY
+        is_rolled = everything and conf.enabled
+        calls = Sum(Floor(F("message_count") / float(conf.every_turns)) if is_rolled else Value(0.0))
+        shown = tokens_of(F("message_count")) if is_rolled else Value(0.0)
+        return Workload(engine_name(conf.model), calls, Sum(shown), usual_answer=400, prompt_tokens=PROMPT_TOKENS)
 
 
 # --- when one is due ---
@@ -173,10 +182,20 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
         end: sequence of the turn that ended it; None: none did.
         requested_by: for the job.
     """
-    conf = settings.ROLLING_SUMMARY
-    if not conf.enabled or end is None or end < conf.summarize_after_seq or not Summary.objects.begin(session, end):
+    if end is None or not is_due(session, end) or not Summary.objects.begin(session, end):
         return None
     return Job.objects.request(RollSummary.name, session, requested_by=requested_by, due_now=True)
+
+
+def is_due(session: Session, end: int) -> bool:
+    """Tell whether a round's end makes a summary due: until then, a context has the turns since the last one as said.
+
+    Args:
+        session: whose round ended.
+        end: sequence of the turn that ended it.
+    """
+    conf = settings.ROLLING_SUMMARY
+    return conf.enabled and end >= conf.summarize_after_seq and end - session.summarised_to >= conf.every_turns
 
 
 # --- claim ---

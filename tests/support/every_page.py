@@ -10,7 +10,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from moments_app.models import MemoryAtom, StreamVersion
+from moments_app.models import MemoryAtom, ProfileLine, StreamVersion
 from sessions_app.models import Session, UserProfile
 
 # What stands in an address beside its own model's primary key: a text, or the model whose first row it names. One who
@@ -19,6 +19,7 @@ ARGUMENTS: dict[str, str | type[Model]] = {
     "app_label": "moments_app",
     "candidate": MemoryAtom,
     "kind": "observation",
+    "line": ProfileLine,
     "number": "1",
     "session_pk": Session,
     "user_pk": UserProfile,

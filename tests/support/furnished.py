@@ -29,6 +29,7 @@ from moments_app.models import (
 from moments_app.models.atom import content_hash
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
+from moments_app.moments.profile_lines import follow_text
 from moments_app.probes.keep import draft_from, keep_probe
 from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
@@ -63,6 +64,7 @@ def furnish() -> Session:
     append(ada, session.session_id, [TOOL_TURN])
     job = build(session)
     UserProfile.objects.filter(pk=ada.pk).update(summary="Ada throws pots.", interests=["kilns"], metadata={"x": 1})
+    follow_text(UserProfile.objects.get(pk=ada.pk), "operator:eve")
     ada.versions.create(summary="Ada.", interests=["verbs"], preferred_topics=["Italy"], actor="operator:eve")
     _remember(session, job)
     _fail(session)

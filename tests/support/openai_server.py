@@ -29,6 +29,8 @@ from types import TracebackType
 from typing import Any, Self
 
 TURNS_PER_MOMENT = 20
+PROFILE_LINES = 6
+SUMMARY_JOINT = " / "
 NATIVE_WIDTH = 1536  # of vectors, where no other is asked for
 STEM_LETTERS = 5
 
@@ -573,29 +575,43 @@ def labelled(body: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def summary_of(body: dict[str, Any]) -> dict[str, Any]:
-    """The facts so far that lie in the window, and one for each new turn."""
-    asked = body["messages"][1]["content"]
+    """What the text so far says of the window, a part a turn, and a fact for each new turn."""
+    asked, turns = body["messages"][1]["content"], turns_of(body)
     start = int(re.search(r"window begins at turn (\d+)", asked)[1])  # type: ignore[index]
-    old = json.loads(re.search(r"^Facts so far: (.*)$", asked, re.M)[1])  # type: ignore[index]
-    kept = [fact for fact in old if min(fact["message_indexes"]) >= start]
-    new = [
-        {"fact": f"{turn['index']}: {turn['text'][:60]}", "message_indexes": [turn["index"]]} for turn in turns_of(body)
-    ]
-    facts = kept + new
-    return {"summary_text": " / ".join(fact["fact"] for fact in facts), "facts": facts}
+    told = json.loads(re.search(r"^Summary so far: (.*)$", asked, re.M)[1])  # type: ignore[index]
+    parts = told.split(SUMMARY_JOINT) if told else []
+    kept = parts[max(len(parts) - (turns[0]["index"] - start), 0) :] if turns[0]["index"] > start else []
+    new = [{"fact": turn["text"][:60], "message_indexes": [turn["index"]]} for turn in turns]
+    return {"summary_text": SUMMARY_JOINT.join([*kept, *(fact["fact"] for fact in new)]), "facts": new}
 
 
 def moments_of(body: dict[str, Any]) -> dict[str, Any]:
     """A moment of every twenty turns, named and tagged after their commonest words."""
     turns = turns_of(body)
+    times = [turn["time"] for turn in turns if "time" in turn]
     moments = [_moment(turns[start : start + TURNS_PER_MOMENT]) for start in range(0, len(turns), TURNS_PER_MOMENT)]
     return {
         "moments": moments,
-        "user_summary_update": f"Spoke of {', '.join(moments[-1]['topic_tags'])}.",
+        "profile_changes": _profile_changes(body, f"Spoke of {', '.join(moments[-1]['topic_tags'])}."),
         "new_interests": moments[-1]["topic_tags"][:1],
         "new_preferred_topics": moments[-1]["topic_tags"][:2],
-        "recent_journey": f"From {turns[0]['time']} to {turns[-1]['time']}.",
+        "recent_journey": f"From {times[0]} to {times[-1]}.",
     }
+
+
+def _profile_changes(body: dict[str, Any], text: str) -> list[dict[str, Any]]:
+    """What was spoken of in the first line, and the longest that was said in a line after it."""
+    said = re.search(r"^Profile so far: (.*)$", body["messages"][1]["content"], re.M)
+    turns, there = turns_of(body), len(json.loads(said[1])["lines"]) if said else 0
+    longest = max(turns, key=lambda turn: len(turn["text"]))
+    return [
+        {"line": min(there, 1), "text": text, "message_indexes": [turns[-1]["index"]]},
+        {
+            "line": 0 if there < PROFILE_LINES else 2,
+            "text": f"Said: {longest['text'][:60]}",
+            "message_indexes": [longest["index"]],
+        },
+    ]
 
 
 def _moment(turns: list[dict[str, Any]]) -> dict[str, Any]:

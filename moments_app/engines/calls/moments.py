@@ -1,26 +1,27 @@
 """Building moments: a window of turns becomes episodes, and what they add to the profile and the journey."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from moments_app.engines.calls.profile import (
+    CHANGES_MAX,
+    DraftChange,
+    Line,
+    Profile,
+    changed,
+    judged_changes,
+    lines_of,
+    rewritten,
+)
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data, fenced
 
 RECENT_MOMENTS = 8  # the latest of a person's moments, which an engine is shown
 KNOWN_SUMMARY_MAX = 600  # characters
-
-
-@dataclass(frozen=True)
-class Profile:
-    """The profile of the person before this call."""
-
-    summary: str = ""
-    interests: Sequence[str] = ()
-    preferred_topics: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,14 @@ class DraftMoment(BaseModel):
     ends_at_message_idx: int = Field(ge=0)
 
 
-class MomentAnswer(BaseModel):
-    """What an engine answers. At least one moment: an empty answer is a failure, never "nothing to remember"."""
+class MomentShape(BaseModel):
+    """What a model is asked for."""
 
     model_config = ConfigDict(extra="forbid")
 
     moments: list[DraftMoment] = Field(min_length=1, max_length=200)
-    user_summary_update: str = Field(
-        default="", max_length=8_000, description="The profile summary, merged with what is new."
+    profile_changes: list[DraftChange] = Field(
+        default_factory=list, max_length=CHANGES_MAX, description="Lines of the profile to add, change or end."
     )
     new_interests: list[str] = Field(default_factory=list, max_length=50)
     new_preferred_topics: list[str] = Field(default_factory=list, max_length=50)
@@ -108,12 +109,42 @@ class MomentAnswer(BaseModel):
     )
 
 
+class MomentAnswer(MomentShape):
+    """What is taken. At least one moment: an empty answer is a failure, never "nothing to remember".
+
+    Attributes:
+        user_summary_update: the whole profile, as the engine without a model writes it, and prompts of operators may.
+        line_sources: indexes of the turns that each new line of it comes from.
+    """
+
+    user_summary_update: str = Field(default="", max_length=8_000)
+    line_sources: dict[str, list[int]] = Field(default_factory=dict)
+
+    def lines_after(self, profile: Profile, sequences: Sequence[int]) -> list[Line]:
+        """Return the lines of a profile after this answer.
+
+        Args:
+            profile: before.
+            sequences: that the turns of the call have in their session, by their indexes.
+        """
+        lines = changed(profile.lines, self.profile_changes, sequences)
+        if not self.user_summary_update.strip():
+            return lines
+        known = {text: [index for index in indexes if 0 <= index < len(sequences)] for text, indexes in self._sources}
+        named = {text: tuple(sequences[index] for index in indexes) for text, indexes in known.items()}
+        return rewritten(lines, self.user_summary_update, named)
+
+    @property
+    def _sources(self) -> Iterable[tuple[str, list[int]]]:
+        return self.line_sources.items()
+
+
 def _problem(answer: MomentAnswer) -> str:
     is_complete = all(moment.name.strip() and moment.summary.strip() for moment in answer.moments)
     return "" if is_complete else "a moment's name or summary is blank."
 
 
-SHAPE = Shape("moment-builder", MomentAnswer, _problem)
+SHAPE = Shape("moment-builder", MomentAnswer, _problem, MomentShape)
 
 
 def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]:
@@ -123,9 +154,12 @@ def judged(request: MomentRequest, answer: MomentAnswer) -> Judged[MomentAnswer]
     known = [profile.summary, *profile.interests, *profile.preferred_topics, journey.text, *summaries]
     grounds = Grounds(request.turns, known)
     drafts = [_judged_moment(moment, grounds) for moment in answer.moments]
+    whole = answer.user_summary_update.strip() and grounds.carried_on(answer.user_summary_update, profile.summary)
     changes = {
         "moments": drafts,
-        "user_summary_update": grounds.carried_on(answer.user_summary_update, profile.summary),
+        "profile_changes": judged_changes(profile.lines, answer.profile_changes, grounds, len(request.turns)),
+        "user_summary_update": whole,
+        "line_sources": {line.text: grounds.said_at(line.text) for line in lines_of(whole)},
         "new_interests": grounds.kept_of(answer.new_interests),
         "new_preferred_topics": grounds.kept_of(answer.new_preferred_topics),
         "recent_journey": grounds.kept(answer.recent_journey),
@@ -148,7 +182,7 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
 def as_message(request: MomentRequest) -> str:
     """Return the user message of a request for moments: profile, journey, recent moments, and the window."""
     profile = {
-        "summary": request.profile.summary,
+        "lines": {number: line.text for number, line in enumerate(request.profile.lines, start=1)},
         "interests": list(request.profile.interests),
         "preferred_topics": list(request.profile.preferred_topics),
     }

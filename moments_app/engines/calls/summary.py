@@ -26,7 +26,7 @@ class SummaryRequest:
     Args:
         turns: those to be taken in, oldest first; their indexes are sequences of the session.
         base_text: the summary so far; blank for a first one.
-        base_facts: its facts that still lie in the window.
+        base_facts: its facts that still lie in the window; they stay, and a model is not shown them again.
         start: sequence where the window begins; what was said before it is to be left out.
         prompt: the text of the prompt version in force.
     """
@@ -55,9 +55,11 @@ SHAPE = Shape("rolling-summary", SummaryAnswer, _problem)
 
 
 def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnswer]:
-    """Return an answer without what neither the turns nor the summary before bear out."""
+    """Return the facts so far and an answer without what neither the turns nor the summary before bear out."""
     grounds = Grounds(request.turns, [request.base_text, *(fact.fact for fact in request.base_facts)])
-    facts = [fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := grounds.kept(fact.fact))]
+    new = [fact.model_copy(update={"fact": text}) for fact in answer.facts if (text := grounds.kept(fact.fact))]
+    known = {fact.fact for fact in request.base_facts}
+    facts = [*request.base_facts, *(fact for fact in new if fact.fact not in known)]
     text = grounds.kept(answer.summary_text)
     problem = "" if text else "nothing in the summary is said in the turns."
     return grounds.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
@@ -65,12 +67,10 @@ def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnsw
 
 def as_message(request: SummaryRequest) -> str:
     """Return the user message of a request for a summary: the one so far, where the window begins, the new turns."""
-    facts = [fact.model_dump() for fact in request.base_facts]
     first, last = request.turns[0].index, request.turns[-1].index
     return "\n".join(
         [
             f"Summary so far: {as_data(request.base_text)}",
-            f"Facts so far: {as_data(facts)}",
             f"The window begins at turn {request.start}: leave out what was said before it.",
             f"New turns in the transcript: indexes {first} to {last}.",
             fenced(request.turns),

@@ -54,9 +54,11 @@ def build_moments(request: MomentRequest) -> MomentAnswer:
         moment = _moment(window, part, names)
         names.add(moment.name)
         moments.append(moment)
+    profile, sources = profile_text(request.profile, window)
     return MomentAnswer(
         moments=moments,
-        user_summary_update=profile_text(request.profile, window),
+        user_summary_update=profile,
+        line_sources=sources,
         new_interests=new_interests(request.profile, window),
         new_preferred_topics=new_topics(request.profile, window),
         recent_journey=journey_text(request, moments),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from moments_app.engines.calls.moments import Profile
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.extractive.formation import is_observation
 from moments_app.engines.extractive.kinds import (
     DURABLE,
@@ -48,8 +48,10 @@ HEADINGS = {
 _FIRST_LINES = frozenset(("In the person's own words:",))  # of profiles that earlier versions wrote
 
 
-def profile_text(profile: Profile, window: Window) -> str:
+def profile_text(profile: Profile, window: Window) -> tuple[str, dict[str, list[int]]]:
     """Return the profile so far and what is new that the person says about themselves, a line for each statement.
+
+    With it comes the index of the turn that each new line is from.
 
     What stands before the first heading, or without a date, stays: it may be an operator's. Beyond the limit, the lines
     that say least are dropped.
@@ -59,7 +61,7 @@ def profile_text(profile: Profile, window: Window) -> str:
     for sentence in sorted(stated, key=lambda one: -information(one, window.weights)):
         pages.offer(sentence)
     pages.drop_plans(before=f"{window.turns[-1].created_at - STALE:%Y-%m-%d}")
-    return pages.text()[:8_000]
+    return pages.text()[:8_000], pages.sources
 
 
 def _is_line(sentence: Sentence) -> bool:
@@ -86,6 +88,7 @@ class _Pages:
     def __init__(self, summary: str, person: Speaker) -> None:
         self._head: list[str] = []
         self._lines: dict[str, list[_Line]] = {kind: [] for kind in HEADINGS}
+        self.sources: dict[str, list[int]] = {}
         kinds = {heading: kind for kind, heading in HEADINGS.items()}
         kind = ""
         for text in filter(str.strip, summary.split("\n")):
@@ -113,6 +116,7 @@ class _Pages:
         line = _Line(f"- {sentence.told.removesuffix('.')} ({sentence.turn.created_at:%Y-%m-%d})")
         known = [self._head_words, *(one.words for lines in self._lines.values() for one in lines)]
         if not any(len(line.words & said) >= KNOWN * len(line.words) for said in known):
+            self.sources[line.text] = [sentence.turn.index]
             self._add(sentence.kinds[0] if sentence.kinds else OTHER, line)
 
     def drop_plans(self, *, before: str) -> None:

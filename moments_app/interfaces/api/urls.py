@@ -11,6 +11,7 @@ from moments_app.interfaces.api import (
     jobs,
     moments,
     probes,
+    profile_lines,
     retractions,
     search,
     streams,
@@ -18,6 +19,7 @@ from moments_app.interfaces.api import (
 )
 
 urlpatterns = [
+    path("users/<public_id:user_id>/lines", profile_lines.ProfileLinesView.as_view(), name="profile_lines"),
     path("moments", moments.MomentsView.as_view(), name="moments"),
     path("moments/build", moments.BuildView.as_view(), name="build_moments"),
     path("moments/<public_id:key>", moments.MomentView.as_view(), name="moment"),

@@ -12,10 +12,13 @@ from unfold.paginator import InfinitePaginator
 from moments_app.operator.views.fact import PersonFacts
 from moments_app.operator.views.find import Find
 from moments_app.operator.views.profile import (
+    EditLine,
     EraseProfile,
     ExportProfile,
     ProfileForm,
+    ProfileLines,
     ProfileVersions,
+    RestoreLine,
     RestoreProfile,
 )
 from sessions_app.admin.base import PageAdmin, found_by
@@ -40,7 +43,17 @@ class UserProfileAdmin(PageAdmin):
     readonly_fields = ("created_at", "updated_at")
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
     form_page = ProfileForm
-    views = (Find, PersonFacts, ProfileVersions, RestoreProfile, ExportProfile, EraseProfile)
+    views = (
+        Find,
+        PersonFacts,
+        ProfileLines,
+        EditLine,
+        RestoreLine,
+        ProfileVersions,
+        RestoreProfile,
+        ExportProfile,
+        EraseProfile,
+    )
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[UserProfile], search_term: str

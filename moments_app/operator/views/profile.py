@@ -1,6 +1,8 @@
 """The page of a person, the history of their profile, exporting what is kept of them, and erasing them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -9,7 +11,19 @@ from django.db.models import Model, QuerySet
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 
-from moments_app.models import ContextReceipt, Entity, Job, MemoryAtom, MemoryStream, Moment, Retraction, Summary
+from moments_app.engines.calls.profile import LINE_MAX
+from moments_app.models import (
+    ContextReceipt,
+    Entity,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    ProfileLine,
+    Retraction,
+    Summary,
+)
+from moments_app.moments.edit_line import edit_line, restore_line
 from moments_app.operator.pager import first_of
 from moments_app.operator.profile_history import history
 from moments_app.operator.rights import EXPORT_PERSON
@@ -17,7 +31,7 @@ from sessions_app.admin.links import change_url, list_url, page_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, RowView, may_see
 from sessions_app.admin.views.daily_limit import usage_context
 from sessions_app.limited_operators import unlimited
-from sessions_app.models import Event, ProfileVersion, Session, UserProfile
+from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.event import USER_EXPORTED
 from sessions_app.people.erase import OnHold, erase_user, holdings
 from sessions_app.people.export import CannotExport, export_user
@@ -35,6 +49,7 @@ KEPT: dict[str, type[Model]] = {
 }
 COUNTED = 100
 READINGS_SHOWN = 10
+ENDED_SHOWN = 50
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,70 @@ class RestoreProfile(RowAction[UserProfile]):
         log = f"Restored as it was before {former.created_at:%Y-%m-%d %H:%M}."
         self.log(profile, log, "The profile says again what it said then.")
         return page_url(profile, "versions", profile.pk)
+
+
+class ProfileLines(RowPage[UserProfile]):
+    """The lines of a profile with the turns that they come from, and those that stood there before."""
+
+    route, name = "<int:pk>/lines/", "lines"
+    template_name = "operator/profiles/lines.html"
+
+    def get_title(self) -> str:
+        return f"Profile of {self.row}, line by line"
+
+    def context(self) -> dict[str, Any]:
+        rows = ProfileLine.objects.filter(user=self.row).select_related("job", "replaced_by")
+        standing = list(rows.standing().in_order())
+        ended, more = first_of(rows.exclude(ended_at=None).order_by("-ended_at", "-pk"), ENDED_SHOWN)
+        return {
+            "profile": self.row,
+            "lines": self._with_sources(standing),
+            "ended": self._with_sources(ended),
+            "more_ended": more,
+            "may_change": self.admin.has_change_permission(self.request, self.row),
+        }
+
+    def _with_sources(self, rows: Sequence[ProfileLine]) -> list[tuple[ProfileLine, list[Message]]]:
+        """Return lines with those of their turns that are there, for whoever may see turns."""
+        named = {pk for row in rows for pk in row.source_message_ids}
+        turns = self.seen(Message.objects.for_user(self.row).filter(pk__in=named).select_related("session"))
+        found = {turn.pk: turn for turn in turns.defer("content", "payload")}
+        return [(row, [found[pk] for pk in row.source_message_ids if pk in found]) for row in rows]
+
+
+class LineAction(RowAction[UserProfile]):
+    """A change of one line of a profile."""
+
+    def change(self, profile: UserProfile) -> str:
+        line = get_object_or_404(ProfileLine.objects.filter(user=profile), pk=self.kwargs["line"])
+        self.attempt(profile, partial(self.do, line), log=f"{self.done}: {line.line_id}.", message=f"{self.done}.")
+        return page_url(profile, "lines", profile.pk)
+
+    done = ""
+
+    def do(self, line: ProfileLine) -> None:
+        """Change the line."""
+        raise NotImplementedError
+
+
+class EditLine(LineAction):
+    """Have a line say what the operator wrote; blank takes it out."""
+
+    route, name = "<int:pk>/lines/<int:line>/edit/", "edit_line"
+    done = "Corrected; engines leave the line as it is"
+
+    def do(self, line: ProfileLine) -> None:
+        edit_line(line, self.request.POST.get("text", "")[:LINE_MAX], actor=self.actor)
+
+
+class RestoreLine(LineAction):
+    """Have a line stand again that ended."""
+
+    route, name = "<int:pk>/lines/<int:line>/restore/", "restore_line"
+    done = "The line stands again"
+
+    def do(self, line: ProfileLine) -> None:
+        restore_line(line, actor=self.actor)
 
 
 class ExportProfile(RowView[UserProfile]):

@@ -104,11 +104,13 @@ def _groups(found: Derived) -> list[Group]:
     """Group the rows by kind, in the order in which one is made of another."""
     person = change_url(found.session.user)
     versions = found.profile.versions if found.profile else []
+    lines = found.lines.withdrawn if found.lines else []
     groups = [
         _group("Moments", found.moments, _moment_row),
         _group("Summaries", found.summaries, _summary_row),
         *_groups_in_streams(found),
         _group("Versions of the profile", versions, lambda version: Row(f"before {_time(version)}", person)),
+        _group("Lines of the profile", lines, lambda line: Row(str(line), person)),
         _group("Partition events", found.events, _event_row),
         _group("Rewritten: they name one of the moments, or tell of it", found.mentions, _mention_row),
         _group("Journeys that may have led through one of the moments", found.journeys, _moment_row),

@@ -28,7 +28,8 @@ from moments_app.context import receipts
 from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
-from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, MomentRequest
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn

@@ -14,7 +14,8 @@ from memoryproject.drill.provider import Provider, refusing, refusing_text
 from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
-from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, MomentRequest
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.interface import EngineError
 from moments_app.engines.model import ModelEngine

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
-from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.language import language_of, sentences, stem, words

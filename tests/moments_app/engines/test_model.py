@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
-from moments_app.engines.calls.moments import Journey, KnownMoment, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, KnownMoment, MomentRequest, MomentShape
+from moments_app.engines.calls.profile import Profile, lines_of
 from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
-from moments_app.engines.transcript import Turn
+from moments_app.engines.transcript import Turn, fenced
 from sessions_app.shorten import shorten_middle
 from sessions_app.unseen import without_unseen
 from tests.support import openai_server as behave
@@ -85,8 +86,22 @@ def test_the_model_sees_prompt_profile_recent_moments_and_turns(engine: ModelEng
     assert behave.turns_of(server.requests[0])[3] == {
         "index": 3,
         "role": "assistant",
-        "time": "2026-03-02 08:03",
         "text": f"{MARK} number 3 about glaze",
+    }
+
+
+def test_a_turn_says_its_time_where_the_one_before_does_not_tell_it() -> None:
+    start = datetime(2026, 3, 2, 23, 10, tzinfo=UTC)
+    minutes = (0, 1, 29, 31, 40, 50, 300, 290, 200)  # a day ends after 50; two were said before those above them
+    turns = [Turn(n, "user", "text", start + timedelta(minutes=later)) for n, later in enumerate(minutes)]
+    shown = [json.loads(line) for line in fenced(turns).splitlines()[1:-1]]
+    told = {turn["index"]: turn["time"] for turn in shown if "time" in turn}
+    assert told == {
+        0: "2026-03-02 23:10",
+        3: "2026-03-02 23:41",
+        5: "2026-03-03 00:00",
+        6: "2026-03-03 04:10",
+        8: "2026-03-03 02:30",
     }
 
 
@@ -422,7 +437,7 @@ def test_the_schema_is_one_that_strict_structured_outputs_take() -> None:
         if "properties" in schema:
             assert schema["required"] == list(schema["properties"])
             assert schema["additionalProperties"] is False
-    assert moments.SHAPE.schema["required"] == list(MomentAnswer.model_fields)
+    assert moments.SHAPE.schema["required"] == list(MomentShape.model_fields)
 
 
 def test_an_endpoint_that_refuses_everything_is_asked_from_the_start_again(
@@ -481,7 +496,7 @@ def test_row_10_no_text_wherever_it_stands_leaves_its_line(content: str, tool: s
     assert [(turn["index"], turn["text"]) for turn in shown] == [(0, "before"), (1, seen), (2, "after")]
     assert shown[1].get("tool", "") == without_unseen(tool)
     profile = json.loads(prompt.splitlines()[0].removeprefix("Profile so far: "))
-    assert profile["summary"] == without_unseen(summary)
+    assert list(profile["lines"].values()) == [without_unseen(line.text) for line in lines_of(summary)]
 
 
 def test_the_same_window_gives_the_same_prompt() -> None:

@@ -259,7 +259,7 @@ class TestWhat:
         ada.save()
         build(talk(ada, 30, text="kilns kilns kilns"), lag=0)
         ada.refresh_from_db()
-        assert ada.summary == "Spoke of kilns."
+        assert ada.summary == "Spoke of kilns.\nSaid: kilns kilns kilns"
         assert ada.interests == ["Kilns", "cycling"]
         assert ada.preferred_topics == ["kilns"]
 

@@ -320,6 +320,7 @@ class TestAsking:
             "TurnEmbedding",
         }
         exported = {
+            "ProfileLine",
             "ProfileVersion",
             "Session",
             "Message",

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memoryproject.conf import RollingSummarySettings
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Summary
@@ -83,6 +84,33 @@ class TestWhen:
         assert not Summary.objects.exists()
         assert [job.process for job in append(ada, "s1", turns(1, first=5)).jobs] == ["roll_summary"]
         assert not append(ada, "s1", turns(1, first=6)).jobs
+
+    def test_it_waits_until_contexts_no_longer_have_each_turn_since_as_it_was_said(
+        self, ada: UserProfile, service: Api, settings: Settings
+    ) -> None:
+        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        asked = {"user_id": "ada", "session_id": "s1", "max_tokens": 500, "layers": ["hot_turns", "summary"]}
+        for number in range(12):
+            session = post_round(ada, number)
+            work_off()
+            latest = Summary.objects.latest_completed(session)
+            covered = latest.end_sequence if latest else -1
+            assert session.last_sequence - covered <= settings.MEMORY_CONTEXT.hot_turns_limit
+            assert (
+                f"Turn {min(covered + 1, session.last_sequence)} "
+                in service.post("memory/context", **asked).json()["context"]
+            )
+        assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
+
+    def test_what_a_digest_says_is_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
+        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        session = append(ada, "s1", turns(7)).session
+        Job.objects.request("digest_session", session, requested_by="test", force=True)
+        work_off()
+        append(ada, "s1", turns(7, first=7))
+        assert not Summary.objects.exists()
+        append(ada, "s1", turns(2, first=14))
+        assert versions() == [(2, 15, "processing")]
 
     def test_switched_off_none_is_asked_for(self, ada: UserProfile, settings: Settings) -> None:
         settings.ROLLING_SUMMARY = settings.ROLLING_SUMMARY.model_copy(update={"enabled": False})

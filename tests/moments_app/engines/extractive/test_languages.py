@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.languages import Language, read_languages
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
-from moments_app.engines.calls.moments import Journey, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, MomentRequest
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.transcript import Turn
 

@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from moments_app.engines.calls.moments import Journey, MomentAnswer, MomentRequest, Profile
+from moments_app.engines.calls.moments import Journey, MomentAnswer, MomentRequest
+from moments_app.engines.calls.profile import Profile
 from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.extractive.profile import PROFILE_MAX
 from moments_app.engines.transcript import Turn

@@ -1,0 +1,216 @@
+"""Benchmark of what memory costs: `python -m benchmarks.memory_tokens FOLDER`.
+
+Each conversation of the folder is held round by round, as people talk: after each round, the work that came due is
+done, and after each session the site has an hour's rest, in which the session is settled. A server that speaks the
+OpenAI protocol answers as a model would and keeps what it was sent. The benchmark counts calls and tokens by their
+purpose, for 1,000 turns, and compares them with what `manage.py estimate` told before anything was made.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.conversations import BadConversations, Conversation, Session, read_folder
+from benchmarks.figures import print_markdown
+from benchmarks.site import Site
+from tests.support.openai_server import OpenAIServer
+
+# What would wait half an hour for quiet is done as soon as it is asked for; all else has its default.
+NO_WAITING = {
+    "SESSION_COMPACTION__INACTIVE_AFTER_MINUTES": "0.0001",
+    "MEMORY_FORMATION__COLD_AFTER_MINUTES": "0.0001",
+    "JOBS__BACKOFF_SECONDS": "0",
+}
+EACH = 1_000  # turns that the figures are told for
+TITLE = "Tokens of memory"
+NOTE = (
+    f"For {EACH:,} turns, all sessions settled. Input: estimated tokens of the messages of a call; same beginning: the "
+    "share of them that a call has in common with the one before it of the same purpose, which providers charge less "
+    "for; answers: as the test server writes them, so they say nothing of a model's. Told: by `estimate --everything` "
+    "once all is stored."
+)
+
+
+@dataclass
+class Spent:
+    """What calls of one purpose took.
+
+    Args:
+        calls: number of them.
+        input_tokens, repeated_tokens, output_tokens: of all together; repeated: those of a beginning that the call
+            before had as well.
+        told_calls, told_tokens: what the estimate said of calls and of input.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    repeated_tokens: int = 0
+    output_tokens: int = 0
+    told_calls: int = 0
+    told_tokens: int = 0
+
+
+@dataclass
+class Ledger:
+    """The purposes, and what each took."""
+
+    spent: dict[str, Spent] = field(default_factory=dict)
+    before: dict[str, str] = field(default_factory=dict)
+
+    def of(self, purpose: str) -> Spent:
+        return self.spent.setdefault(purpose, Spent())
+
+    def add(self, body: dict[str, Any]) -> None:
+        """Count a request."""
+        from sessions_app.tokens import estimate_tokens
+        from tests.support.openai_server import right_answer
+
+        purpose, text = purpose_of(body), _text(body)
+        spent = self.of(purpose)
+        spent.calls += 1
+        spent.input_tokens += estimate_tokens(text)
+        spent.repeated_tokens += estimate_tokens(_same_beginning(self.before.get(purpose, ""), text))
+        self.before[purpose] = text
+        if "input" not in body:
+            spent.output_tokens += estimate_tokens(json.dumps(right_answer(body), ensure_ascii=False))
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory_tokens", description=TITLE)
+    parser.add_argument("folder", type=Path, help="folder of conversations, one JSON file each")
+    parser.add_argument("--only", help="the conversation with this id alone")
+    parser.add_argument("--contexts", action="store_true", help="also ask for a context before each answer")
+    asked = parser.parse_args(arguments)
+    try:
+        conversations = read_folder(asked.folder)
+    except BadConversations as error:
+        print(error, file=sys.stderr)
+        return 2
+    wanted = [one for one in conversations if asked.only in (None, one.id)]
+    with OpenAIServer() as model, Site(NO_WAITING | _models(model)):
+        for conversation in wanted:
+            model.requests.clear()
+            ledger = hold(conversation, model, contexts=asked.contexts)
+            _print(conversation, ledger)
+    return 0
+
+
+def _models(model: OpenAIServer) -> dict[str, str]:
+    return {"ENGINE__BASE_URL": model.base_url, "EMBEDDING__BASE_URL": model.base_url}
+
+
+def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool) -> Ledger:
+    """Hold a conversation, and return what memory took."""
+    from benchmarks.stored import do_due_jobs, let_an_hour_pass
+
+    for session in conversation.sessions:
+        for messages in _rounds(conversation, session):
+            _say(conversation, session, messages, contexts=contexts)
+            do_due_jobs()
+        let_an_hour_pass()
+    ledger = Ledger()
+    for body in model.requests:
+        ledger.add(body)
+    _note_told(conversation, ledger)
+    return ledger
+
+
+def _rounds(conversation: Conversation, session: Session) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rounds of a session: what the user says, with the answer."""
+    messages = conversation.messages(session)
+    starts = [number for number, one in enumerate(messages) if one["role"] == "user" or number == 0]
+    for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
+        yield messages[start:end]
+
+
+def _say(conversation: Conversation, session: Session, messages: list[dict[str, Any]], *, contexts: bool) -> None:
+    """Append a round as the API would: what is said, a context for the answer, and the answer."""
+    from sessions_app.models import UserProfile
+    from sessions_app.transcript.append import NewMessage, append
+
+    user = UserProfile.objects.ensure(conversation.id)
+    for message in messages:
+        said_at = datetime.fromisoformat(message["created_at"])
+        if contexts and message["role"] == "assistant":
+            _ask_for_context(user.user_id, f"s{session.n}")
+        new = NewMessage(message["role"], message["content"], external_id=message["external_id"], created_at=said_at)
+        append(user, f"s{session.n}", [new])
+
+
+def _ask_for_context(user_id: str, session_id: str) -> None:
+    from moments_app.context.request import ContextRequest
+    from moments_app.context.serve import serve_context
+    from sessions_app.models.application import DEFAULT
+
+    serve_context(user_id, session_id, ContextRequest(), application=DEFAULT, retrieval="off")
+
+
+def _note_told(conversation: Conversation, ledger: Ledger) -> None:
+    from moments_app.reports.estimate import estimate
+    from sessions_app.models import UserProfile
+
+    for part in estimate(UserProfile.objects.get(user_id=conversation.id), everything=True):
+        spent = ledger.of(part.purpose)
+        spent.told_calls, spent.told_tokens = part.calls, part.input_tokens
+
+
+def purpose_of(body: dict[str, Any]) -> str:
+    """Return the purpose of a request, as the platform's records of calls name it."""
+    if "input" in body:
+        return "embeddings"
+    name: str = body["response_format"]["json_schema"]["name"]
+    return name.replace("_", "-")
+
+
+def _same_beginning(before: str, text: str) -> str:
+    pairs = zip(before, text, strict=False)
+    return text[: next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(text)))]
+
+
+def _text(body: dict[str, Any]) -> str:
+    if "input" in body:
+        texts = body["input"]
+        return texts if isinstance(texts, str) else "\n".join(texts)
+    return "\n".join(message["content"] for message in body["messages"])
+
+
+def _print(conversation: Conversation, ledger: Ledger) -> None:
+    turns = sum(1 for _ in conversation.turns)
+    columns = ["purpose", "calls", "input", "same beginning", "answers", "told: calls", "told: input"]
+    rows = [_row(purpose, spent, turns) for purpose, spent in sorted(ledger.spent.items())]
+    written = [spent for purpose, spent in ledger.spent.items() if purpose != "embeddings"]
+    rows.append(_row("all but embeddings", _sum(written), turns))
+    print_markdown(f"{TITLE}: {conversation.id}, {turns} turns", columns, rows, NOTE)
+
+
+def _sum(parts: Sequence[Spent]) -> Spent:
+    totals = Counter[str]()
+    for part in parts:
+        totals.update(vars(part))
+    return Spent(**totals)
+
+
+def _row(purpose: str, spent: Spent, turns: int) -> list[str]:
+    def each(count: int) -> str:
+        return f"{round(count * EACH / turns):,}"
+
+    share = f"{spent.repeated_tokens / spent.input_tokens:.0%}" if spent.input_tokens else ""
+    return [
+        purpose,
+        each(spent.calls),
+        each(spent.input_tokens),
+        share,
+        each(spent.output_tokens),
+        each(spent.told_calls),
+        each(spent.told_tokens),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
