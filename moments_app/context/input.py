@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
@@ -19,7 +19,7 @@ from django.db.models import OuterRef, Q
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # read of a live window, at most
@@ -84,6 +84,12 @@ class LiveTurn(NamedTuple):
     tool_name: str
     payload: Any
     microseconds: int
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Return a turn of the transcript as one of a live window."""
+        said = [getattr(message, name) for name in cls._fields[:-1]]
+        return cls(*said, (message.created_at - EPOCH) // timedelta(microseconds=1))
 
     @property
     def created_at(self) -> datetime:

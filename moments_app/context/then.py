@@ -10,13 +10,12 @@ from datetime import datetime
 
 from django.conf import settings
 
-from moments_app.context.input import ContextInput
+from moments_app.context.input import ContextInput, LiveTurn
 from moments_app.context.item import Item
 from moments_app.context.layers import LAYERS
 from moments_app.context.layers.moments import moment_item
 from moments_app.context.layers.streams import fact_item
 from moments_app.models import MemoryAtom, Moment
-from sessions_app.models import Message
 
 NAMES = ("policy", "user", "moments", "hot_turns", "retrieved", "query")
 MOST_FACTS = 100
@@ -41,6 +40,7 @@ def _facts(source: ContextInput, as_of: datetime) -> list[Item]:
     return [fact_item(fact) for fact in sorted(lasting, key=lambda fact: (fact.formed_at, fact.pk))]
 
 
-def _turns(source: ContextInput, as_of: datetime) -> list[Message]:
+def _turns(source: ContextInput, as_of: datetime) -> list[LiveTurn]:
     said = source.session.messages.turns().believed().filter(user_id=source.user.pk, created_at__lte=as_of)
-    return list(said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit])[::-1]
+    latest = said.order_by("-sequence")[: settings.MEMORY_CONTEXT.hot_turns_limit]
+    return [LiveTurn.of(message) for message in latest][::-1]
