@@ -5,18 +5,19 @@ says it, for it holds what was noticed with this agent, and consolidations keep 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers.streams import items_of
+from moments_app.engines.calls.profile import ITEM, Line, lines_of
 from moments_app.models import MemoryStream
 from moments_app.turns.words import plain_words, without_speaker
 
 STATIC = True
 
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
-_SENTENCE_END = re.compile(rf"(?<=[.!?])\s+(?!{_DATE.pattern})|(?<=[。！？])")
+FEW = 3  # words that say little without the heading of their list
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -34,15 +35,14 @@ def items(source: ContextInput) -> Sequence[Item]:
 
 def _unsaid(summary: str, said: Sequence[str]) -> list[str]:
     """Return the sentences of a profile's summary, without those that are said elsewhere word for word."""
-    left = [sentence for sentence in _sentences(summary) if not _is_said(_words(sentence), said)]
-    while left and left[-1].endswith(":"):  # it introduced what is left out
-        left.pop()
-    return left
+    return [_alone(line) for line in lines_of(summary) if not _is_said(_words(line.text), said)]
 
 
-def _sentences(text: str) -> Iterator[str]:
-    for line in text.split("\n"):
-        yield from (sentence.strip() for sentence in _SENTENCE_END.split(line) if sentence.strip())
+def _alone(line: Line) -> str:
+    """Return a line as it stands by itself: there may be room for one of a list and not for those before it."""
+    text = line.text.removeprefix(ITEM).strip()
+    is_sentence = len(_words(text).split()) > FEW
+    return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
 def _is_said(sentence: str, said: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ FIXED = "a person wrote the line"
 UNSOURCED = "no source turn"
 KNOWN = "known already"
 
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])(\s+)")
+_SENTENCE_END = re.compile(r"(?:(?<=[.!?])(?=\s)|(?<=[。！？]))(\s*)")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def form_memories(request: FormationRequest) -> FormationAnswer:
 
 def is_observation(sentence: Sentence) -> bool:
     """Tell whether the person says something of themselves that will be true for a while."""
-    if sentence.turn.role != "user" or not sentence.is_statement or sentence.is_vague:
+    if sentence.turn.role != "user" or not sentence.is_statement or sentence.is_vague or sentence.is_quoted:
         return False
     return bool(sentence.kinds) if sentence.language == ENGLISH else sentence.is_of_speaker
 

@@ -12,6 +12,7 @@ DURABLE = {WHO: 1.0, PEOPLE: 0.8, HEALTH: 0.7, WORK: 0.5, LIKES: 0.5, PLANS: 0.4
 START = 32  # characters in which somebody who tells of themselves says so: "You sound like my mother" doesn't
 
 _BEING = rf"\bI(?:'m| am| was)(?: (?:a bit|now|also|still|originally|currently|really))? (?:{any_of('being')})\b"
+_SELF_NAMED = r"^(?:\w+,? )?I(?:'m| am) (?!(?:Not|OK|Ok|Fine|Good)\b)[A-Z][\w'-]+(?: [A-Z][\w'-]+)?(?=[,.!]|$| and I\b)"
 _CALLED = r"\b(?:called|named|names? (?:is|are|was))\s+[A-Z]"
 _EVEN = "really|also|just|always|so|truly|absolutely|still|totally"
 LIKED = re.compile(
@@ -20,7 +21,7 @@ LIKED = re.compile(
 PURSUED = re.compile(rf"\bI(?:'ve|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('pursuits')})\b", re.IGNORECASE)
 _HAVING = r"\b(?:my|our|have|has|had|got|adopted|a|another|two|three|four|new)(?: [\w'-]+){0,2}? "
 _PATTERNS = {
-    WHO: re.compile(rf"{_BEING}|(?i:\b(?:{any_of('who')})\b)"),
+    WHO: re.compile(rf"{_BEING}|{_SELF_NAMED}|(?i:\b(?:{any_of('who')})\b)"),
     PEOPLE: re.compile(
         rf"(?i:\b(?:my|our)(?: [\w'-]+){{0,2}}? (?:{any_of('kin')})\b)|(?i:{_HAVING}(?:{any_of('pets')})\b)|{_CALLED}"
     ),

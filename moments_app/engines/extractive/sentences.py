@@ -101,6 +101,11 @@ class Sentence:
         return said if said.endswith("?") else f"{_END.sub('', said)}."
 
     @property
+    def is_quoted(self) -> bool:
+        """True if it can only be quoted, which says nothing of the speaker: a question, what to do, advice."""
+        return self.language == ENGLISH and bool(self._quoted_as)
+
+    @property
     def _quoted_as(self) -> str:
         """How it is said where it can only be quoted: a question, what to do, advice. Blank for all else."""
         if self.is_question or (self._is_order and self.turn.role == "user"):

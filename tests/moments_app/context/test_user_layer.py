@@ -83,6 +83,18 @@ def test_a_heading_goes_with_all_that_it_leads_up_to(session: Session, stream: M
     assert lines(session) == ["User: I have two cats. (2026-03-02)"]
 
 
+def test_a_line_of_a_list_stands_without_its_heading_unless_it_says_little_by_itself(
+    session: Session, stream: MemoryStream
+) -> None:
+    lists = "Health:\n- She is allergic to hazelnuts (2026-03-01)\nAllergies:\n- hazelnuts\n- birch pollen (2026-03-01)"
+    known(session.user, summary=lists)
+    assert lines(session)[:3] == [
+        "She is allergic to hazelnuts (2026-03-01)",
+        "Allergies: hazelnuts",
+        "Allergies: birch pollen (2026-03-01)",
+    ]
+
+
 def test_a_short_sentence_is_not_left_out_for_its_words_alone(session: Session, stream: MemoryStream) -> None:
     known(session.user, summary="Ada. Vegan.\nAllergic to: nuts")
     note(stream, "Ada sold her vegan shop.", formed_at=START)

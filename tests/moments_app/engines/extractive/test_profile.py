@@ -95,3 +95,11 @@ def test_lines_without_a_date_are_an_operator_s_and_stay() -> None:
     many = [f"My cousin Ida{n} moved to street number {n} of Turin." for n in range(40)]
     told = built(*SAID, *many, profile=Profile(text)).user_summary_update
     assert "- Never call Nora before noon" in told and "her boat" not in told
+
+
+def test_who_somebody_says_they_are_comes_first_and_what_they_ask_for_says_nothing_of_them() -> None:
+    said = built("Let my mother do that one.", "I'm Nora, I make ceramics in Gothenburg and I have a small shop.")
+    assert said.user_summary_update.split("\n") == [
+        "Who they are:",
+        "- User is Nora, they make ceramics in Gothenburg and they have a small shop (2026-03-04)",
+    ]
