@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from moments_app.models import EngineCall, MemoryStream, PromptResource
+from moments_app.models import EngineCall, MemoryStream, Probe, PromptResource
 from moments_app.operator.diff import line_diff
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from sessions_app.models import Event, Session, UserProfile
@@ -202,6 +202,15 @@ class TestTrying:
         assert "user stream" in page(root, url("subjects", prompt), begins="ada")
         shown = self.ask(root, prompt, stream.pk).content.decode()
         assert "1 observations" in shown and shown.count("Likes kilns.") == 2
+
+    def test_probes_of_what_it_is_tried_on_are_asked_for_both_texts(
+        self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
+    ) -> None:
+        session = talk(ada, 120)
+        asked = {"question": "What of the kiln?", "expected": "kiln and glaze", "created_by": "test"}
+        probe = Probe.objects.create(user=ada, session=session, **asked)
+        shown = self.ask(root, prompt, session.pk).content.decode()
+        assert change_url(probe) in shown and shown.count("2 of 2 words") == 2
 
     @pytest.mark.parametrize(
         ("subject", "told"), [("", "Choose one"), ("x", "Try on: "), ("99999", "not there any more")]

@@ -114,6 +114,24 @@ def test_an_export_has_probes_and_an_import_brings_them_back(probe: Probe, tmp_p
     assert not ProbeResult.objects.exists()
 
 
+def test_an_import_brings_no_question_that_is_there(probe: Probe, tmp_path: Path) -> None:
+    path = tmp_path / "ada.zip"
+    with path.open("wb") as file:
+        export_user("ada", file, application=DEFAULT)
+    Probe.objects.update(probe_id=RUN, expected="Elsewhere")
+    assert import_user(path, application=DEFAULT)["probes"] == 0
+    assert Probe.objects.get().expected == "Elsewhere"
+
+
+def test_nor_one_that_is_asked_wherever_the_person_is(ada: UserProfile, tmp_path: Path) -> None:
+    Probe.objects.create(user=ada, question="Where?", expected="Here", created_by="test")
+    path = tmp_path / "ada.zip"
+    with path.open("wb") as file:
+        export_user("ada", file, application=DEFAULT)
+    Probe.objects.update(probe_id=RUN, expected="Elsewhere")
+    assert import_user(path, application=DEFAULT)["probes"] == 0
+
+
 def test_row_24_no_application_reaches_the_probes_of_another(service: Api, probe: Probe) -> None:
     other = Application.objects.create(name="other")
     stranger = UserProfile.objects.ensure("ada", other.pk)

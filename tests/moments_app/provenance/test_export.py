@@ -57,6 +57,10 @@ def live(user: UserProfile, service: Api) -> None:
     first = service.post("entities", user_id=name, kind="task", title=f"{name} task", session_id="s1").json()
     second = service.post("entities", user_id=name, kind="goal", title=f"{name} goal").json()
     service.post(f"entities/{first['entity_id']}/links", user_id=name, to=second["entity_id"], relation="blocks")
+    asked = {"question": f"What does {name} fire?", "expected": f"{name} fires the kiln.", "evidence_sequences": [0]}
+    service.post("probes", user_id=name, session_id="s1", **asked)
+    service.post("probes/run", user_id=name)
+    work_off()
     service.get("memory/context", user_id=name, session_id="s1", format="markdown")
     talk(user, 1, session_id="s2", text=f"## The user\n- {name} has a kiln.")
     receipts.waiting.flush()
@@ -157,7 +161,10 @@ def imported(path: Path, *options: str) -> str:
 
 
 # Those that tell of the installation they were made in.
-LOCAL = {"events.jsonl", "jobs.jsonl", "context_receipts.jsonl", "shard_atoms.jsonl", "daily_usage.jsonl"}
+LOCAL = {
+    *("events.jsonl", "jobs.jsonl", "context_receipts.jsonl", "shard_atoms.jsonl", "daily_usage.jsonl"),
+    "probe_results.jsonl",
+}
 
 
 def restorable(files: dict[str, str]) -> dict[str, str]:
@@ -336,6 +343,8 @@ class TestAsking:
             "Entity",
             "EntityLink",
             "OwnText",
+            "Probe",
+            "ProbeResult",
             "ContextReceipt",
             "DailyUsage",
             "Job",

@@ -22,6 +22,7 @@ from moments_app.models import (
     TurnEmbedding,
     Word,
 )
+from moments_app.probes.keep import draft_from, keep_probe
 from moments_app.provenance.retract import CannotRetract, preview, retract
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
@@ -246,6 +247,10 @@ class TestRetract:
         planted = list(session.messages.turns().filter(sequence__in=PLANTED).values_list("pk", flat=True))
         candidates = session.atoms.candidates().filter(source_message_ids__overlap=planted).order_by("pk")
         release(candidates[0], "In words that are nobody's.", actor="operator:eve")
+        draft = draft_from(session, PLANTED[0])
+        assert draft is not None
+        probe, _ = keep_probe(session.user, draft, created_by="operator:eve")
+        probe.results.create(run_id=probe.probe_id, user=session.user, is_met=True, requested_by="test")
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         items = set(retraction.items.values_list("model", "is_rewritten"))
         tables = [(provenance.model._meta.label_lower, provenance) for provenance in declared()]
