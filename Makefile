@@ -6,7 +6,7 @@ export DATA_DIR
 # The commands here make a database where there is none.
 export MEMORY_NEW_DATABASE = 1
 
-.PHONY: run quick shuffle test package bench bench-recall trust house lock
+.PHONY: run quick shuffle test package frameworks bench bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -40,6 +40,13 @@ package: .venv/installed-dev
 	.venv/bin/python -m uv venv --quiet dist/empty
 	.venv/bin/python -m uv pip install --quiet --python dist/empty/bin/python --constraint requirements-production.txt dist/*.whl
 	cd dist && env -u DATA_DIR DATABASE_URL=postgres://nobody@localhost/nothing empty/bin/memory-platform check
+
+# Runs the code of docs/frameworks.md with the frameworks as they are today.
+frameworks: .venv/installed-dev
+	.venv/bin/python -m uv venv --quiet --clear dist/frameworks
+	.venv/bin/python -m uv pip install --quiet --python dist/frameworks/bin/python openai-agents "pydantic-ai-slim[openai]"
+	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
+		tests/moments_app/interfaces/chat/test_first_steps.py
 
 # Draws the rooms and what imports what into docs/architecture.md.
 house: .venv/installed-dev
