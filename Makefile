@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test bench bench-recall trust house lock
+.PHONY: run quick shuffle test package frameworks bench bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -35,6 +35,21 @@ test: .venv/installed-dev
 	.venv/bin/python -m tests.support.chromium
 	.venv/bin/python -m pytest --numprocesses 3 --dist worksteal
 
+# Builds the wheel, installs it into an empty environment without the embedded database, and starts it there.
+package: .venv/installed-dev
+	rm -rf build dist
+	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	.venv/bin/python -m uv venv --quiet dist/empty
+	.venv/bin/python -m uv pip install --quiet --python dist/empty/bin/python --constraint requirements-production.txt dist/*.whl
+	cd dist && env -u DATA_DIR DATABASE_URL=postgres://nobody@localhost/nothing empty/bin/memory-platform check
+
+# Runs the code of docs/frameworks.md with the frameworks as they are today.
+frameworks: .venv/installed-dev
+	.venv/bin/python -m uv venv --quiet --clear dist/frameworks
+	.venv/bin/python -m uv pip install --quiet --python dist/frameworks/bin/python openai-agents "pydantic-ai-slim[openai]"
+	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
+		tests/moments_app/interfaces/chat/test_first_steps.py
+
 # Draws the rooms and what imports what into docs/architecture.md.
 house: .venv/installed-dev
 	.venv/bin/python -m tests.support.house
@@ -59,8 +74,10 @@ trust: .venv/installed-dev
 
 # Writes the hashed, locked lists from the short ones in pyproject.toml.
 lock: .venv/installed-dev
-	.venv/bin/python -m uv pip compile pyproject.toml --universal --generate-hashes --no-header -o requirements.txt
-	.venv/bin/python -m uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
+	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --universal --generate-hashes --no-header -o requirements.txt
+	.venv/bin/python -m uv pip compile pyproject.toml --universal --generate-hashes --no-header \
+		--constraint requirements.txt --no-annotate -o requirements-production.txt
+	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'

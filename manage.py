@@ -1,25 +1,7 @@
 #!/usr/bin/env python
 """Django's command line."""
 
-import os
-import sys
-
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
-    if sys.argv[1:2] in (["run"], ["migrate"]):  # the only ones that make a database without asking
-        os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
-    if sys.argv[1:2] == ["qcluster"]:
-        os.environ["MEMORY_PROCESS"] = "worker"  # by which it logs in to the database
-    from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
-
-    try:
-        execute_from_command_line(sys.argv)
-    except ImproperlyConfigured as error:
-        # A wrong setting is the operator's to mend: the sentence that names it, not a traceback.
-        sys.exit(f"Configuration error: {error}")
-
+from memoryproject.__main__ import main
 
 if __name__ == "__main__":
     main()

@@ -29,6 +29,8 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+# Where settings and data are by default: the repository, or the folder in which an installed package is started.
+HOME = BASE_DIR if (BASE_DIR / "manage.py").exists() else Path.cwd()
 LOCAL_STORAGE = "django.core.files.storage.FileSystemStorage"
 
 
@@ -421,7 +423,7 @@ class Settings(Group):
     )
     database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
     data_dir: Path = Field(
-        BASE_DIR / ".data",
+        HOME / ".data",
         description="Folder of the embedded database, archives, spooled chat rounds, generated key.",
     )
     debug: bool = Field(False, description="Show Django's debug pages. Never set this on a server that others reach.")

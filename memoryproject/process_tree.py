@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from memoryproject.conf import BASE_DIR
+from memoryproject.conf import HOME
 
 PARENT = "MEMORY_PARENT"  # in the environment of a child: the process it dies with
 LOCK_FILE = "run.lock"
@@ -174,7 +174,7 @@ class Program(Child):
         environment = {**os.environ, **self._environment, PARENT: str(os.getpid())}
         command = [sys.executable, *self._command]
         self._process = subprocess.Popen(  # noqa: S603 (our own programs)
-            command, cwd=BASE_DIR, env=environment, start_new_session=True
+            command, cwd=HOME, env=environment, start_new_session=True
         )
 
     @property

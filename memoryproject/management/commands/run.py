@@ -151,7 +151,7 @@ def _children(port: int) -> list[Child]:
     gunicorn = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
     environment = {"LOG_FORMAT": "console", "LOG_LEVEL": "WARNING", **os.environ}
     children: list[Child] = [
-        Program("The worker", ["manage.py", "qcluster"], environment),
+        Program("The worker", ["-m", "memoryproject", "qcluster"], environment),
         Program("The web server", [*gunicorn, "memoryproject.asgi"], environment),
     ]
     if settings.DATABASE_IS_EMBEDDED:

@@ -26,6 +26,7 @@ from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.retention.retain import retain
 from tests.support.api import Api
 from tests.support.daily_limits import limit, used
+from tests.support.first_steps import printed, python_in
 from tests.support.locks import table_locked
 from tests.support.processes import environment, web, worker
 from tests.support.retention import covered_session
@@ -451,6 +452,11 @@ def test_the_example_runs(base_url: str, ada: UserProfile) -> None:
     assert done.returncode == 0, done.stderr
     assert "planting-0" in done.stdout
     assert f"They planted a {MARK}." in done.stdout
+
+
+def test_the_first_steps_of_the_page_run(base_url: str, ada: UserProfile) -> None:
+    [code] = python_in("mcp.md")
+    assert printed(code, base_url, key_of(ada)) == "Nora restores kilns in Turin.\n"
 
 
 # --- the door ---

@@ -343,8 +343,6 @@ class TestAsking:
             "Entity",
             "EntityLink",
             "OwnText",
-            "Probe",
-            "ProbeResult",
             "ContextReceipt",
             "DailyUsage",
             "Job",

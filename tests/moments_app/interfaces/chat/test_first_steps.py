@@ -1,6 +1,8 @@
-"""What docs/chat.md begins with, as it stands there."""
+"""What docs/chat.md begins with, and the code for frameworks, as they stand there."""
 
 import json
+import os
+import subprocess
 
 import pytest
 
@@ -19,3 +21,21 @@ def test_the_first_steps_of_the_chat_page_run_and_are_remembered(site: str, key:
     Message.objects.all().delete()
     assert printed(responses, site, key) == "Noted.\n"
     assert "I restore kilns in Turin." in json.dumps(upstream.requests[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("FRAMEWORKS_PYTHON" not in os.environ, reason="`make frameworks` installs them")
+@pytest.mark.parametrize("number", range(2))
+def test_a_framework_remembers_by_the_code_of_its_page(
+    site: str, key: str, upstream: OpenAIServer, number: int
+) -> None:
+    code = python_in("frameworks.md")[number].replace("http://localhost:8000", site)
+    done = subprocess.run(
+        [os.environ["FRAMEWORKS_PYTHON"], "-c", code],
+        env={"PATH": os.environ["PATH"], "MEMORY_KEY": key},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "Noted.\n", done.stderr
+    assert "I restore kilns in Turin." in json.dumps(upstream.requests[-1]["input"])
+    assert len(transcript("nora", "friday")) == 4

