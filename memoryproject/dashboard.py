@@ -187,9 +187,9 @@ def _memory(activity: Activity) -> dict[str, Any]:
             ),
         ],
         "memory_charts": [
-            _chart("Turns", activity, "turns"),
+            _chart("Turns said in these days", activity, "turns"),
             _chart("New sessions", activity, "sessions"),
-            _chart("Moments", activity, "moments"),
+            _chart("Moments made", activity, "moments"),
         ],
     }
 

@@ -7,6 +7,8 @@ from difflib import SequenceMatcher
 from itertools import dropwhile, takewhile
 from uuid import UUID
 
+from django.db.models import Q
+
 from moments_app.context.kept import KeptContext, KeptLine
 from moments_app.context.layers import ORDER
 from moments_app.models import ContextReceipt, Moment
@@ -82,10 +84,14 @@ def round_of(session: Session, sequence: int | None) -> Round:
     """
     turns = session.messages.turns().filter(user_id=session.user_id)
     end = session.last_sequence if sequence is None else sequence
-    before = list(turns.filter(sequence__lte=end).order_by("-sequence").select_related("moment")[:ROUND])
+    newest = turns.filter(sequence__lte=end).order_by("-sequence").values("pk")[:ROUND]
+    following = turns.filter(sequence__gt=end).order_by("sequence").values("pk")[:ROUND]
+    around = session.messages.filter(Q(pk__in=newest) | Q(pk__in=following))
+    found = list(around.select_related("moment").order_by("sequence"))
+    before = [turn for turn in reversed(found) if turn.sequence <= end]
     asked = next((turn for turn in before if turn.role == Message.Role.USER), None)
     since = [turn for turn in before[::-1] if asked is None or turn.sequence > asked.sequence]
-    after = turns.filter(sequence__gt=end).order_by("sequence").select_related("moment")[:ROUND]
+    after = [turn for turn in found if turn.sequence > end]
     is_said = sequence is not None and bool(before) and before[0].role == Message.Role.ASSISTANT
     return Round(asked, _answer(since if is_said else [*since, *after]))
 

@@ -12,7 +12,7 @@ from sessions_app.models import ApiKey
 KEY = "key:"  # how an actor begins that is a key
 
 
-def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> QuerySet[Any]:
+def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> Any:
     """Add the names of the keys that a column of actors names, as `key_name`, for operators who may see keys."""
     if not may_see(request, ApiKey):
         return rows.annotate(key_name=Value(""))

@@ -56,10 +56,11 @@ class EventAdmin(LogAdmin):
     when_empty = "What processes and people do is noted here."
     fields = readonly_fields = ("happened_at", "what", "who", "person", "session", "payload_text")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
+    def get_queryset(self, request: HttpRequest) -> Any:
         """Join the names of those that are still there: an event knows them by number alone."""
         queryset: QuerySet[Event] = super().get_queryset(request)
-        return with_key_names(request, queryset, "actor").annotate(
+        named: QuerySet[Any] = with_key_names(request, queryset, "actor")
+        return named.annotate(
             person_name=Subquery(UserProfile.objects.filter(pk=OuterRef("user_pk")).values("user_id")),
             session_name=Subquery(Session.objects.filter(pk=OuterRef("session_pk")).values("session_id")),
         )

@@ -77,7 +77,7 @@ class TestReading:
     def test_on_a_phone_nothing_is_wider_than_the_screen(self, log_in: Callable[..., Page], built: Session) -> None:
         append(built.user, "s1", [NewMessage("user", "w" * 500)])
         tab = log_in(viewport=PHONE)
-        for name in ("change", "summaries", "memory", "jobs", "contexts", "context", "rebuild", "retract"):
+        for name in ("change", "summaries", "memory", "jobs", "contexts", "context", "trace", "rebuild", "retract"):
             tab.goto(change_url(built).replace("/change/", f"/{name}/"))
             assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
 
@@ -93,8 +93,9 @@ class TestJourneys:
         expect(tab.locator("#result_list tbody tr")).to_have_count(1)
         tab.get_by_role("link", name="Turn 30").click()
         expect(tab.locator("#turn-30")).to_contain_text("came from Lyon")
-        tab.get_by_role("link", name="Context for turn 30").click()
-        expect(tab.get_by_label("Current message")).to_have_value("The harpsichord came from Lyon, in a crate.")
+        tab.get_by_role("link", name="Trace of turn 30").click()
+        expect(tab.get_by_role("heading", name="Question")).to_be_visible()
+        expect(tab.locator(".rem-turn.rem-user").first).to_contain_text("The harpsichord came from Lyon, in a crate.")
         moment = Moment.objects.get(first_sequence__lte=30, last_sequence__gte=30)
         retrieved = tab.get_by_role("region", name="retrieved")
         retrieved.get_by_role("link", name=moment.key).click()

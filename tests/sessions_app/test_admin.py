@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from moments_app.models import Vocabulary
 from sessions_app.models import ApiKey, Event, UserProfile
 from sessions_app.models.event import USER_READ
 from tests.support.api import Api
@@ -143,8 +144,9 @@ def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfil
     assert "legal hold" in root.post(page, {"user_id": "ada"}).content.decode()
     assert UserProfile.objects.exists()
     ada.sessions.update(legal_hold=False)
+    Vocabulary.objects.create(user=ada).words.create(user=ada, stem="kiln")
     answer = root.post(page, {"user_id": "ada"}, follow=True)
-    assert "nothing is left" in answer.content.decode()
+    assert "Erased 2 listed, and 1 that go as well; nothing is left." in answer.content.decode()
     assert not UserProfile.objects.exists()
     assert root.get(page).status_code == 404
 

@@ -90,7 +90,8 @@ class JobAdmin(LogAdmin):
     fieldsets = (("As it is stored", {"classes": ("collapse",), "fields": ("job_id", "status", "params", "result")}),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return with_key_names(request, super().get_queryset(request), "requested_by")
+        named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
+        return named
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str

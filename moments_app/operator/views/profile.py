@@ -222,12 +222,15 @@ class EraseProfile(RowPage[UserProfile]):
         if request.POST.get("user_id") != self.row.user_id:
             return self.page(problem="That is not the user_id. Nothing was erased.")
         person = self.row
+        listed = holdings(person).total()  # as the page said before
         try:
             with unlimited():  # nothing may be left of the person that this operator doesn't see, as in others' logs
                 erased = erase_user(person.user_id, application=person.application_id, actor=self.actor)
         except (OnHold, UserProfile.DoesNotExist) as error:
             return self.page(problem=str(error))
-        messages.success(request, f"Erased {erased.rows.total():,} rows; nothing is left. Event {erased.erasure_id}")
+        more = max(0, erased.rows.total() - listed)
+        beside = f", and {more:,} that go as well" if more else ""
+        messages.success(request, f"Erased {listed:,} listed{beside}; nothing is left. Event {erased.erasure_id}")
         if erased.has_files_left:
             messages.warning(request, "The storage of archives failed; the queue tries again to remove the files.")
         return HttpResponseRedirect(list_url(UserProfile))
