@@ -157,8 +157,11 @@ async def everything(client: Client) -> dict[str, Any]:
 
 def assert_is_adas(seen: dict[str, Any]) -> None:
     assert seen["resources"] == ["rem://moments"]
-    assert len(seen["templates"]) == 6
-    assert seen["tools"] == ["search_long_term_memory", "get_context", "append_memory", "build_moments"]
+    assert len(seen["templates"]) == 7
+    assert seen["tools"] == [
+        *("search_long_term_memory", "get_context", "list_facts", "correct_fact", "end_fact", "undo_correction"),
+        *("append_memory", "build_moments"),
+    ]
     assert seen["prompts"] == ["recall-and-answer"]
     assert seen["rem://moments"] == seen["rem://moments/1"]
     assert seen["rem://moments"]["moments"] == [
