@@ -41,7 +41,7 @@ class Contradiction(models.Model):
         indexes = [models.Index(fields=["id"], condition=models.Q(decision=""), name="contradiction_waiting")]
 
     def __str__(self) -> str:
-        return f"{self.earlier} / {self.later}"
+        return f"of {self.created_at:%Y-%m-%d %H:%M}"
 
 
 class CorrectionQuerySet(models.QuerySet["Correction"]):

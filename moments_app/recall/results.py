@@ -1,5 +1,6 @@
 """The results of a search, read from the tables of what was found."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +23,11 @@ _TURN_SQL = """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
     session.session_id, message.sequence, message.created_at, message.role, own.places, message.name,
-    NULL::timestamptz, NULL::timestamptz
+    NULL::timestamptz, NULL::timestamptz, (
+        SELECT jsonb_agg(jsonb_build_array(mark.wrong, mark.right) ORDER BY mark.id)
+        FROM moments_app_correctedturn mark
+        WHERE mark.user_id = %(user)s AND mark.session_id = message.session_id AND mark.sequence = message.sequence
+    )
 FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
 CROSS JOIN LATERAL (
     SELECT * FROM sessions_app_message
@@ -48,7 +53,8 @@ AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong E
 _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
-    NULL::bigint, atom.formed_at, '', NULL::integer[], '', atom.valid_from, atom.valid_until
+    NULL::bigint, atom.formed_at, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
+    NULL::jsonb
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
@@ -56,7 +62,8 @@ WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS N
 """,  # noqa: S608 (a constant)
     "moment": """
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
-    session.session_id, moment.first_sequence, moment.ends_at, '', NULL, '', NULL::timestamptz, NULL::timestamptz
+    session.session_id, moment.first_sequence, moment.ends_at, '', NULL, '', NULL::timestamptz, NULL::timestamptz,
+    NULL::jsonb
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
     AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
@@ -157,14 +164,21 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
 
 
 def _fields(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
-    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, valid_from, valid_until = row
+    kind, _, ref, content, session_id, sequence, time, role, platform_places, name, valid_from, valid_until, marks = row
     if platform_places:  # what memory itself had said is no result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
-    content = spoken(name, content)[:CONTENT_CHARS]
+    content = _marked(spoken(name, content)[:CONTENT_CHARS], marks)
     fields = {"kind": kind, "ref": ref, "content": content, "session_id": session_id}
     fields |= {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
     return Key(kind, place), fields | {"valid_from": valid_from, "valid_until": valid_until}
+
+
+def _marked(content: str, marks: str | None) -> str:
+    """Return the text of a turn with what was corrected in it since: it stays as it was said."""
+    for wrong, right in json.loads(marks or "[]"):
+        content += f" (corrected since: {right}, not {wrong})" if right else " (withdrawn since)"
+    return content
 
 
 def _place(row: Sequence[Any]) -> Place:

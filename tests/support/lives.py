@@ -1,10 +1,13 @@
 """A life told over a year: three moves, two jobs, and a child whose name was wrong at first."""
 
+import json
 from datetime import UTC, datetime
 
 from moments_app.models import Job
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import UserProfile
 from sessions_app.transcript.append import NewMessage, append
+from tests.support import openai_server as behave
+from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form
 
 MOVES = [
@@ -40,8 +43,11 @@ def say(user: UserProfile, session_id: str, day: str, text: str) -> Job:
     return form(append(user, session_id, messages).session)
 
 
-def told_a_life(user: UserProfile) -> list[Session]:
-    """All of it, in the order of its days, a session a day."""
+def told_a_life(user: UserProfile, model: OpenAIServer | None = None) -> None:
+    """All of it, in the order of its days, a session a day; with a model, what it answers is what is told."""
+    answers = iter((OSLO, MAYA, BAKER, BERGEN, STAVANGER, TEACHER, MIA))
     for day, text in sorted([*MOVES, *JOBS, *CHILD]):
+        if model:
+            facts = [{"text": next(answers), "message_indexes": [0]}]
+            model.queue(behave.content(json.dumps({"streams": [{"stream": "user", "facts": facts}]})))
         say(user, f"on-{day}", day, text)
-    return list(Session.objects.filter(user=user).order_by("session_id"))

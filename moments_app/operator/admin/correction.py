@@ -2,7 +2,6 @@
 
 from django.contrib import admin
 from django.core.cache import cache
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from moments_app.models import Contradiction, Correction
@@ -45,8 +44,8 @@ class CorrectionAdmin(ReadOnlyAdmin):
 class ContradictionAdmin(ReadOnlyAdmin):
     """Questions whether one fact ended another, newest first."""
 
-    list_display = ("created_at", "earlier", "later", "user", "reason", "decision", "decided_by")
-    list_select_related = ("user", "earlier", "later")
+    list_display = ("created_at", "about", "user", "reason", "decision", "decided_by")
+    list_select_related = ("user", "later")
     applications = ("user__application",)
     list_filter = (("decision", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("user__user_id",)
@@ -57,9 +56,9 @@ class ContradictionAdmin(ReadOnlyAdmin):
     views = (AcceptContradiction, DeclineContradiction, TakeAnswerBack)
     fields = (("user", "reason"), ("created_at", "decision"), ("decided_by", "decided_at"))
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Contradiction]:
-        queryset: QuerySet[Contradiction] = super().get_queryset(request)
-        return queryset.select_related("earlier", "later", "user")
+    @admin.display(description="About")
+    def about(self, question: Contradiction) -> str:
+        return question.later.attribute or question.later.atom_type
 
     def has_answer_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change contradictions answer them."""

@@ -10,6 +10,7 @@ from moments_app.models import MemoryAtom
 from sessions_app.models import UserProfile
 from tests.support.api import Api
 from tests.support.lives import BAKER, BERGEN, DATES, MAYA, MIA, OSLO, STAVANGER, TEACHER, say, told_a_life
+from tests.support.openai_server import OpenAIServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -21,6 +22,16 @@ def listed(answer: Any) -> list[str]:
 
 def test_over_rest_the_facts_of_five_dates(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
+    for day, expected in DATES.items():
+        assert listed(service.get("facts", user_id="ada", as_of=day)) == expected, day
+
+
+def test_a_model_that_names_no_ends_leads_to_the_same(
+    ada: UserProfile, service: Api, model_server: OpenAIServer
+) -> None:
+    told_a_life(ada, model_server)
+    assert {fact.engine for fact in MemoryAtom.objects.all()} == {MemoryAtom.objects.all()[0].engine}
+    assert MemoryAtom.objects.all()[0].engine.startswith("openai:")
     for day, expected in DATES.items():
         assert listed(service.get("facts", user_id="ada", as_of=day)) == expected, day
 

@@ -91,6 +91,13 @@ def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile,
     assert "Mia" in str(Moment.objects.filter(user=ada).values_list("summary", "detail"))
 
 
+def test_turns_that_were_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:
+    remembered(ada)
+    service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
+    found = service.post("memory/search", user_id="ada", query="started school", kinds=["turn"]).json()["results"]
+    assert found[0]["content"] == ("Maya started school today, I was so proud of her. (corrected since: Mia, not Maya)")
+
+
 def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     shown = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()

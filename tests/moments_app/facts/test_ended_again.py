@@ -135,7 +135,7 @@ def test_a_number_that_is_not_listed_is_a_bad_item_and_an_unsure_ending_a_questi
     assert question.later.content == "Ada may have sold the boat."
 
 
-def test_row_23_what_lasts_is_not_pushed_out_by_small_talk(ada: UserProfile, model_server: OpenAIServer) -> None:
+def test_what_lasts_is_not_pushed_out_by_small_talk(ada: UserProfile, model_server: OpenAIServer) -> None:
     lasting = ["Ada is allergic to nuts.", "Ada's dog is called Rex."]
     model_server.queue(behave.content(json.dumps({"streams": [{"stream": "session", "facts": [*map(item, lasting)]}]})))
     say(ada, "s1", "2025-01-10", " ".join(lasting))

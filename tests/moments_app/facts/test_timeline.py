@@ -30,7 +30,7 @@ def _day(time: datetime | None) -> str:
     return f"{time:%Y-%m-%d}" if time else ""
 
 
-def test_row_23_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites_nothing(
+def test_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites_nothing(
     ada: UserProfile,
 ) -> None:
     told_a_life(ada)

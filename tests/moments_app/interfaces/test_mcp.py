@@ -168,7 +168,10 @@ async def everything(client: Client) -> dict[str, Any]:
 def assert_is_adas(seen: dict[str, Any]) -> None:
     assert seen["resources"] == ["rem://moments"]
     assert len(seen["templates"]) == 9
-    assert seen["tools"] == ["search_long_term_memory", "get_context", "append_memory", "build_moments"]
+    assert seen["tools"] == [
+        *("search_long_term_memory", "get_context", "list_facts", "correct_fact", "end_fact", "undo_correction"),
+        *("append_memory", "build_moments"),
+    ]
     assert seen["prompts"] == ["recall-and-answer"]
     assert seen["rem://moments"] == seen["rem://moments/1"]
     assert seen["rem://moments"]["moments"] == [

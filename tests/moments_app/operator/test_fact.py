@@ -37,7 +37,7 @@ def test_a_persons_page_leads_to_what_was_known_on_five_days(root: Client, ada: 
     now = page(root, person_facts(ada))
     assert "until 2025-03-03" in now and escaped(BERGEN) in now and escaped(MAYA) not in now
     assert "Enter a valid date" in page(root, f"{person_facts(ada)}?as_of=soon")
-    assert len(queries_of(root, person_facts(ada))) <= MAX_QUERIES
+    assert queries_of(root, person_facts(ada)) <= MAX_QUERIES
 
 
 def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada: UserProfile) -> None:
@@ -81,7 +81,7 @@ def test_an_order_that_cant_be_carried_out_changes_nothing(
 def test_a_viewer_corrects_and_answers_nothing(ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")
-    viewer, question = operator("viewers"), Contradiction.objects.get()
+    viewer, question = operator(group="viewers"), Contradiction.objects.get()
     assert viewer.post(correcting(MAYA), RIGHT).status_code == 403
     for verb in ("accept", "decline", "take_back"):
         assert viewer.post(reverse(f"admin:moments_app_contradiction_{verb}", args=[question.pk])).status_code == 403

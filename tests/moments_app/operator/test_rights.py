@@ -11,6 +11,8 @@ from django.urls import reverse
 
 from moments_app.models import (
     Circuit,
+    Contradiction,
+    Correction,
     EngineCall,
     Entity,
     MemoryAtom,
@@ -41,6 +43,8 @@ TEXTS: dict[tuple[type[Model], str], str] = {
     (EngineCall, "error"): "moments_app.view_enginecall",
     (Retraction, "reason"): "moments_app.view_retraction",
     (Release, "note"): "moments_app.view_release",
+    (Correction, "before"): "moments_app.view_correction",
+    (Contradiction, "reason"): "moments_app.view_contradiction",
     (Circuit, "error"): "moments_app.view_circuit",
 }
 DJANGOS_OWN = ("_changelist", "_history", "_add", "_delete")

@@ -26,7 +26,7 @@ from sessions_app.people.export import export_user
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import fold, form, shard
+from tests.support.streams import fold, form, note, shard
 from tests.support.transcript import START, talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -62,6 +62,10 @@ def live(user: UserProfile, service: Api) -> None:
     service.post("probes/run", user_id=name)
     work_off()
     service.get("memory/context", user_id=name, session_id="s1", format="markdown")
+    said = Message.objects.filter(user=user, session__session_id="s2").order_by("sequence")
+    sources = {"source_session": said[0].session, "source_message_ids": list(said.values_list("pk", flat=True))}
+    tea = note(MemoryStream.objects.get(user=user, stream_type="user"), f"{name} likes tea.", **sources)
+    service.patch(f"facts/{tea.atom_id}", user_id=name, content=f"{name} likes coffee.")
     talk(user, 1, session_id="s2", text=f"## The user\n- {name} has a kiln.")
     receipts.waiting.flush()
 
@@ -162,7 +166,12 @@ def imported(path: Path, *options: str) -> str:
 
 # Those that tell of the installation they were made in.
 LOCAL = {
-    *("events.jsonl", "jobs.jsonl", "context_receipts.jsonl", "shard_atoms.jsonl", "daily_usage.jsonl"),
+    "corrections.jsonl",
+    "events.jsonl",
+    "jobs.jsonl",
+    "context_receipts.jsonl",
+    "shard_atoms.jsonl",
+    "daily_usage.jsonl",
     "probe_results.jsonl",
 }
 

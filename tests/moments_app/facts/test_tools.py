@@ -1,0 +1,71 @@
+"""Facts in time over MCP: each tool as the server runs it, for the person of its connection alone."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mcp.server.mcpserver.exceptions import ToolError
+
+from moments_app.interfaces.mcp import server
+from moments_app.interfaces.mcp.connection import CURRENT, Connection
+from moments_app.models import MemoryAtom
+from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
+from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, STAVANGER, say, told_a_life
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
+
+
+@pytest.fixture(autouse=True)
+def connected(ada: UserProfile) -> Iterator[None]:
+    token = CURRENT.set(Connection("ada", "default", "key:test", "write", DEFAULT))
+    yield
+    CURRENT.reset(token)
+
+
+def texts(answer: dict[str, Any]) -> list[str]:
+    return [fact["content"] for fact in answer["facts"]][::-1]
+
+
+def test_the_facts_of_five_dates(ada: UserProfile) -> None:
+    told_a_life(ada)
+    for day, expected in DATES.items():
+        assert texts(server.list_facts(as_of=day)) == expected, day
+    homes = texts(server.list_facts(attribute="home", state="all"))
+    assert homes == [OSLO, BERGEN, STAVANGER]
+
+
+def test_search_and_context_of_a_former_time(ada: UserProfile) -> None:
+    told_a_life(ada)
+    asked = {"query": "Does the user live in Oslo, Bergen or Stavanger?", "memory_types": ["fact"]}
+    assert server.search_long_term_memory(**asked, as_of="2025-06-01")["results"][0]["content"] == BERGEN
+    context = server.get_context("on-2025-11-05", "Where do I live?", as_of="2025-01-15")["context"]
+    assert OSLO in context and "Bergen" not in context and "Stavanger" not in context
+    with pytest.raises(ToolError, match="as_of"):
+        server.list_facts(as_of="long ago")
+
+
+def test_a_fact_is_corrected_ended_and_taken_back(ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    [fact] = server.list_facts()["facts"]
+    right = "User's daughter is called Mia."
+    assert server.correct_fact(fact["fact_id"], right, preview=True)["correction_id"] is None
+    made = server.correct_fact(fact["uri"], right)
+    assert texts(server.list_facts()) == [right]
+    assert server.undo_correction(str(made["correction_id"]))["undone_at"]
+    assert texts(server.list_facts()) == [MAYA]
+    server.end_fact(fact["fact_id"])
+    assert texts(server.list_facts()) == [] and texts(server.list_facts(state="ended")) == [MAYA]
+
+
+def test_row_9_nobody_reaches_anothers_fact(ada: UserProfile, bo: UserProfile) -> None:
+    say(bo, "s1", *CHILD[0])
+    theirs = str(MemoryAtom.objects.get().atom_id)
+    for call in (
+        lambda: server.correct_fact(theirs, "x"),
+        lambda: server.end_fact(theirs),
+        lambda: server.end_fact("x"),
+    ):
+        with pytest.raises(ToolError):
+            call()
+    assert texts(server.list_facts()) == [] and MemoryAtom.objects.get().state == "active"
