@@ -179,7 +179,7 @@ _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
 def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
     """Yield the statements after which the roles may do their work; none where they may, or aren't there yet."""
     taken = [(role, member) for member, roles in _MAY_TAKE.items() for role in roles]
-    values = {
+    values: dict[str, Any] = {
         "all": list(_ROLES),
         "whole": [ADMIN_ROLE, WORKER_ROLE],
         "logins": [WEB_ROLE, WORKER_ROLE],
