@@ -127,6 +127,7 @@ _OF_WEB = (
     ("sessions_app_apikey", "SELECT, UPDATE (last_used_at)", "true"),
     ("sessions_app_application", "SELECT", "true"),
     ("sessions_app_dailylimit", "SELECT", "true"),
+    ("django_migrations", "SELECT", "true"),
 )
 _FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
 _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}

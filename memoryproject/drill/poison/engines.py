@@ -38,7 +38,7 @@ def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: S
     with (
         Provider(OBEDIENT, reply) as provider,
         beside(os.environ.get("DATABASE_URL", "")) as database,
-        Site(provider, database, variables=ENGINES[engine] | AT_ONCE) as site,
+        Site(provider, database, variables={**ENGINES[engine], **AT_ONCE}) as site,
     ):
         provider.failure = watch
         return run(Attacked(site, watch), planted, watch, say)
