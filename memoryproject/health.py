@@ -98,6 +98,7 @@ def _misfit() -> str:
     while the processes of this one still serve.
     """
     global _fits
-    wrong = "" if _fits else misfit()
+    with taking(None):  # before a first `migrate` there is no other role than the login's
+        wrong = "" if _fits else misfit()
     _fits = not wrong
     return wrong

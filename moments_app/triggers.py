@@ -13,6 +13,7 @@ from moments_app.moments.profile_lines import follow_text
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.turns.platform_text import note_platform_text
+from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyLimit, Message, Session, UserProfile
 from sessions_app.signals import digest_wanted, turns_overdue
 from sessions_app.transcript.append import messages_appended
@@ -41,8 +42,9 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
 
 def digest_now(session: Session, **_: Any) -> None:
     """Make the digest while the request waits; when that fails, the request goes on without."""
-    job = Job.objects.request(DigestSession.name, session, requested_by="request", force=True)
-    run_job(job.job_id)
+    with unlimited():  # it is a worker's work, for once done by a request
+        job = Job.objects.request(DigestSession.name, session, requested_by="request", force=True)
+        run_job(job.job_id)
 
 
 def settle_overdue(session: Session, **_: Any) -> None:

@@ -127,6 +127,7 @@ _OF_WEB = (
     ("sessions_app_apikey", "SELECT, UPDATE (last_used_at)", "true"),
     ("sessions_app_application", "SELECT", "true"),
     ("sessions_app_dailylimit", "SELECT", "true"),
+    ("django_migrations", "SELECT", "true"),
 )
 _FOR_ONE = ("memory_request", "memory_operator")  # of a person, and of an operator who is limited
 _MAY_TAKE = {WEB_ROLE: (*_FOR_ONE, ADMIN_ROLE), WORKER_ROLE: ("memory_request",)}
@@ -179,7 +180,7 @@ _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
 def missing(questions: Sequence[str] = _PRIVILEGES) -> Iterator[str]:
     """Yield the statements after which the roles may do their work; none where they may, or aren't there yet."""
     taken = [(role, member) for member, roles in _MAY_TAKE.items() for role in roles]
-    values = {
+    values: dict[str, Any] = {
         "all": list(_ROLES),
         "whole": [ADMIN_ROLE, WORKER_ROLE],
         "logins": [WEB_ROLE, WORKER_ROLE],

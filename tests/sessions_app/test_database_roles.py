@@ -28,7 +28,7 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # What a web process needs before it knows for whom it works; no word of a person is in it.
-SEEN_BY_WEB = {"sessions_app_apikey", "sessions_app_application", "sessions_app_dailylimit"}
+SEEN_BY_WEB = {"sessions_app_apikey", "sessions_app_application", "sessions_app_dailylimit", "django_migrations"}
 
 
 @contextmanager

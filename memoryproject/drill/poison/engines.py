@@ -12,6 +12,8 @@ from memoryproject.drill.poison.site import Attacked
 from memoryproject.drill.provider import Provider
 from memoryproject.drill.site import Site
 
+# What an engine answers to an attack may be refused, attempt by attempt; that is waited for.
+AT_ONCE = {"JOBS__BACKOFF_SECONDS": "1"}
 ENGINES: Mapping[str, Mapping[str, str]] = {
     "extractive": {"ENGINE__PROVIDER": "extractive"},
     "obedient model": {"ENGINE__PROVIDER": "openai"},
@@ -36,7 +38,7 @@ def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: S
     with (
         Provider(OBEDIENT, reply) as provider,
         beside(os.environ.get("DATABASE_URL", "")) as database,
-        Site(provider, database, variables=ENGINES[engine]) as site,
+        Site(provider, database, variables={**ENGINES[engine], **AT_ONCE}) as site,
     ):
         provider.failure = watch
         return run(Attacked(site, watch), planted, watch, say)

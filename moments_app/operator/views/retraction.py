@@ -223,38 +223,40 @@ class RetractItems(RowPage[MemoryAtom]):
     template_name = "operator/facts/retract.html"
     has_trail = True
 
-    def rows(self) -> QuerySet[MemoryAtom]:
-        return super().rows().exclude(user=None).written_directly()  # type: ignore[attr-defined, no-any-return]
-
     def context(self) -> dict[str, Any]:
-        is_posted, everything = self.request.method == "POST", self._is_about_all()
-        found = preview_items(self._person, self._named(everything))
+        form = ItemsForm(self.request.POST) if self.request.method == "POST" else ItemsForm()
+        shown = {"atom": self.row, "form": form, "is_about_all": self._is_about_all()}
+        try:
+            found = preview_items(self._person(), self._named())
+        except CannotRetract as error:
+            return shown | {"problem": str(error)}
         groups = [group for group in _groups_in_streams(found.derived) if group.count]
-        form = ItemsForm(self.request.POST) if is_posted else ItemsForm()
-        return {"atom": self.row, "form": form, "is_about_all": everything, "preview": found, "groups": groups}
+        return shown | {"preview": found, "groups": groups}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = ItemsForm(request.POST)
         if not form.is_valid():
             return self.page()
-        named = self._named(form.cleaned_data["all_of_writer"])
-        made = retract_items(self._person, named, reason=form.cleaned_data["reason"], requested_by=self.actor)
+        try:
+            made = retract_items(
+                self._person(), self._named(), reason=form.cleaned_data["reason"], requested_by=self.actor
+            )
+        except CannotRetract:
+            return self.page()
         messages.success(request, f"{made.result['items']} items are retracted; what rests on others is made again.")
         return HttpResponseRedirect(change_url(made))
 
-    @property
     def _person(self) -> UserProfile:
-        assert self.row.user is not None  # rows of nobody are left out
+        if self.row.user is None:
+            raise CannotRetract("It is nobody's alone: evict it, or revoke its release.")
         return self.row.user
 
     def _is_about_all(self) -> bool:
         asked = self.request.POST if self.request.method == "POST" else self.request.GET
-        return bool(asked.get("all_of_writer"))
+        return bool(asked.get("all_of_writer")) and bool(self.row.written_by)
 
-    def _named(self, everything: bool) -> Named:
-        return (
-            Named(written_by=self.row.written_by) if everything and self.row.written_by else Named([self.row.atom_id])
-        )
+    def _named(self) -> Named:
+        return Named(written_by=self.row.written_by) if self._is_about_all() else Named([self.row.atom_id])
 
 
 class UndoRetraction(RowAction[Retraction]):

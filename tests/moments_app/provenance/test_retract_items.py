@@ -190,12 +190,14 @@ class TestOperator:
         operator().post(reverse("admin:moments_app_memoryatom_add"), written | {"formed_at_1": "10:00"})
         assert MemoryAtom.objects.get(content="Ada likes tea.").written_by == "operator:root"
 
-    def test_an_item_that_rests_on_turns_has_no_such_page(self, ada: UserProfile) -> None:
+    def test_an_item_that_rests_on_turns_is_refused(self, ada: UserProfile) -> None:
         atom = MemoryAtom.objects.filter(job=form(talk(ada, 12))).first()
         assert atom
         url = reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
         root = operator()
-        assert root.get(url).status_code == 404
+        for shown in (root.get(url), root.post(url, {"reason": "planted"})):
+            assert "what rests on turns goes with them" in shown.content.decode()
+        assert not Retraction.objects.exists()
         assert url not in root.get(reverse("admin:moments_app_memoryatom_change", args=[atom.pk])).content.decode()
 
 
