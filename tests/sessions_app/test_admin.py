@@ -34,6 +34,11 @@ def key_url(key: ApiKey, verb: str = "change") -> str:
     return reverse(f"admin:sessions_app_apikey_{verb}", args=[key.pk])
 
 
+@pytest.mark.parametrize("listed", ["sessions_app_apikey", "sessions_app_session", "moments_app_moment"])
+def test_the_history_of_what_is_not_there_is_refused(root: Client, listed: str) -> None:
+    assert root.get(reverse(f"admin:{listed}_history", args=[999])).status_code == 403
+
+
 def test_row_19_a_key_is_shown_once_and_works(root: Client, ada: UserProfile) -> None:
     data = {"name": "a partner", "user": ada.pk, "scope": "read", "expires_at_0": "", "expires_at_1": ""}
     answer = root.post(NEW_KEY, data)
