@@ -5,7 +5,7 @@ import random
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,8 @@ def pytest_unconfigure() -> None:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` takes its choice
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # around the choice of `-m`, and the order that pytest-django gives
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Mark as slow what opens a browser or serves the site, and all cases but the first of a test that asks the
     database; what else is says so itself. Shuffle where that was asked for; else begin with what takes longest.
     """
@@ -79,7 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         begun.add(test)
     if config.option.shuffle is not None:
         random.Random(config.option.shuffle).shuffle(items)
-    else:
+    yield
+    if config.option.shuffle is None:
         items.sort(key=_longest_of_module(items), reverse=True)
 
 

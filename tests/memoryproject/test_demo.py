@@ -35,6 +35,7 @@ def printed(settings: Settings) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 def test_it_shows_moments_whose_keys_have_letters_of_any_language(printed: list[str]) -> None:
     assert any("hallands-ömsesidiga-20260318" in line for line in printed)
 

@@ -18,7 +18,7 @@ from tests.support.http import status_of
 from tests.support.locks import row_locked
 from tests.support.processes import environment, web
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=15)]
 
 WORST = 1.0  # seconds that the prober may wait
 SOCKETS = 30

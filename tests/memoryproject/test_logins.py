@@ -49,6 +49,7 @@ def test_row_36_only_the_address_that_the_proxy_saw_counts(rf: RequestFactory, s
     assert client_address(rf.get("/", REMOTE_ADDR="10.0.0.1")) == "10.0.0.1"
 
 
+@pytest.mark.slow
 def test_a_right_password_forgets_the_wrong_ones(settings: Settings) -> None:
     User.objects.create_superuser("root", password="right")
     for _ in range(3):
@@ -71,6 +72,7 @@ class TestHowLong:
         session.save()
         return client.get("/admin/").status_code
 
+    @pytest.mark.slow
     def test_row_36_one_that_rests_too_long_is_over(self, client: Client, settings: Settings) -> None:
         before = time.time()
         assert self.age(client, seen=settings.LOGIN_IDLE_MINUTES * 60 - 600) == 200

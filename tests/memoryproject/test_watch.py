@@ -112,6 +112,7 @@ def test_what_does_not_last_is_no_change(watched: Watched, receiver: Receiver, a
     assert states() == ["up"] and receiver.told == []
 
 
+@pytest.mark.slow
 def test_of_two_watches_one_records_and_tells(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     other = Watched(receiver)
     be_late(ada)

@@ -114,6 +114,7 @@ PATHS = (
 )
 
 
+@pytest.mark.slow
 def test_row_24_with_the_codes_filters_removed_a_request_sees_its_application_alone(both: dict[str, int]) -> None:
     seen_at_all: dict[str, set[str]] = {HERE: set(), THERE: set()}
     for own, foreign in ((HERE, THERE), (THERE, HERE)):
@@ -200,6 +201,7 @@ def test_row_24_a_service_key_reaches_the_people_of_its_application_and_others_l
 HELLO = {"role": "user", "content": "Hello there."}
 
 
+@pytest.mark.slow
 def test_row_24_what_is_released_and_learned_stays_with_the_agent_of_its_application(
     service: Api, other_service: Api, other: int
 ) -> None:

@@ -36,6 +36,11 @@ def key_url(key: ApiKey, verb: str = "change") -> str:
     return reverse(f"admin:sessions_app_apikey_{verb}", args=[key.pk])
 
 
+@pytest.mark.parametrize("listed", ["sessions_app_apikey", "sessions_app_dailylimit", "moments_app_moment"])
+def test_the_history_of_what_is_not_there_is_refused(root: Client, listed: str) -> None:
+    assert root.get(reverse(f"admin:{listed}_history", args=[999])).status_code == 403
+
+
 def test_row_19_a_key_is_shown_once_and_works(root: Client, ada: UserProfile) -> None:
     data = {"name": "a partner", "user": ada.pk, "scope": "read", "expires_at_0": "", "expires_at_1": ""}
     answer = root.post(NEW_KEY, data)
@@ -133,6 +138,7 @@ def test_the_plain_pages_open(root: Client, page: str) -> None:
     assert root.get(reverse("admin:index")).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfile) -> None:
     page = reverse("admin:sessions_app_userprofile_erase", args=[ada.pk])
     assert page in root.get(profile_url(ada)).content.decode()

@@ -227,6 +227,7 @@ class TestWhatItCosts:
             assert say(api).status_code == 201
         return [query["sql"] for query in captured.captured_queries]
 
+    @pytest.mark.slow
     def test_an_append_takes_as_many_statements_as_without_limits_on_bytes(
         self, service: Api, key: ApiKey, ada: UserProfile
     ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from memoryproject.conf import BASE_DIR
 from tests.earlier.test_upgrade import STATES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=30)
 
 
 @pytest.fixture

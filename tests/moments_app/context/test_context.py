@@ -276,6 +276,7 @@ class TestAsking:
         assert reader.post("memory/context", {"user_id": "ada", "session_id": "s1"}).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_same_again_is_the_same_to_the_byte(service: Api, remembered: None) -> None:
     for name in ("xml", "markdown", "messages"):
         asked: dict[str, Any] = {"query": "How is the kiln?", "format": name, "max_tokens": 400}
@@ -304,6 +305,7 @@ class TestFreshness:
         cached, text = self.seen(service)
         assert not cached and "moved to Turin" in text
 
+    @pytest.mark.slow
     def test_an_edited_or_deleted_moment(self, service: Api) -> None:
         latest = Moment.objects.newest_first()[0]
         service.patch(f"moments/{latest.key}", user_id="ada", summary="Quite another story.")
@@ -319,12 +321,14 @@ class TestFreshness:
         cached, text = self.seen(service)
         assert not cached and "Turn 122" in text
 
+    @pytest.mark.slow
     def test_a_new_boundary_in_this_session_and_moments_of_another(self, service: Api, ada: UserProfile) -> None:
         build(talk(ada, 60, session_id="s2"))
         newest = Moment.objects.newest_first()[0]
         cached, text = self.seen(service)
         assert not cached and newest.key in text
 
+    @pytest.mark.slow
     def test_after_a_while_and_never_when_switched_off(self, service: Api, settings: Settings) -> None:
         tuned(settings, sync_minutes=0)
         context(service, refresh="true")

@@ -114,6 +114,7 @@ def test_of_a_summary_an_invented_sentence_is_left_out(
     assert (summary.text, summary.facts) == ("Marla moved to Lisbon with her dogs.", [])
 
 
+@pytest.mark.slow
 def test_the_prompts_page_shows_how_much_was_left_out(
     session: Session, transactional_db: None, model_server: OpenAIServer
 ) -> None:

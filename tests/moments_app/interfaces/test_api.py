@@ -210,6 +210,7 @@ def test_row_9_like_data_of_two_persons_does_not_meet(service: Api, ada: UserPro
     assert ApiKey.objects.count() == 1
 
 
+@pytest.mark.slow
 def test_lists_take_the_same_queries_whatever_their_length(service: Api, ada: UserProfile) -> None:
     counts = []
     for size in (1, 30):

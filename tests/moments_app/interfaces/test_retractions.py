@@ -98,6 +98,7 @@ class TestCommand:
         assert "undone" in self.run("--undo", made[1])
         assert retracted() == []
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("args", "told"),
         [

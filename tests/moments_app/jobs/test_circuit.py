@@ -146,6 +146,7 @@ class TestOpening:
 class TestHolding:
     """What waits costs nothing."""
 
+    @pytest.mark.slow
     def test_all_that_is_due_is_held_by_one_statement_and_no_worker_takes_it(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         waiting = [asked("cy", session_id=f"s{number}") for number in range(20)]
@@ -156,6 +157,7 @@ class TestHolding:
         assert Job.objects.take_next(["build_moments"], after=Job.FIRST_SUBJECT) is None
         assert Job.objects.oldest_wait() == 0
 
+    @pytest.mark.slow
     def test_row_30_an_answer_makes_all_held_jobs_due_at_once(self, model_server: OpenAIServer) -> None:
         jobs = opened(model_server, "cy", "di")
         model_server.always(behave.answer_well)
@@ -183,6 +185,7 @@ class TestProbes:
         assert builds().due().count() == 1
         assert timedelta(seconds=28) < circuit().next_probe_at - timezone.now() <= timedelta(seconds=30)
 
+    @pytest.mark.slow
     def test_row_30_each_is_made_by_another_job_and_uses_up_no_attempt(self, model_server: OpenAIServer) -> None:
         jobs = opened(model_server, "cy")
         before = [Job.objects.get(pk=job.pk).attempts for job in jobs]

@@ -237,6 +237,7 @@ class TestWhat:
             "again-glaze-20260302-3",
         ]
 
+    @pytest.mark.slow
     def test_the_chain_runs_through_all_sessions_of_a_user_and_no_others(
         self, ada: UserProfile, bo: UserProfile
     ) -> None:

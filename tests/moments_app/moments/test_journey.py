@@ -131,6 +131,7 @@ class TestModel:
         assert given(model_server)[-1][0]["told"] == "Way 1."
 
 
+@pytest.mark.slow
 def test_without_a_model_it_is_dated_and_leads_across_sessions_within_bounds(ada: UserProfile) -> None:
     sessions = [talk(ada, 45, session_id=f"s{number}", days=number * 9) for number in range(6)]
     for session in sessions:

@@ -55,6 +55,7 @@ def session(ada: UserProfile, model_server: OpenAIServer) -> Session:
 class TestRebuild:
     """What changes and what doesn't."""
 
+    @pytest.mark.slow
     def test_every_moment_is_made_anew_by_the_prompt_in_force(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
@@ -94,6 +95,7 @@ class TestRebuild:
         written += [json.dumps(job.result) for job in Job.objects.all()]
         assert not [text for text in written for key in old if f'"{key}"' in text]
 
+    @pytest.mark.slow
     def test_an_engine_that_fails_leaves_everything_as_it_was(
         self, session: Session, model_server: OpenAIServer
     ) -> None:
@@ -125,6 +127,7 @@ class TestRebuild:
         assert not session.moments.filter(pk__in=kept).exists()
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_a_deleted_moment_does_not_come_back(self, session: Session, model_server: OpenAIServer) -> None:
         model_server.always(anew)
         doomed = session.moments.order_by("first_sequence")[1]
@@ -136,6 +139,7 @@ class TestRebuild:
         assert session.moments.filter(first_sequence__gt=doomed.last_sequence, name__startswith="Anew").exists()
         assert_chain_is_whole(session.user)
 
+    @pytest.mark.slow
     def test_turns_that_are_archived_keep_their_moments(self, session: Session, model_server: OpenAIServer) -> None:
         first = session.moments.earliest("first_sequence")
         session.messages.turns().filter(sequence__lte=first.last_sequence).delete()

@@ -122,6 +122,7 @@ class TestChanging:
 class TestList:
     """All items."""
 
+    @pytest.mark.slow
     def test_it_is_found_by_its_words_and_by_its_person(self, root: Client, own: MemoryStream, bo: UserProfile) -> None:
         felt, jack = note(own, "Felt wears out.", "fact"), note(own, "A jack is of wood.", "fact")
         other = note(MemoryStream.objects.ensure_of_person(bo, "default"), "Felt is green.", "fact")

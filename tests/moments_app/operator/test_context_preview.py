@@ -47,6 +47,7 @@ class TestContextPreview:
         assert change_url(fact) in shown
         assert "searched by words alone" in shown
 
+    @pytest.mark.slow
     def test_a_turn_leads_to_the_context_for_the_message_it_answers(self, root: Client, built: Session) -> None:
         trace = reverse("admin:sessions_app_session_trace", args=[built.pk])
         assert f"{trace}?turn=119" in page(root, change_url(built))
@@ -63,6 +64,7 @@ class TestContextPreview:
         receipts.waiting.flush()
         assert not ContextReceipt.objects.exists()
 
+    @pytest.mark.slow
     def test_row_18_planted_scripts_stay_text(self, root: Client, built: Session) -> None:
         Moment.objects.update(summary=PLANTED)
         UserProfile.objects.update(summary=PLANTED)
@@ -71,6 +73,7 @@ class TestContextPreview:
             shown = page(root, self.url(built), query=f'"></textarea>{PLANTED}', format=name)
             assert "planted" in shown and PLANTED not in shown
 
+    @pytest.mark.slow
     def test_the_same_number_of_queries_however_much_there_is(self, root: Client, built: Session) -> None:
         few = queries_of(root, self.url(built))
         Entity.objects.bulk_create(Entity(user=built.user, kind="task", title=f"t{n}") for n in range(50))

@@ -191,6 +191,7 @@ class TestPage:
 class TestEngineCalls:
     """The list of calls."""
 
+    @pytest.mark.slow
     def test_failed_ones_are_found_by_outcome_and_kind(self, root: Client, failed: Job, built: Session) -> None:
         calls = {
             kind: EngineCall.objects.create(

@@ -188,6 +188,7 @@ class TestOnesOwn:
 class TestSettingIt:
     """On the login's page."""
 
+    @pytest.mark.slow
     def test_an_administrator_limits_a_login_but_no_superuser(self, other: Application) -> None:
         root = operator()
         for login in (User.objects.create_user("bob", is_staff=True), User.objects.get(username="root")):

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class TestMoment:
     """Moments with their chain and sources."""
 
+    @pytest.mark.slow
     def test_it_is_read_beside_its_source_turns_and_between_its_neighbours(self, root: Client, built: Session) -> None:
         first, second, third = Moment.objects.order_by("id")[:3]
         shown = page(root, change_url(second))

@@ -57,6 +57,7 @@ class TestProfile:
         ada.refresh_from_db()
         assert ada.timezone == "Europe/Rome" and not ada.versions.exists()
 
+    @pytest.mark.slow
     def test_more_memory_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
         few = queries_of(root, change_url(ada))
         remember(ada, 30)

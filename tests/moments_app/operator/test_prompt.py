@@ -235,6 +235,7 @@ class TestTrying:
 class TestThePages:
     """What holds of all of them."""
 
+    @pytest.mark.slow
     def test_each_purpose_says_what_the_engine_gets_and_has_to_answer(self, root: Client) -> None:
         for purpose in PromptResource.Purpose.values:
             resource, _ = PromptResource.objects.get_or_create(

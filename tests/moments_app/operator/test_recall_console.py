@@ -52,6 +52,7 @@ class TestInspection:
         assert list(seen.steps) == ["embedding", "words", "search by text", "fusion", "reading"]
         assert seen.request.degraded and seen.plans == []
 
+    @pytest.mark.slow
     def test_both_searches_are_timed_and_the_plan_is_told(
         self, embeddings_server: OpenAIServer, session: Session, ada: UserProfile
     ) -> None:
@@ -78,6 +79,7 @@ class TestInspection:
 class TestThePage:
     """The console as an operator uses it."""
 
+    @pytest.mark.slow
     def test_it_shows_ranks_scores_steps_and_where_each_result_is(
         self, root: Client, embeddings_server: OpenAIServer, session: Session
     ) -> None:

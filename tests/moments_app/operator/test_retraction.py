@@ -44,6 +44,7 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     assert retracted() == []
 
 
+@pytest.mark.slow
 def test_several_are_undone_from_the_list(session: Session) -> None:
     for sequence in (3, 5):
         retract(session, [sequence], reason="x", requested_by="test")

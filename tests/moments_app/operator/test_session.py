@@ -122,6 +122,7 @@ class TestTranscript:
         assert shown.index(f'id="turn-{built.live_from_sequence - 1}"') < shown.index("Lag: ")
         assert shown.index("Lag: ") < shown.index(f'id="turn-{built.live_from_sequence}"')
 
+    @pytest.mark.slow
     def test_one_jumps_to_a_turn(self, root: Client, built: Session) -> None:
         answer = root.get(change_url(built), {"jump": "30"})
         assert answer.headers["Location"] == f"{change_url(built)}?at=30#turn-30"
@@ -161,6 +162,7 @@ class TestTranscript:
 class TestTabs:
     """What was made of a session, each on its own address."""
 
+    @pytest.mark.slow
     def test_each_tab_leads_to_what_it_lists(self, root: Client, built: Session) -> None:
         summary = Summary.objects.create(
             session=built, user=built.user, start_sequence=0, end_sequence=5, text="In short.", status="completed"
@@ -273,6 +275,7 @@ class TestActions:
             assert "Turns to keep live: " in shown
         assert Job.objects.count() == before
 
+    @pytest.mark.slow
     def test_it_is_held_and_released(self, root: Client, built: Session) -> None:
         assert "is under legal hold" in root.post(url(built, "hold"), {"held": "yes"}, follow=True).content.decode()
         root.post(url(built, "hold"), {"held": "yes"})

@@ -171,6 +171,7 @@ class TestPage:
         Job.objects.update(status=Job.Status.FAILED, error="The model is away.")
         assert "The last consolidation failed: The model is away." in page(root, change_url(own))
 
+    @pytest.mark.slow
     def test_the_last_one_is_undone_unless_the_text_was_edited(self, root: Client, own: MemoryStream) -> None:
         fold(own)
         assert "Undo the last consolidation" in page(root, change_url(own))

@@ -49,6 +49,7 @@ def test_behind_a_digest_they_wait_for_the_next_build(ada: UserProfile) -> None:
     assert not uncovered()
 
 
+@pytest.mark.slow
 def test_those_of_a_job_are_told_by_its_state(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
     session = talk(ada, 20)
     run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)

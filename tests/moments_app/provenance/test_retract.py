@@ -83,6 +83,7 @@ class TestRetractedTurns:
         assert len(asked_for) >= 5
         assert not [body for body in asked_for if MARKER in body]
 
+    @pytest.mark.slow
     def test_row_10_no_context_search_or_reload_has_a_retracted_turn(self, session: Session, service: Api) -> None:
         work_off()
         count(session.user)
@@ -306,6 +307,7 @@ class TestMeanwhile:
         assert (job.status, job.attempts) == ("completed", 2)
         assert with_marker() == {}
 
+    @pytest.mark.slow
     def test_row_10_a_consolidation_of_what_was_withdrawn_is_not_written(
         self, planted: Session, model_server: OpenAIServer
     ) -> None:
@@ -342,6 +344,7 @@ class TestMeanwhile:
         assert Retraction.objects.count() == 2
         assert with_marker() == {}
 
+    @pytest.mark.slow
     def test_row_10_another_sessions_build_does_not_carry_a_withdrawn_interest_on(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -389,6 +392,7 @@ class TestMeanwhile:
         undo_retraction(retraction, requested_by="test")
         assert comparable() == before
 
+    @pytest.mark.slow
     def test_row_10_a_journey_withdrawn_while_the_engine_thinks_is_not_carried_on(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -418,6 +422,7 @@ class TestMeanwhile:
         retract(planted, PLANTED, reason="planted", requested_by="test")
         assert MARKER not in context()["context"]
 
+    @pytest.mark.slow
     def test_a_rebuild_that_fails_never_brings_it_back(self, planted: Session, model_server: OpenAIServer) -> None:
         build(planted, lag=0)
         model_server.always(behave.error(500))

@@ -129,6 +129,7 @@ class TestWhat:
         with pytest.raises(CommandError, match="EMBEDDING__BASE_URL"):
             call_command("embed")
 
+    @pytest.mark.slow
     def test_an_edited_text_gets_a_new_vector(
         self, embeddings_server: OpenAIServer, service: Api, ada: UserProfile
     ) -> None:
@@ -227,6 +228,7 @@ class TestFailure:
         work_off()
         assert len(embeddings_server.requests) == asked
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 503])
     def test_row_28_an_endpoint_that_refuses_everything_says_nothing_about_a_text(
         self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings, status: int

@@ -121,6 +121,7 @@ class TestAQuietSession:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert session.last_moment_message_idx == 5
 
+    @pytest.mark.slow
     def test_more_turns_than_one_build_takes(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("moments_app.moments.build.MAX_TURNS", 30)
         session = talk(ada, 100)

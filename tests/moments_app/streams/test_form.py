@@ -68,6 +68,7 @@ class TestWhen:
     def test_never_with_fewer_turns_than_the_minimum(self, ada: UserProfile) -> None:
         assert not append(ada, "s1", [NewMessage("user", "word " * 3000)] * 3).jobs
 
+    @pytest.mark.slow
     def test_a_session_gone_cold_is_formed_with_fewer(self, ada: UserProfile, bo: UserProfile) -> None:
         talk(ada, 6)
         talk(bo, 3, session_id="short")

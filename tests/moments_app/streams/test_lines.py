@@ -97,6 +97,7 @@ class TestALimitThatHoldsAFewLines:
         MemoryStream.objects.filter(pk=stream.pk).update(consolidated_max_words=20)
         return stream
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("engine", "words"), [("extractive", 20), ("model", 16)])
     def test_row_31_what_does_not_fit_waits_and_is_found(
         self, full: MemoryStream, request: pytest.FixtureRequest, service: Api, engine: str, words: int
@@ -220,6 +221,7 @@ class TestAModelThatLosesThings:
         assert "Owns one nozzle." in waiting(known)
         assert_nothing_is_lost(known, service)
 
+    @pytest.mark.slow
     def test_merged_lines_carry_what_each_carried(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
@@ -389,6 +391,7 @@ class TestGoingBack:
         assert "PLANTED" not in stream.consolidated_content
         assert waiting(stream) == {"Owns one anvil."}
 
+    @pytest.mark.slow
     def test_row_31_a_retraction_and_its_undoing_lose_nothing_that_was_pushed_out(
         self, stream: MemoryStream, session: Session, service: Api
     ) -> None:

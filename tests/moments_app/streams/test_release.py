@@ -390,6 +390,7 @@ class TestWhatShardsHadBefore:
         with transaction.atomic():
             module.make_candidates(apps, SimpleNamespace(connection=connection))
 
+    @pytest.mark.slow
     def test_row_24_what_one_person_said_is_theirs_again_and_out_of_the_text(
         self, service: Api, ada: UserProfile, bo: UserProfile, before: MemoryStream
     ) -> None:

@@ -308,6 +308,7 @@ class TestTooFewRemain:
         evict(atom)
         assert not self.stands(made)
 
+    @pytest.mark.slow
     def test_row_24_with_enough_left_it_stands_until_one_more_goes(
         self, lessons: MemoryStream, model_server: OpenAIServer
     ) -> None:

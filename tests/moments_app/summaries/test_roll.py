@@ -46,6 +46,7 @@ def versions() -> list[tuple[int, int, str]]:
 class TestRange:
     """Which turns a version covers."""
 
+    @pytest.mark.slow
     def test_it_slides_as_the_design_tables_it(self, ada: UserProfile) -> None:
         for number in range(10):
             post_round(ada, number)
@@ -134,6 +135,7 @@ class TestWhen:
         assert Summary.objects.processing().count() == 0
         assert Job.objects.filter(process="roll_summary").count() == 2
 
+    @pytest.mark.slow
     def test_it_costs_an_append_two_statements_whatever_the_length(self, ada: UserProfile, service: Api) -> None:
         def statements(role: str) -> int:
             body = {"user_id": "ada", "messages": [{"role": role, "content": "Hello."}]}
@@ -171,6 +173,7 @@ class TestContent:
         assert latest.source_message_ids == [ids[n] for n in range(12, 24)] + kept
         assert {index for fact in latest.facts for index in fact["message_indexes"]} & set(range(12, 24))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("engine", ["extractive", "model"])
     def test_only_new_turns_are_read_and_what_slid_out_is_dropped(
         self, ada: UserProfile, request: pytest.FixtureRequest, engine: str
@@ -340,6 +343,7 @@ def test_row_15_rounds_of_16_clients_never_give_two_in_the_making(service: Api) 
 class TestRest:
     """Versions over REST."""
 
+    @pytest.mark.slow
     def test_the_chain_is_listed_newest_first_with_the_turns_it_rests_on(self, service: Api, ada: UserProfile) -> None:
         for number in range(10):
             post_round(ada, number)

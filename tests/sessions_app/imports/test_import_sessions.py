@@ -95,6 +95,7 @@ def test_sessions_interleaved_in_the_file_keep_their_order_and_share_batches(tmp
         assert list(said) == [str(n) for n in range(number, 1_200, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rolling")
 def test_a_batch_asks_for_one_summary_whatever_rounds_it_has(tmp_path: Path) -> None:
     imported(tmp_path / "f", *(line(str(n), role=("user", "assistant")[n % 2]) for n in range(400)))

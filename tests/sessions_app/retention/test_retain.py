@@ -233,6 +233,7 @@ def test_young_turns_are_kept(ada: UserProfile) -> None:
     assert len(sequences(session)) == 5
 
 
+@pytest.mark.slow
 def test_row_13_with_shuffled_times_the_oldest_by_sequence_go_and_order_is_kept(ada: UserProfile) -> None:
     chance = random.Random(13)
     now = timezone.now()
@@ -603,6 +604,7 @@ def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
         return "\n".join(row[0] for row in cursor)
 
 
+@pytest.mark.slow
 def test_all_sessions_are_met_whatever_the_size_of_a_batch(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "SESSIONS_AT_ONCE", 3)
     monkeypatch.setattr(process, "TAKEN_AT_ONCE", 4)

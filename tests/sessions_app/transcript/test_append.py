@@ -125,6 +125,7 @@ def test_an_append_takes_eight_queries_whatever_its_batch(service: Api, count: i
     assert len(queries) == 8, "\n".join(q["sql"][:120] for q in queries)
 
 
+@pytest.mark.slow
 def test_an_append_that_makes_a_build_due_takes_one_more(service: Api) -> None:
     service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
     batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(500))]

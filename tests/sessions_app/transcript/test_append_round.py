@@ -169,6 +169,7 @@ def test_a_history_whose_turns_were_archived_is_not_stored_again(ada: UserProfil
     assert transcript() == "u:2 a:two"
 
 
+@pytest.mark.slow
 def test_row_1_a_call_sent_20_times_at_once_is_stored_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: store("u:0 a:zero u:1", "one"), range(20)))
@@ -226,6 +227,7 @@ def test_a_history_is_cut_where_the_live_window_begins(there: str, boundary: int
     assert turns[start:] == said(live)
 
 
+@pytest.mark.slow
 @given(
     texts=st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
     boundary=st.integers(0, 40),

@@ -175,6 +175,7 @@ def test_loading_reads_only_its_two_indexes_however_much_there_is(ada: UserProfi
             assert "Filter: (user_id" not in read and "Filter: (sequence" not in read
 
 
+@pytest.mark.slow
 def test_deleting_a_session_finds_its_messages_by_index(ada: UserProfile, bo: UserProfile) -> None:
     """Check the statements of the request and of the database's own check of references, with many sessions."""
     session, other = talk(ada, 3), talk(bo, 50, session_id="other")
