@@ -38,9 +38,16 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return only this person's sessions."""
         return self.filter(user=user)
 
-    def of_person(self, user: UserProfile, session_id: str) -> "Session | None":
-        """Return this person's session that the application calls so."""
-        session = next(iter(self.raw(_OF_PERSON_SQL, [user.pk, session_id])), None)
+    def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
+        """Return this person's session that the application calls so.
+
+        Args:
+            user: whose session it is.
+            session_id: the application's id.
+            locked: lock its row as `locked` does.
+        """
+        sql = f"{_OF_PERSON_SQL} FOR NO KEY UPDATE" if locked else _OF_PERSON_SQL
+        session = next(iter(self.raw(sql, [user.pk, session_id])), None)
         if session:
             session.user = user
         return session
