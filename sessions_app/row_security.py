@@ -17,6 +17,7 @@ from django.db.migrations import RunSQL
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models.user_profile import UserProfile
+from sessions_app.rows import columns, first
 
 ROLE = "memory_request"
 # The acting user's primary key, in SQL.
@@ -144,23 +145,19 @@ def grant(table: str, privileges: str) -> RunSQL:
     return RunSQL(sql=f"GRANT {privileges} ON {table} TO {ROLE}", reverse_sql=f"REVOKE ALL ON {table} FROM {ROLE}")
 
 
-# Raw SQL, because every request begins with it and the ORM takes longer to build it than PostgreSQL to execute it.
 _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(application)s AND user_id = %(user_id)s"
 _ENTER_SQL = """
-SELECT u.*, set_config('memory.user_pk', u.id::text, true) AS acting,
-    set_config('memory.application', u.application_id::text, true) AS acting_in,
-    set_config('role', %(role)s, true) AS taken
+SELECT {columns}, set_config('memory.user_pk', u.id::text, true),
+    set_config('memory.application', u.application_id::text, true), set_config('role', %(role)s, true)
 FROM ({person}) u
 """
 _ENTER_AS_NOBODY = """
 SELECT set_config('memory.user_pk', '', true), set_config('memory.application', %(application)s::text, true),
     set_config('role', %(role)s, true)
 """
-_ENTER = _ENTER_SQL.format(person=_PERSON_SQL)
 # The same with the lock of `UserProfile.objects.hold`. A request that waits here while the person is being erased finds
 # nobody afterward, and has not taken the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
-_ENTER_HOLDING = _ENTER_SQL.format(person=_HELD_SQL)
 
 
 @contextmanager
@@ -193,7 +190,9 @@ def acting_for(
 
 def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
     """Find the profile and switch to the request role, in one statement."""
-    return next(iter(UserProfile.objects.raw(_ENTER_HOLDING if holding else _ENTER, named)), None)
+    sql = _ENTER_SQL.format(columns=columns(UserProfile, "u"), person=_HELD_SQL if holding else _PERSON_SQL)
+    found = first(UserProfile, sql, named)
+    return found[0] if found else None
 
 
 # --- rows that belong to nobody ---
