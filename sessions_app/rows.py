@@ -21,7 +21,7 @@ def columns(model: type[Model], table: str) -> str:
         model: of the table; none that is `Searched`.
         table: its name in the statement.
     """
-    return ", ".join(f"{table}.{connection.ops.quote_name(field.column)}" for field in model._meta.concrete_fields)
+    return ", ".join(f'{table}."{field.column}"' for field in model._meta.concrete_fields)
 
 
 @cache

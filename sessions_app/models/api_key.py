@@ -83,7 +83,8 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         """Return a key that knows whether anybody has limits of their own."""
         if (found := first(ApiKey, _VERIFY_SQL.format(columns=columns(ApiKey, "k")), [prefix])) is None:
             return None
-        key, (key.has_limits,) = found
+        key, more = found
+        [key.has_limits] = more
         return key
 
     def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":
