@@ -13,7 +13,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.template.loader import render_to_string
-from django.urls import get_resolver
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
@@ -40,8 +39,6 @@ from sessions_app.api.errors import API_PREFIX
 # Each takes most of a second, which no request then has to wait.
 lexemes.load()
 endpoint.load()
-get_resolver().url_patterns  # noqa: B018 (imports all views, likewise)
-gc.collect()
 gc.freeze()  # what is there now stays: no collection during a request has to look through it
 
 CHAT = "/v1/"

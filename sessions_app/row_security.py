@@ -17,6 +17,7 @@ from django.db.migrations import RunSQL
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models.user_profile import UserProfile
+from sessions_app.rows import columns, first
 
 ROLE = "memory_request"
 # The acting user's primary key, in SQL.
@@ -144,25 +145,21 @@ def grant(table: str, privileges: str) -> RunSQL:
     return RunSQL(sql=f"GRANT {privileges} ON {table} TO {ROLE}", reverse_sql=f"REVOKE ALL ON {table} FROM {ROLE}")
 
 
-# Raw SQL, because every request begins with it and the ORM takes longer to build it than PostgreSQL to execute it.
 _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(application)s AND user_id = %(user_id)s"
 # A web process sees no profile but the one that it has named before; the second statement is in the same message.
 _ENTER_SQL = """
 SELECT set_config('memory.named', %(user_id)s, true), set_config('memory.named_in', %(application)s::text, true);
-SELECT u.*, set_config('memory.user_pk', u.id::text, true) AS acting,
-    set_config('memory.application', u.application_id::text, true) AS acting_in,
-    set_config('role', %(role)s, true) AS taken
+SELECT {columns}, set_config('memory.user_pk', u.id::text, true),
+    set_config('memory.application', u.application_id::text, true), set_config('role', %(role)s, true)
 FROM ({person}) u
 """
 _ENTER_AS_NOBODY = """
 SELECT set_config('memory.user_pk', '', true), set_config('memory.application', %(application)s::text, true),
     set_config('role', %(role)s, true)
 """
-_ENTER = _ENTER_SQL.format(person=_PERSON_SQL)
 # The same with the lock of `UserProfile.objects.hold`. A request that waits here while the person is being erased finds
 # nobody afterward, and has not taken the role.
 _HELD_SQL = f"WITH held AS MATERIALIZED ({_PERSON_SQL} FOR KEY SHARE) SELECT * FROM held"  # noqa: S608
-_ENTER_HOLDING = _ENTER_SQL.format(person=_HELD_SQL)
 
 
 @contextmanager
@@ -195,16 +192,9 @@ def acting_for(
 
 def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
     """Find the profile and switch to the request role, in one message."""
-    with connection.cursor() as cursor:
-        cursor.execute(_ENTER_HOLDING if holding else _ENTER, named)
-        while cursor.nextset():  # to the profile
-            pass
-        row = cursor.fetchone()
-        names = [column.name for column in cursor.description]
-    if row is None:
-        return None
-    fields = [field.attname for field in UserProfile._meta.concrete_fields]
-    return UserProfile.from_db(connection.alias, fields, [row[names.index(name)] for name in fields])
+    sql = _ENTER_SQL.format(columns=columns(UserProfile, "u"), person=_HELD_SQL if holding else _PERSON_SQL)
+    found = first(UserProfile, sql, named)
+    return found[0] if found else None
 
 
 # --- rows that belong to nobody ---

@@ -11,7 +11,7 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from django.db.backends.postgresql import base
-from psycopg import Connection, OperationalError
+from psycopg import ClientCursor, Connection, OperationalError
 from psycopg.pq import TransactionStatus
 
 TRUSTED_SECONDS = 1.0  # for which a connection that answered is taken to be there, unless it says otherwise
@@ -19,7 +19,7 @@ TRUSTED_SECONDS = 1.0  # for which a connection that answered is taken to be the
 _answered: WeakKeyDictionary[Connection[Any], float] = WeakKeyDictionary()
 
 
-class Cursor(base.Cursor):
+class Cursor(base.CursorMixin, ClientCursor[Any]):
     """A cursor whose first statement of a transaction has the `BEGIN` in its message."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:

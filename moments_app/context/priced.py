@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 
 from moments_app.context.item import Item
 from moments_app.context.render import Format
@@ -40,7 +41,7 @@ class ItemGroup:
     def first(self) -> Item:
         return self.items[0].item
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         return sum(priced.tokens for priced in self.items)
 

@@ -223,9 +223,10 @@ class MessagesView(PersonView):
         return {"messages": self._presented(session, page.messages), "has_more": page.has_more}
 
     def _presented(self, session: Session, messages: list[Message]) -> list[dict[str, Any]]:
-        for message in messages:
+        compress: bool = self.query["compress"]
+        for message in messages if compress else ():
             message.session = session
-        return [message_data(message, compress=self.query["compress"]) for message in messages]
+        return [message_data(message, compress=compress) for message in messages]
 
 
 def message_data(message: Message, *, compress: bool = False) -> dict[str, Any]:

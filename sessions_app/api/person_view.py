@@ -5,7 +5,7 @@ A view's method is declared with `operation`, works with `self.query`, `self.bod
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.db.models import Model, QuerySet
@@ -198,14 +198,14 @@ def created(answer: BaseSerializer[Any], *, is_new: bool) -> Response:
     return Response(answer.data, status=status.HTTP_201_CREATED if is_new else status.HTTP_200_OK)
 
 
-@cache
-def _presenter(answer: type[BaseSerializer[Any]]) -> BaseSerializer[Any]:
-    return answer()
+_presenters: dict[type[BaseSerializer[Any]], BaseSerializer[Any]] = {}
 
 
 def presented(answer: type[BaseSerializer[Any]], value: Any) -> Any:
     """Return a value as a serializer describes it; one that is made once serves all, for making its fields is dear."""
-    return _presenter(answer).to_representation(value)
+    if answer not in _presenters:
+        _presenters[answer] = answer()
+    return _presenters[answer].to_representation(value)
 
 
 def update(row: Model, values: dict[str, Any]) -> None:

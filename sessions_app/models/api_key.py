@@ -20,13 +20,13 @@ from sessions_app.limited_operators import unlimited
 from sessions_app.models.application import DEFAULT, Application
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.proven import PROVEN
+from sessions_app.rows import columns, first
 
 LAST_USE_RESOLUTION = timedelta(minutes=1)
 
 
-# Raw SQL for the same reason as the statement that enters a person's rows: see `row_security`.
 _VERIFY_SQL = """
-SELECT k.*, EXISTS (SELECT FROM sessions_app_dailylimit) AS has_limits FROM sessions_app_apikey k WHERE prefix = %s
+SELECT {columns}, EXISTS (SELECT FROM sessions_app_dailylimit) FROM sessions_app_apikey k WHERE prefix = %s
 """
 
 
@@ -69,7 +69,7 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         """Return the valid key with this text, or None; a wrong secret takes as long as an unknown prefix."""
         parts = text.split("_", 2)
         prefix, secret = parts[1:] if len(parts) == 3 and parts[0] == "mem" else ("", "")
-        key = next(iter(self.raw(_VERIFY_SQL, [prefix])), None)
+        key = self._with_limits(prefix)
         matches = hmac.compare_digest(_digest(secret), key.secret_hash if key else _digest(""))
         if not key or not matches or not key.is_valid():
             PROVEN.drop(text)
@@ -78,6 +78,14 @@ class ApiKeyManager(models.Manager["ApiKey"]):
         if key.user_id:
             with unlimited():  # before it is known, nobody is named
                 key.user  # noqa: B018 (it is looked up here, and kept)
+        return key
+
+    def _with_limits(self, prefix: str) -> "ApiKey | None":
+        """Return a key that knows whether anybody has limits of their own."""
+        if (found := first(ApiKey, _VERIFY_SQL.format(columns=columns(ApiKey, "k")), [prefix])) is None:
+            return None
+        key, more = found
+        [key.has_limits] = more
         return key
 
     def prefixes_in_use(self, most: int) -> "models.QuerySet[ApiKey, str]":

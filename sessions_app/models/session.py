@@ -12,13 +12,13 @@ from django.utils import timezone
 
 from sessions_app.models.event import Event
 from sessions_app.models.user_profile import UserProfile
+from sessions_app.rows import columns, first
 
 LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
-# Raw SQL for the same reason as the statement that enters a person's rows: see `row_security`.
-_OF_PERSON_SQL = "SELECT * FROM sessions_app_session WHERE user_id = %s AND session_id = %s"
+_OF_PERSON_SQL = "SELECT {columns} FROM sessions_app_session s WHERE user_id = %s AND session_id = %s"
 
 
 def _sequence(column: int | None) -> int:
@@ -38,11 +38,19 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return only this person's sessions."""
         return self.filter(user=user)
 
-    def of_person(self, user: UserProfile, session_id: str) -> "Session | None":
-        """Return this person's session that the application calls so."""
-        session = next(iter(self.raw(_OF_PERSON_SQL, [user.pk, session_id])), None)
-        if session:
-            session.user = user
+    def of_person(self, user: UserProfile, session_id: str, *, locked: bool = False) -> "Session | None":
+        """Return this person's session that the application calls so.
+
+        Args:
+            user: whose session it is.
+            session_id: the application's id.
+            locked: lock its row as `locked` does.
+        """
+        sql = _OF_PERSON_SQL.format(columns=columns(Session, "s")) + (" FOR NO KEY UPDATE" if locked else "")
+        if (found := first(Session, sql, [user.pk, session_id])) is None:
+            return None
+        session, _ = found
+        session.user = user
         return session
 
     def named(self, session_id: str, user_id: str, application: int) -> Self:

@@ -138,9 +138,9 @@ def answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
 
 def locked_session(user: UserProfile, session_id: str, **fields: str) -> Session:
     """Return the session, locked until the transaction ends. Create it with these fields if it doesn't exist."""
-    mine = Session.objects.for_user(user).locked().filter(session_id=session_id)
     given = {name: value for name, value in fields.items() if value}
-    while (session := mine.first()) is None:  # another transaction may create it meanwhile, and delete it
+    # Another transaction may create it meanwhile, and delete it.
+    while (session := Session.objects.of_person(user, session_id, locked=True)) is None:
         session = Session(user=user, session_id=session_id, **given)
         if insert_unless_there(session):
             break

@@ -3,6 +3,7 @@
 No turn after the boundary is left out silently: the range that exceeds the limit is named and can be read as a page.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from django.conf import settings
 from django.db.models import Count, F, Min
 
 from sessions_app.models import Message, Session
+from sessions_app.models.searched import said_fields
+from sessions_app.rows import read
 
 _COLUMNS = Message.columns("message")
 # Two index reads of at most one and N rows, however long the session: the latest boundary from `message_partitions`,
@@ -68,13 +71,18 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
-    messages = list(Message.objects.raw(LIVE_SQL, parameters))
+    messages = [_with_moment(*found) for found in read(Message, said_fields(Message), LIVE_SQL, parameters)]
     boundary = messages[:1] if messages and messages[0].kind == Message.Kind.PARTITION else []
     turns = messages[len(boundary) :]
     if len(turns) <= limit:
         return Loaded(messages, bool(boundary), None)
     first = boundary[0].sequence + 1 if boundary else session.kept_from_sequence
     return Loaded(boundary + turns[1:], bool(boundary), left_out(session, first, turns[0].sequence))
+
+
+def _with_moment(message: Message, more: Sequence[str | None]) -> Message:
+    [message.moment_key] = more  # type: ignore[attr-defined]
+    return message
 
 
 def left_out(session: Session, first: int, last: int) -> Omitted:

@@ -3,6 +3,7 @@
 import json
 import re
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import jsonschema_rs
@@ -10,6 +11,7 @@ from django.urls import Resolver404, resolve
 from drf_spectacular.generators import SchemaGenerator
 
 PREFIX = "/api/v1/"
+_making = Lock()
 
 
 def check(method: str, path: str, response: Any) -> None:
@@ -38,9 +40,14 @@ def check(method: str, path: str, response: Any) -> None:
         assert not errors, f"{told}, but {'; '.join(errors)}"
 
 
-@cache
 def description() -> dict[str, Any]:
-    """Return the description."""
+    """Return the description; whoever asks while it is made waits, for drf-spectacular loads its parts only once."""
+    with _making:
+        return _description()
+
+
+@cache
+def _description() -> dict[str, Any]:
     described: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return described
 

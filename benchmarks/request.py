@@ -1,0 +1,143 @@
+"""CPU time of the web process for one request: `python -m benchmarks.request`, or with the name of a case.
+
+Six requests are made in this process, through the whole application but the server of connections. Figures are CPU
+milliseconds over the seconds that ten million turns of `x += i` take just before and after, so that they mean something
+on any machine; of several rounds the least tenth, as other programs only ever add to it. With a name, the
+functions are printed that this request spends its time in.
+"""
+
+import asyncio
+import cProfile
+import json
+import pstats
+import statistics
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from benchmarks.site import NOTHING_DUE, Site
+
+ROUNDS, CALLS = 20, 15
+TURNS = 200
+LINES = 40  # of a profile
+
+Call = Callable[[], Coroutine[Any, Any, bytes]]
+
+
+class Client:
+    """Calls the application as a server does.
+
+    Args:
+        key: of scope write.
+    """
+
+    def __init__(self, key: str) -> None:
+        from memoryproject.asgi import application
+
+        self._application = application
+        self._headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {key}".encode())]
+
+    async def call(self, method: str, address: str, body: Any = None) -> bytes:
+        """Return the answer to a call, which has to succeed."""
+        path, _, query = address.partition("?")
+        sent = json.dumps(body).encode() if body else b""
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())]
+        scope: Any = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}
+        scope |= {"method": method, "path": path, "query_string": query.encode(), "root_path": ""}
+        scope |= {"headers": [*self._headers, *headers], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
+        answer: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": sent, "more_body": False}
+
+        async def send(message: Any) -> None:
+            answer.append(message)
+
+        await self._application(scope, receive, send)
+        if answer[0]["status"] >= 300:
+            raise RuntimeError(f"{method} {path}: {answer[0]['status']}")
+        return b"".join(message.get("body", b"") for message in answer)
+
+
+def cases(client: Client) -> dict[str, Call]:
+    """Return the calls by name, for a person with one session of `TURNS` turns."""
+    person = {"user_id": "ada"}
+    said = {"messages": [{"role": "user", "content": "Today I fired the kiln."}]}
+    context = "/api/v1/memory/context?user_id=ada&session_id=s1"
+    return {
+        "session": lambda: client.call("GET", "/api/v1/sessions/s1?user_id=ada"),
+        "append": lambda: client.call("POST", "/api/v1/sessions/s2/messages", person | said),
+        "live view": lambda: client.call("GET", "/api/v1/sessions/s1/messages?user_id=ada"),
+        "context": lambda: client.call("GET", f"{context}&retrieval=off&query=kiln"),
+        "context with query": lambda: client.call("GET", f"{context}&query=kiln+1100"),
+        "search": lambda: client.call("POST", "/api/v1/memory/search", person | {"query": "kiln 1100 degrees"}),
+    }
+
+
+async def seed(client: Client) -> None:
+    """Say what is searched."""
+    turns = [f"Today I fired the kiln at {1000 + n} degrees, glaze {n}." for n in range(TURNS)]
+    messages = [{"role": "user", "content": turn} for turn in turns]
+    await client.call("POST", "/api/v1/sessions/s1/messages", {"user_id": "ada", "messages": messages})
+
+
+def unit() -> float:
+    """Return the CPU seconds that ten million turns of a loop take now."""
+    began, x = time.process_time(), 0
+    for i in range(1_000_000):
+        x += i
+    return (time.process_time() - began) * 10
+
+
+async def measured(call: Call) -> float:
+    """Return what one call takes, in milliseconds of CPU time per second of the loop."""
+    await call()
+    before, began = unit(), time.process_time()
+    for _ in range(CALLS):
+        await call()
+    took = time.process_time() - began
+    return took * 1000 / CALLS / ((before + unit()) / 2)
+
+
+async def figures(calls: dict[str, Call]) -> None:
+    """Print the least tenth and the median of all rounds, in which the cases take turns."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            found[name].append(await measured(call))
+    for name, values in found.items():
+        print(f"{name:20} {statistics.quantiles(values, n=10)[0]:6.1f}  median {statistics.median(values):6.1f}")
+
+
+async def profile(call: Call) -> None:
+    """Print the functions that a call spends its time in, by their own time."""
+    from memoryproject import asgi
+
+    profiler = cProfile.Profile()
+    run = asgi._in_threads._application
+
+    def profiled(*arguments: Any) -> Any:
+        return profiler.runcall(run, *arguments)
+
+    await call()
+    asgi._in_threads._application = profiled
+    for _ in range(CALLS):
+        await call()
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(LINES)
+
+
+async def main(names: list[str], key: str) -> None:
+    """Run what the command line names."""
+    client = Client(key)
+    await seed(client)
+    calls = cases(client)
+    if names:
+        await profile(calls[" ".join(names)])
+    else:
+        await figures(calls)
+
+
+if __name__ == "__main__":
+    with Site(NOTHING_DUE | {"MEMORY_PROCESS": "web"}) as site:
+        asyncio.run(main(sys.argv[1:], site.key))

@@ -1,0 +1,73 @@
+"""Items of live turns that a web process keeps."""
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from moments_app.context import kept_turns
+from moments_app.context.input import LiveTurn
+from moments_app.context.item import Item
+from moments_app.context.kept_turns import KeptTurns
+from moments_app.context.render import FORMATS
+from sessions_app.models import Message, UserProfile
+from sessions_app.transcript.append import NewMessage, append
+from tests.support.api import Api
+
+
+def turn(sequence: int, content: str = "The kiln is warm.", payload: object = None) -> LiveTurn:
+    return LiveTurn(sequence, "user", content, "", "", payload, 1_700_000_000_000_000 + sequence)
+
+
+def made(turn: LiveTurn) -> Item:
+    return Item(turn.content, role=turn.role, time=turn.created_at)
+
+
+def test_the_same_turn_has_the_same_item_with_what_it_costs() -> None:
+    kept = KeptTurns()
+    [first] = kept.items(1, [turn(0)], made)
+    tokens = FORMATS["xml"].tokens("hot_turns", first)
+    again, new = kept.items(1, [turn(0), turn(1)], made)
+    assert again is first and new is not first
+    assert (
+        again.written and FORMATS["xml"].tokens("hot_turns", again.marked(why="", score=1.0, is_certain=True)) == tokens
+    )
+
+
+def test_a_turn_that_says_something_else_now_has_another_item() -> None:
+    kept = KeptTurns()
+    kept.items(1, [turn(0)], made)
+    [item] = kept.items(1, [turn(0, "The kiln is cold.")], made)
+    assert item.text == "The kiln is cold."
+    assert kept.items(2, [turn(0)], made)[0].text == "The kiln is warm."  # of another session
+
+
+def test_structured_content_is_not_kept() -> None:
+    kept = KeptTurns()
+    [first] = kept.items(1, [turn(0, payload={"a": 1})], made)
+    assert kept.items(1, [turn(0, payload={"a": 1})], made)[0] is not first
+
+
+def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_turns, "MOST_CHARS", 2 * (kept_turns.TURN_CHARS + 100))
+    kept = KeptTurns()
+    for session in range(5):
+        kept.items(session, [turn(0)], made)
+    assert len(kept) == 2
+
+
+def test_nothing_is_kept_where_nothing_is_to_be(settings: Settings) -> None:
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"sync_minutes": 0})
+    kept = KeptTurns()
+    kept.items(1, [turn(0)], made)
+    assert len(kept) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_context_has_turns_as_they_are_now(service: Api, ada: UserProfile) -> None:
+    append(ada, "s1", [NewMessage("user", "The kiln is warm."), NewMessage("assistant", "Good.")])
+
+    def context() -> str:
+        return str(service.get("memory/context", user_id="ada", session_id="s1").json()["context"])
+
+    assert "The kiln is warm." in context()
+    Message.objects.filter(content="The kiln is warm.").update(content="The kiln is cold.")
+    assert "The kiln is cold." in context() and "warm" not in context()
