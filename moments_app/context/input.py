@@ -88,8 +88,8 @@ class LiveTurn(NamedTuple):
     @classmethod
     def of(cls, message: Message) -> Self:
         """Return a turn of the transcript as one of a live window."""
-        said = [getattr(message, name) for name in cls._fields[:-1]]
-        return cls(*said, (message.created_at - EPOCH) // timedelta(microseconds=1))
+        microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
+        return cls._make([*(getattr(message, name) for name in cls._fields[:-1]), microseconds])
 
     @property
     def created_at(self) -> datetime:
