@@ -15,7 +15,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from memoryproject.demo import Demonstration
@@ -92,7 +92,8 @@ class Command(BaseCommand):
         try:
             Demonstration(base_url, text, self._say).run()
         finally:
-            key.delete()
+            with transaction.atomic():  # locked first, or its requests may be counted while it goes
+                ApiKey.objects.select_for_update().get(pk=key.pk).delete()
             connection.close()
 
     def _say_where(self, base_url: str) -> None:
