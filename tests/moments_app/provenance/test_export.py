@@ -308,6 +308,7 @@ class TestAsking:
             "ApiKey",
             "Archive",
             "DailyLimit",
+            "KeptExchange",
             "ReleaseSource",
             "RetractedItem",
             "ServedLine",
