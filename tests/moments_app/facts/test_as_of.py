@@ -50,7 +50,8 @@ def test_what_holds_now_and_what_ended(ada: UserProfile, service: Api) -> None:
 
 def test_pages_go_on_where_the_last_one_ended(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
-    seen, after = [], {}
+    seen: list[str] = []
+    after: dict[str, str] = {}
     while True:
         page = service.get("facts", user_id="ada", state="all", limit=3, **after).json()
         seen += [fact["content"] for fact in page["facts"]]

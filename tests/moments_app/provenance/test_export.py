@@ -59,7 +59,10 @@ def live(user: UserProfile, service: Api) -> None:
     service.post(f"entities/{first['entity_id']}/links", user_id=name, to=second["entity_id"], relation="blocks")
     service.get("memory/context", user_id=name, session_id="s1", format="markdown")
     said = Message.objects.filter(user=user, session__session_id="s2").order_by("sequence")
-    sources = {"source_session": said[0].session, "source_message_ids": list(said.values_list("pk", flat=True))}
+    sources: dict[str, Any] = {
+        "source_session": said[0].session,
+        "source_message_ids": list(said.values_list("pk", flat=True)),
+    }
     tea = note(MemoryStream.objects.get(user=user, stream_type="user"), f"{name} likes tea.", **sources)
     service.patch(f"facts/{tea.atom_id}", user_id=name, content=f"{name} likes coffee.")
     talk(user, 1, session_id="s2", text=f"## The user\n- {name} has a kiln.")
