@@ -12,6 +12,9 @@ from pytest_django.fixtures import Settings
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import (
+    Contradiction,
+    CorrectedTurn,
+    Correction,
     EngineCall,
     Job,
     MemoryAtom,
@@ -252,6 +255,12 @@ class TestRetract:
         assert draft is not None
         probe, _ = keep_probe(session.user, draft, created_by="operator:eve")
         probe.results.create(run_id=probe.probe_id, user=session.user, is_met=True, requested_by="test")
+        fact = session.atoms.filter(is_candidate=False, source_message_ids__overlap=planted)[0]
+        Contradiction.objects.create(user=session.user, earlier=fact, later=fact, reason="Nobody is sure.")
+        asked = {"user": session.user, "kind": "corrected", "before": "kiln", "requested_by": "test"}
+        correction = Correction.objects.create(fact=fact, **asked)
+        turn = {"user": session.user, "session": session, "sequence": PLANTED[0], "wrong": "kiln"}
+        CorrectedTurn.objects.create(correction=correction, **turn)
         retraction = retract(session, PLANTED, reason="planted", requested_by="test")
         items = set(retraction.items.values_list("model", "is_rewritten"))
         tables = [(provenance.model._meta.label_lower, provenance) for provenance in declared()]

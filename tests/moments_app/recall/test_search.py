@@ -382,6 +382,8 @@ class TestEndpoint:
                     "sequence": 0,
                     "role": "user",
                     "time": START.isoformat().replace("+00:00", "Z"),
+                    "valid_from": None,
+                    "valid_until": None,
                     "ranks": {"semantic": None, "text": 1},
                 }
             ],
