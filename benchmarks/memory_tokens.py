@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.conversations import BadConversations, Conversation, Session, read_folder
 from benchmarks.figures import print_markdown
+from benchmarks.measures import same_beginning
 from benchmarks.site import Site
 from tests.support.openai_server import OpenAIServer
 
@@ -74,8 +75,9 @@ class Ledger:
         purpose, text = purpose_of(body), _text(body)
         spent = self.of(purpose)
         spent.calls += 1
-        spent.input_tokens += estimate_tokens(text)
-        spent.repeated_tokens += estimate_tokens(_same_beginning(self.before.get(purpose, ""), text))
+        tokens = estimate_tokens(text)
+        spent.input_tokens += tokens
+        spent.repeated_tokens += round(tokens * same_beginning(text, self.before.get(purpose, "")))
         self.before[purpose] = text
         if "input" not in body:
             spent.output_tokens += estimate_tokens(json.dumps(right_answer(body), ensure_ascii=False))
@@ -110,7 +112,7 @@ def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool) -> 
     from benchmarks.stored import do_due_jobs, let_an_hour_pass
 
     for session in conversation.sessions:
-        for messages in _rounds(conversation, session):
+        for messages in rounds_of(conversation, session):
             _say(conversation, session, messages, contexts=contexts)
             do_due_jobs()
         let_an_hour_pass()
@@ -121,7 +123,7 @@ def hold(conversation: Conversation, model: OpenAIServer, *, contexts: bool) -> 
     return ledger
 
 
-def _rounds(conversation: Conversation, session: Session) -> Iterator[list[dict[str, Any]]]:
+def rounds_of(conversation: Conversation, session: Session) -> Iterator[list[dict[str, Any]]]:
     """Yield the rounds of a session: what the user says, with the answer."""
     messages = conversation.messages(session)
     starts = [number for number, one in enumerate(messages) if one["role"] == "user" or number == 0]
@@ -163,14 +165,9 @@ def _note_told(conversation: Conversation, ledger: Ledger) -> None:
 def purpose_of(body: dict[str, Any]) -> str:
     """Return the purpose of a request, as the platform's records of calls name it."""
     if "input" in body:
-        return "embeddings"
+        return "embedding"
     name: str = body["response_format"]["json_schema"]["name"]
     return name.replace("_", "-")
-
-
-def _same_beginning(before: str, text: str) -> str:
-    pairs = zip(before, text, strict=False)
-    return text[: next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(text)))]
 
 
 def _text(body: dict[str, Any]) -> str:
@@ -184,8 +181,8 @@ def _print(conversation: Conversation, ledger: Ledger) -> None:
     turns = sum(1 for _ in conversation.turns)
     columns = ["purpose", "calls", "input", "same beginning", "answers", "told: calls", "told: input"]
     rows = [_row(purpose, spent, turns) for purpose, spent in sorted(ledger.spent.items())]
-    written = [spent for purpose, spent in ledger.spent.items() if purpose != "embeddings"]
-    rows.append(_row("all but embeddings", _sum(written), turns))
+    written = [spent for purpose, spent in ledger.spent.items() if purpose != "embedding"]
+    rows.append(_row("all but embedding", _sum(written), turns))
     print_markdown(f"{TITLE}: {conversation.id}, {turns} turns", columns, rows, NOTE)
 
 

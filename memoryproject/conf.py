@@ -103,6 +103,12 @@ class RollingSummarySettings(Group):
         description="New turns since the last summary that make the next one due, when a round ends. Up to "
         "`MEMORY_CONTEXT__HOT_TURNS_LIMIT`, contexts have each of them word for word until then.",
     )
+    min_live_tokens: int = Field(
+        1_000,
+        ge=0,
+        description="A session's summaries wait until its live window has more tokens. Up to a third of "
+        "`MEMORY_CONTEXT__MAX_TOKENS`, contexts of that size have the window whole until then.",
+    )
     stuck_after_minutes: int = Field(
         5, ge=1, description="An unfinished summary without a job is restarted after this long."
     )

@@ -13,7 +13,8 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import memory_words
+from benchmarks import memory_tokens, memory_words
+from benchmarks.conversations import read_folder
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
 from tests.support.folders import migrated
@@ -351,3 +352,24 @@ def test_languages_are_scored_by_one_person_each_and_by_one_of_all(run: Run, tmp
         ("mean", "0.67", "3"),
     ]
     assert "- xx: who sold the piano?" in done.stdout
+
+
+def test_tokens_of_memory_are_counted_by_purpose_with_what_a_call_shares_with_the_one_before() -> None:
+    ledger = memory_tokens.Ledger()
+    for asked in ("Hello there", "Hello again"):
+        messages = [{"content": "Say what to look up. " * 20}, {"content": f'Message about to be answered: "{asked}"'}]
+        ledger.add({"messages": messages, "response_format": {"json_schema": {"name": "recall_query"}}})
+    ledger.add({"input": ["kilns", "glazes"]})
+    queries, vectors = ledger.of("recall-query"), ledger.of("embedding")
+    assert (queries.calls, vectors.calls) == (2, 1)
+    assert queries.input_tokens / 2 > queries.repeated_tokens > queries.input_tokens / 2 * 0.9
+    assert queries.output_tokens > 0 == vectors.output_tokens and vectors.input_tokens > 0
+
+
+def test_a_conversation_is_held_round_by_round(tmp_path: Path) -> None:
+    [conversation] = read_folder(write(tmp_path, KILN))
+    rounds = [turn for session in conversation.sessions for turn in memory_tokens.rounds_of(conversation, session)]
+    assert [message for turn in rounds for message in turn] == [
+        message for session in conversation.sessions for message in conversation.messages(session)
+    ]
+    assert all(turn[0]["role"] == "user" for turn in rounds[1:])

@@ -64,3 +64,8 @@ class ProfileLine(models.Model):
 
     def __str__(self) -> str:
         return self.text[:80]
+
+    @property
+    def said(self) -> str:
+        """The text without the mark of a list's item."""
+        return self.text.removeprefix("- ")

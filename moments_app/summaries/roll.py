@@ -12,8 +12,8 @@ from typing import Self
 
 import structlog
 from django.conf import settings
-from django.db.models import F, Sum, Value
-from django.db.models.functions import Floor
+from django.db.models import F, FloatField, Q, Sum, Value
+from django.db.models.functions import Cast, Ceil, Least
 from django.utils import timezone
 
 from moments_app.engines import Caller, engine_name, language_model
@@ -165,10 +165,12 @@ class RollSummary(Process[SummaryInput, Rolled]):
     def workload(self, *, everything: bool) -> Workload:
         """Reckon with those of a conversation as it is held; settling what waits rolls none."""
         conf = settings.ROLLING_SUMMARY
-        is_rolled = everything and conf.enabled
-        calls = Sum(Floor(F("message_count") / float(conf.every_turns)) if is_rolled else Value(0.0))
-        shown = tokens_of(F("message_count")) if is_rolled else Value(0.0)
-        return Workload(engine_name(conf.model), calls, Sum(shown), usual_answer=400, prompt_tokens=PROMPT_TOKENS)
+        is_long = Q(total_tokens__gt=conf.min_live_tokens) if everything and conf.enabled else Q(pk=None)
+        turns, tokens = (Cast(F(name), FloatField()) for name in ("message_count", "total_tokens"))
+        beyond = turns * (1.0 - Value(float(conf.min_live_tokens)) / tokens)
+        calls = Sum(Ceil(beyond / float(conf.every_turns)), filter=is_long)
+        shown = Sum(tokens_of(Least(beyond + float(conf.window_size), turns)), filter=is_long)
+        return Workload(engine_name(conf.model), calls, shown, usual_answer=400, prompt_tokens=PROMPT_TOKENS)
 
 
 # --- when one is due ---
@@ -188,14 +190,16 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
 
 
 def is_due(session: Session, end: int) -> bool:
-    """Tell whether a round's end makes a summary due: until then, a context has the turns since the last one as said.
+    """Tell whether a round's end makes a summary due: until then, contexts have what it would tell as it was said.
 
     Args:
         session: whose round ended.
         end: sequence of the turn that ended it.
     """
     conf = settings.ROLLING_SUMMARY
-    return conf.enabled and end >= conf.summarize_after_seq and end - session.summarised_to >= conf.every_turns
+    if not conf.enabled or end < conf.summarize_after_seq or session.live_tokens <= conf.min_live_tokens:
+        return False
+    return end - session.summarised_to >= conf.every_turns
 
 
 # --- claim ---

@@ -89,7 +89,7 @@ class TestWhen:
     def test_it_waits_until_contexts_no_longer_have_each_turn_since_as_it_was_said(
         self, ada: UserProfile, service: Api, settings: Settings
     ) -> None:
-        settings.ROLLING_SUMMARY = RollingSummarySettings()
+        settings.ROLLING_SUMMARY = RollingSummarySettings(min_live_tokens=0)
         asked = {"user_id": "ada", "session_id": "s1", "max_tokens": 500, "layers": ["hot_turns", "summary"]}
         for number in range(12):
             session = post_round(ada, number)
@@ -103,8 +103,21 @@ class TestWhen:
             )
         assert versions() == [(0, 7, "completed"), (2, 15, "completed"), (10, 23, "completed")]
 
-    def test_what_a_digest_says_is_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
+    def test_it_waits_until_contexts_no_longer_have_the_whole_window(
+        self, ada: UserProfile, service: Api, settings: Settings
+    ) -> None:
         settings.ROLLING_SUMMARY = RollingSummarySettings()
+        long = [NewMessage(role, f"{role} {n}: {'word ' * 90}") for n in range(5) for role in ("user", "assistant")]
+        session = append(ada, "s1", long).session
+        assert session.live_tokens <= settings.ROLLING_SUMMARY.min_live_tokens and not Summary.objects.exists()
+        context = service.post("memory/context", user_id="ada", session_id="s1").json()["context"]
+        assert all(turn.content.strip() in context for turn in long)
+        session = append(ada, "s1", [NewMessage("user", "More " * 200), NewMessage("assistant", "Well.")]).session
+        assert session.live_tokens > settings.ROLLING_SUMMARY.min_live_tokens
+        assert versions() == [(0, 11, "processing")]
+
+    def test_what_a_digest_says_is_not_summarised_again(self, ada: UserProfile, settings: Settings) -> None:
+        settings.ROLLING_SUMMARY = RollingSummarySettings(min_live_tokens=0)
         session = append(ada, "s1", turns(7)).session
         Job.objects.request("digest_session", session, requested_by="test", force=True)
         work_off()
