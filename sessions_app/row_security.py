@@ -8,12 +8,13 @@ owner, to which these policies don't apply.
 Migrations of tables that hold personal data add `protect(table)` to their operations.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection, transaction
 from django.db.migrations import RunSQL
+from django.db.models import Field
 
 from sessions_app.insert import insert_unless_there
 from sessions_app.models.user_profile import UserProfile
@@ -201,10 +202,20 @@ def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
             pass
         row = cursor.fetchone()
         names = [column.name for column in cursor.description]
-    if row is None:
-        return None
-    fields = [field.attname for field in UserProfile._meta.concrete_fields]
-    return UserProfile.from_db(connection.alias, fields, [row[names.index(name)] for name in fields])
+    return _profile(dict(zip(names, row, strict=True))) if row else None
+
+
+def _profile(row: Mapping[str, Any]) -> UserProfile:
+    """Return the profile of a row, with each column as its field reads it."""
+    fields = UserProfile._meta.concrete_fields
+    values = [_read(field, row[field.column]) for field in fields]
+    return UserProfile.from_db(connection.alias, [field.attname for field in fields], values)
+
+
+def _read(field: "Field[Any, Any]", value: Any) -> Any:
+    for convert in field.get_db_converters(connection):
+        value = convert(value, field.cached_col, connection)
+    return value
 
 
 # --- rows that belong to nobody ---
