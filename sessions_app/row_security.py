@@ -208,7 +208,7 @@ def _enter(named: dict[str, Any], holding: bool) -> UserProfile | None:
 def _profile(row: Mapping[str, Any]) -> UserProfile:
     """Return the profile of a row, with each column as its field reads it."""
     fields = UserProfile._meta.concrete_fields
-    values = [_read(field, row[field.column]) for field in fields]
+    values = [_read(field, row[field.attname]) for field in fields]
     return UserProfile.from_db(connection.alias, [field.attname for field in fields], values)
 
 
