@@ -85,6 +85,16 @@ def test_row_19_requests_reach_no_table_they_have_no_business_with(ada: UserProf
         connection.cursor().execute(f"SELECT * FROM {table}")
 
 
+def test_the_profile_is_as_any_query_reads_it(ada: UserProfile) -> None:
+    UserProfile.objects.filter(pk=ada.pk).update(metadata={"x": [1]}, interests=["kilns"], summary="Ada.")
+    with acting_for("ada", application=DEFAULT) as user:
+        assert user is not None
+        fields = UserProfile._meta.concrete_fields
+        assert user.metadata == {"x": [1]} and not user._state.adding
+        read = UserProfile.objects.get()
+        assert [getattr(user, field.attname) for field in fields] == [getattr(read, field.attname) for field in fields]
+
+
 def test_the_role_ends_with_the_block(ada: UserProfile) -> None:
     with acting_for("ada", application=DEFAULT):
         pass
