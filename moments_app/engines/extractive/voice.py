@@ -23,7 +23,7 @@ _SUBJECTS, _OBJECTS = ("i", "we"), ("me", "us")
 _SELVES = {"yourself": "themselves", "myself": "themselves", "ourselves": "themselves"}
 _JOINING = frozenset(("and", "or", "but", "then"))
 _CLAUSE_STARTS = frozenset(", ; that if when because what how as since while but where why".split())
-_BEFORE_VERB = word_set("adverbs") | {"both", "all", "last", "first"}
+_BEFORE_VERB = word_set("adverbs") | {"both", "all", "last", "first", "no", "longer"}
 # Where "we" are several who do something to or with each other, one name is not enough.
 _SEVERAL = re.compile(
     r"\b(?:each other|one another|together|we (?:both|all|are a|met)|us (?:both|all))\b|\bwe're (?:a|all|both)\b", re.I

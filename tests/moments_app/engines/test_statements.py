@@ -1,0 +1,81 @@
+"""What a sentence says of whom: read right, or not at all."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from moments_app.engines.extractive.voice import Speaker, told
+from moments_app.engines.statements import since_in, statement_of, worth_of
+
+AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("User lives in Oslo with their wife Ann.", ("User", "home", "Oslo", False)),
+        ("Mary Ann moved from Oslo to New York on March 3rd.", ("Mary Ann", "home", "New York", False)),
+        ("The user used to live in Rome.", ("User", "home", "Rome", True)),
+        ("User works as a baker at Hansen's.", ("User", "work", "baker at Hansen's", False)),
+        (
+            "User started a new job as a software engineer at Acme.",
+            ("User", "work", "software engineer at Acme", False),
+        ),
+        ("User no longer works at Equinor.", ("User", "work", "at Equinor", True)),
+        ("User lost their job.", ("User", "work", "", True)),
+        ("User's name is Nora.", ("User", "name", "Nora", False)),
+        ("User just turned 35.", ("User", "age", "35", False)),
+        ("User got divorced in May.", ("User", "relationship", "divorced", False)),
+        ("Caroline adopted a puppy called Pixie.", ("Caroline", "puppy", "Pixie", False)),
+    ],
+)
+def test_a_statement_is_read(text: str, read: tuple[str, str, str, bool]) -> None:
+    said = statement_of(text)
+    assert said and (said.subject, said.attribute, said.value, said.is_over) == read
+    assert worth_of(text) == 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "User moved to a new flat.",
+        "User moved in March.",
+        "User started with a joke.",
+        "Caroline's son is happy with that.",
+    ],
+)
+def test_what_is_none_is_not_misread(text: str) -> None:
+    assert statement_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "ends"),
+    [
+        ("User lives in Oslo.", "User moved to Bergen.", True),
+        ("User lives in Oslo.", "User lives in Oslo now.", False),
+        ("User lives in Oslo.", "User used to live in Rome.", False),
+        ("User works as a baker.", "User works at Hansen's.", False),
+        ("User works as a baker.", "User got a new job at Equinor.", True),
+        ("User works as a baker.", "User quit their job at Equinor.", True),
+        ("User's daughter is called Maya.", "User's daughter is called Mia.", None),
+        ("User's daughter is called Maya.", "User's daughter's name is Mia, not Maya.", True),
+    ],
+)
+def test_a_later_statement_ends_an_earlier_one_or_may(earlier: str, later: str, ends: bool | None) -> None:
+    before, after = statement_of(earlier), statement_of(later)
+    assert before and after and after.ends(before) is ends
+
+
+def test_a_day_without_a_year_is_the_last_one_before_it_was_said() -> None:
+    days = {
+        "on 3 March": "2026-03-03",
+        "on May 5th": "2025-05-05",
+        "since 2019": "2019-01-01",
+        "in May 2024": "2024-05-01",
+    }
+    assert {text: f"{since_in(text, AT):%Y-%m-%d}" for text in days} == days
+    assert since_in("on 31 February 2026", AT) is None and since_in("on 5 May 2027", AT) == AT
+
+
+def test_who_does_something_no_longer_is_told_so() -> None:
+    assert told("I no longer work at Equinor", Speaker("Nora", True), None) == "Nora no longer works at Equinor"
