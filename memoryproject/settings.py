@@ -246,6 +246,9 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_NAME_OVERRIDES": {
+        "AtomStateEnum": "moments_app.models.atom.MemoryAtom.State",
+        "ChangedKindEnum": "moments_app.provenance.correct.CHANGED",
+        "CorrectionKindEnum": "moments_app.models.correction.Correction.Kind",
         "EntityKindEnum": "moments_app.models.entity.Entity.Kind",
         "EntityStatusEnum": "moments_app.models.entity.Entity.Status",
         "JobStatusEnum": "moments_app.models.job.Job.Status",

@@ -28,7 +28,7 @@ from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal
 
 FOUND = 100  # results of the search for what says the same
-FACT, MOMENT, PROFILE, STREAM, TURN = "fact", "moment", "profile", "stream", "turn"
+CHANGED = FACT, MOMENT, PROFILE, STREAM, TURN = "fact", "moment", "profile", "stream", "turn"
 _TEXTS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     MOMENT: (Moment, ("summary", "detail")),
     STREAM: (MemoryStream, ("pinned_content", "consolidated_content")),

@@ -11,6 +11,7 @@ from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.models import Correction, MemoryAtom
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.provenance.correct import (
+    CHANGED,
     CannotCorrect,
     Order,
     correct,
@@ -194,7 +195,7 @@ class WithdrawQuery(PersonQuery):
 class ChangeAnswer(serializers.Serializer[Any]):
     """A text that says the same, before and after."""
 
-    kind = serializers.ChoiceField(choices=("fact", "moment", "profile", "stream", "turn"))
+    kind = serializers.ChoiceField(choices=CHANGED)
     ref = serializers.CharField()
     field = serializers.CharField()
     before = serializers.JSONField(help_text="The text, or a list of short ones; of a turn the words that are wrong.")
