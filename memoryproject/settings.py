@@ -254,7 +254,7 @@ SPECTACULAR_SETTINGS = {
         "JobStatusEnum": "moments_app.models.job.Job.Status",
         "SummaryStatusEnum": "moments_app.models.summary.Summary.Status",
         "MemoryKindEnum": "moments_app.recall.request.KINDS",
-        "MessageKindEnum": "sessions_app.models.message.Message.Kind",
+        "MessageKindEnum": "sessions_app.api.messages.SHOWN_KINDS",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

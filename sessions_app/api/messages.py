@@ -105,11 +105,14 @@ class MessagesQuery(PersonQuery):
         return attrs
 
 
+SHOWN_KINDS = [Message.Kind.TURN, Message.Kind.PARTITION]
+
+
 class MessageAnswer(serializers.Serializer[Any]):
     """A turn or a partition event."""
 
     sequence = serializers.IntegerField()
-    kind = serializers.ChoiceField(choices=[Message.Kind.TURN, Message.Kind.PARTITION])
+    kind = serializers.ChoiceField(choices=SHOWN_KINDS)
     role = serializers.ChoiceField(choices=Message.Role.choices)
     content = serializers.CharField()
     tool_name = serializers.CharField()
