@@ -168,10 +168,10 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         input = process.prepare(job, progress) or _claimed(job, process)
         if isinstance(input, Skipped):
             return job.skip(input.reason)
-        # No connection is held while the engine thinks: a slow model must not use up the database's.
-        connection.close()
         caller = process.caller(job)
         engine = caller.open(_recorder(job, input, caller.work)) if caller else None
+        # No connection is held while the engine thinks: a slow model must not use up the database's.
+        connection.close()
         answer = process.think(input, engine, progress)
     with transaction.atomic():
         _hold_person(job)

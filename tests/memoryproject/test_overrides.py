@@ -16,6 +16,7 @@ UNFOLD = Path(str(unfold.__file__)).parent
 OURS = {"templates": settings.BASE_DIR / "templates/overrides", "static": settings.BASE_DIR / "memoryproject/static"}
 ORIGINALS = {
     "templates/admin/actions.html": "b5332aace8e6919204a65b842e626bd8",
+    "templates/admin/base.html": "2ce9250b3c649e3a1d3c7ea52308a285",
     "templates/admin/change_list.html": "5885c39760f6085d55b2db8e740d4fdc",
     "templates/admin/delete_confirmation.html": "d2f1e1adb500396f025df904076d09a0",
     "templates/admin/delete_selected_confirmation.html": "a984df47ec4909b34cb49a904fb5260f",
@@ -28,6 +29,7 @@ ORIGINALS = {
     "templates/unfold/helpers/header_title.html": "b126ed2ab9ca16802d6763f49a74ba37",
     "templates/unfold/helpers/navigation_header.html": "35139b9d94580be975de34bc44253c52",
     "templates/unfold/helpers/navigation_user.html": "4c9ba58b3f215326703c699fff40b582",
+    "templates/unfold/helpers/site_icon.html": "e35b87d138cd96c9ed6b1daca5ab6449",
     "templates/unfold/helpers/theme_switch.html": "c8e659df65f5aa78f136b862365f1dec",
     "templates/unfold/helpers/theme_switch_dropdown.html": "90421e9a3524b57f4487753acb3380c2",
     "templates/unfold/helpers/welcomemsg.html": "e8eab02522ba2319b937086bbcb6bf2a",

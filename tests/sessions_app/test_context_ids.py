@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 from sessions_app.context_ids import UnknownContext, check_context_id, new_context_id
 from sessions_app.models import UserProfile
 
-ADA = UserProfile(user_id="ada")
+ADA = UserProfile(user_id="ada", application_id=1)
 
 
 def test_an_id_is_taken_for_its_session_and_for_no_other() -> None:
@@ -20,7 +20,9 @@ def test_an_id_is_taken_for_its_session_and_for_no_other() -> None:
             check_context_id(wrong, ADA, "s2")
 
 
-@pytest.mark.parametrize("other", [UserProfile(user_id="bo"), UserProfile(user_id="ada", application_id=2)])
+@pytest.mark.parametrize(
+    "other", [UserProfile(user_id="bo", application_id=1), UserProfile(user_id="ada", application_id=2)]
+)
 def test_an_id_is_taken_for_nobody_else(other: UserProfile) -> None:
     with pytest.raises(UnknownContext):
         check_context_id(new_context_id(ADA, "s1"), other, "s1")

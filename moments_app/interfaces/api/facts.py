@@ -341,7 +341,7 @@ class FactView(PersonView):
 class FactSourcesView(PersonView):
     """The turns that a fact comes from."""
 
-    @operation(FactSources, query=PersonQuery, operation_id="facts_sources")
+    @operation(FactSources, query=PersonQuery, operation_id="sources_list")
     def get(self, fact_id: uuid.UUID) -> Response:
         """The turns that a fact comes from, word for word; at most a hundred."""
         fact = fact_or_404(self.person, fact_id)

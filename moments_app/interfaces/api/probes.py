@@ -210,7 +210,7 @@ class ProbeView(ProbePersonView):
 class ProbeResultsView(ProbePersonView):
     """What came of a probe."""
 
-    @operation(ProbeResultList, query=PageQuery, operation_id="probe_results_list")
+    @operation(ProbeResultList, query=PageQuery)
     def get(self, probe_id: uuid.UUID) -> Response:
         """Each time that it was asked, newest first."""
         results = ProbeResult.objects.for_user(self.person).filter(probe=self.probe(probe_id))

@@ -160,6 +160,7 @@ class TestNames:
             "rebuild_moments",
             "rebuild_profile",
             "roll_summary",
+            "run_probes",
             "settle",
             "share_alike",
         }

@@ -281,7 +281,8 @@ class TestWhat:
         assert payload["messages_compressed"] == 35
         assert payload["summary"].startswith("35 turns became 2 moments, about ")
         assert "rem://moments/key/" in payload["recovery_hint"]
-        assert payload["recent_moments_summary"] == "From 2026-03-02 08:00 to 2026-03-02 08:34."
+        # A model is told the time of a turn again after half an hour.
+        assert payload["recent_moments_summary"] == "From 2026-03-02 08:00 to 2026-03-02 08:30."
         assert event.content.startswith("[TOOL RESULT: session_partition]\n")
         assert event.content.endswith("\n[/TOOL RESULT]")
         assert all(key in event.content for key in keys)

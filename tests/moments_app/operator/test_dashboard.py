@@ -22,7 +22,7 @@ from tests.support.transcript import talk
 pytestmark = pytest.mark.django_db(transaction=True)
 
 INDEX = reverse("admin:index")
-ROOM = 2  # queries that the page leaves for what is to come
+ROOM = 1  # query that the page leaves for what is to come
 
 
 @pytest.fixture
