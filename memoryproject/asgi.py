@@ -38,7 +38,8 @@ from sessions_app.api.errors import API_PREFIX
 
 # Each takes most of a second, which no request then has to wait.
 lexemes.load()
-endpoint.load()
+if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
+    endpoint.load()
 gc.freeze()  # what is there now stays: no collection during a request has to look through it
 
 CHAT = "/v1/"

@@ -33,7 +33,8 @@ class Command(BaseCommand):
         end_as_by_ctrl_c()
         _check_version()
         lexemes.load()  # once, for all workers
-        endpoint.load()
+        if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
+            endpoint.load()
         connections.close_all()  # none is shared by the forks
         number = settings.JOBS.workers
         workers: list[Child] = [Fork(f"Worker {n}", partial(worker.serve, n, number)) for n in range(number)]
