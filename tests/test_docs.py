@@ -14,6 +14,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 
 
+@pytest.mark.slow
 def test_the_trust_table_names_every_test_that_proves_a_row_and_no_other() -> None:
     found = {
         f"- `{function.name}` ({path.relative_to(ROOT)})"

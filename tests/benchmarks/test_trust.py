@@ -130,6 +130,7 @@ class TestFuzz:
         with answering(answer) as site:
             return fuzz.fuzz(site, [READ, WRITE], SCHEMAS, ["key", ""], {"user_id": ["ada"]}, requests=30, number=1)
 
+    @pytest.mark.slow
     def test_it_sends_as_many_as_are_wanted_to_each_operation(self, transactional_db: None) -> None:
         asked: list[str] = []
 

@@ -29,6 +29,7 @@ def log_in(password: str, address: str = "192.0.2.1") -> int:
     return Client(REMOTE_ADDR=address).post("/admin/login/?next=/admin/", given).status_code
 
 
+@pytest.mark.slow
 def test_row_36_an_address_with_many_wrong_passwords_is_locked_out_for_a_while(settings: Settings) -> None:
     User.objects.create_superuser("root", password="right")
     statuses = [log_in("wrong") for _ in range(settings.AXES_FAILURE_LIMIT)]

@@ -26,6 +26,7 @@ def test_the_process_answers_anonymous_probes(client: Any) -> None:
     assert client.get("/readyz").json()["checks"] == {"database": "ok", "migrations": "ok", "queue": "ok"}
 
 
+@pytest.mark.slow
 def test_the_description_is_sent_once_to_whoever_keeps_it(client: Any) -> None:
     first = client.get("/api/v1/schema")
     again = client.get("/api/v1/schema", headers={"If-None-Match": first["ETag"]})

@@ -149,6 +149,7 @@ def test_a_watch_that_comes_late_writes_nothing_down_that_is_over(watched: Watch
     assert [told["state"] for told in receiver.told] == ["down", "down", "up"]
 
 
+@pytest.mark.slow
 def test_what_could_not_be_told_is_told_by_the_next_watch(
     watched: Watched, receiver: Receiver, ada: UserProfile
 ) -> None:

@@ -220,6 +220,7 @@ def test_an_action_is_posted_to_a_row_that_is_there(root: Client) -> None:
     assert key.revoked_at is None
 
 
+@pytest.mark.slow
 def test_the_log_leaves_out_who_read_whom_until_that_is_asked_for(root: Client, ada: UserProfile) -> None:
     reading = {"page": "profile", "address": "/somewhere-read/"}
     Event.objects.create(type=USER_READ, actor="operator:eve", user_pk=ada.pk, payload=reading)

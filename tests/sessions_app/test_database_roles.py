@@ -62,6 +62,7 @@ def number_of(table: str) -> int:
 class TestWeb:
     """A web process, by its login or by the role that its transactions take."""
 
+    @pytest.mark.slow
     def test_row_9_without_a_name_every_query_without_its_filter_finds_nothing_of_anybody(self) -> None:
         furnish()
         there = {table for table in tables() if number_of(table)}
@@ -98,6 +99,7 @@ class TestWeb:
             cursor.execute(statement.format(owner=owner))
         assert ApiKey.objects.get().scope == "write"
 
+    @pytest.mark.slow
     def test_by_its_login_it_does_all_that_it_is_asked(self, service: Api, as_ada: Api, ada: UserProfile) -> None:
         said = [{"role": "user", "content": "I moved to Lisbon."}]
         root = operator()
@@ -142,6 +144,7 @@ class TestWorker:
         assert Moment.objects.filter(user=ada).exists()
         assert not Job.objects.filter(status="failed").exists()
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("archive_folder")
     def test_it_runs_all_that_runs_by_itself(self) -> None:
         furnish()

@@ -141,6 +141,7 @@ def test_several_rows_and_what_a_statement_returns_are_as_without(ada: UserProfi
         assert UserProfile.objects.raw("SELECT * FROM sessions_app_userprofile WHERE user_id = %s", ["ada"])[0] == ada
 
 
+@pytest.mark.slow
 def test_an_erasure_may_take_longer_than_a_call(service: Api, ada: UserProfile, settings: Settings) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
     session = talk(ada, 3)

@@ -28,6 +28,7 @@ def _raises_bare(path: Path) -> bool:
     return bool(names & {"ValueError", "LookupError", "KeyError", "Exception"})
 
 
+@pytest.mark.slow
 def test_nothing_is_refused_by_a_bare_value_error() -> None:
     modules = [path for app in ("moments_app", "sessions_app") for path in (ROOT / app).rglob("*.py")]
     assert {str(path.relative_to(ROOT)) for path in modules if _raises_bare(path)} == NO_REFUSALS

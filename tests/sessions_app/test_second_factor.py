@@ -174,6 +174,7 @@ class TestTakingItAway:
         assert (TOTPDevice.objects.count(), StaticDevice.objects.count()) == (0, 0)
         assert logged_in(eve).get(INDEX).status_code == 200
 
+    @pytest.mark.slow
     def test_who_may_change_logins_removes_it_and_it_is_in_the_log(self, eve: User) -> None:
         url = reverse("admin:auth_user_remove_second_factor", args=[eve.pk])
         assert operator("view_user").post(url).status_code == 403

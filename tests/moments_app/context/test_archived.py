@@ -283,6 +283,7 @@ def test_row_38_a_storage_that_hangs_holds_nobody_up(
 # --- what is left of them ---
 
 
+@pytest.mark.slow
 def test_row_11_archived_turns_of_an_erased_person_leave_no_trace(
     ada: UserProfile, bo: UserProfile, embeddings_server: OpenAIServer, archive_folder: Path, settings: Settings
 ) -> None:

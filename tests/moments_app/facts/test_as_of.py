@@ -26,6 +26,7 @@ def test_over_rest_the_facts_of_five_dates(ada: UserProfile, service: Api) -> No
         assert listed(service.get("facts", user_id="ada", as_of=day)) == expected, day
 
 
+@pytest.mark.slow
 def test_a_model_that_names_no_ends_leads_to_the_same(
     ada: UserProfile, service: Api, model_server: OpenAIServer
 ) -> None:
@@ -61,6 +62,7 @@ def test_pages_go_on_where_the_last_one_ended(ada: UserProfile, service: Api) ->
     assert seen == [MIA, TEACHER, STAVANGER, BERGEN, BAKER, MAYA, OSLO]
 
 
+@pytest.mark.slow
 def test_row_9_facts_of_another_person_are_not_there(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     told_a_life(ada)
     fact = MemoryAtom.objects.filter(user=ada)[0].atom_id
@@ -71,6 +73,7 @@ def test_row_9_facts_of_another_person_are_not_there(ada: UserProfile, bo: UserP
     assert service.get("facts", user_id="bo", after=str(fact)).status_code == 404
 
 
+@pytest.mark.slow
 def test_sources_are_the_turns_word_for_word(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     fact = MemoryAtom.objects.get(content=OSLO)
@@ -105,6 +108,7 @@ def context(service: Api, query: str, **of: Any) -> str:
     return str(answer.json()["context"])
 
 
+@pytest.mark.slow
 def test_a_context_tells_what_holds_and_what_held_where_that_is_asked(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     layers = "user,retrieved"
@@ -123,6 +127,7 @@ def test_a_time_without_an_offset_and_no_date_at_all_are_refused(ada: UserProfil
         assert service.get("facts", user_id="ada", as_of=wrong).status_code == 400, wrong
 
 
+@pytest.mark.slow
 def test_a_list_takes_the_same_statements_however_much_there_is(ada: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     service.get("facts", user_id="ada")

@@ -75,6 +75,7 @@ def test_one_confirmation_corrects_all_of_it_and_one_undo_takes_it_back(ada: Use
     assert service.post(f"corrections/{made['correction_id']}/undo", user_id="ada").status_code == 400
 
 
+@pytest.mark.slow
 def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
@@ -107,6 +108,7 @@ def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: A
     assert "Maya" in ada.summary
 
 
+@pytest.mark.slow
 def test_what_was_known_before_a_correction_is_told_as_of_then(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
@@ -117,6 +119,7 @@ def test_what_was_known_before_a_correction_is_told_as_of_then(ada: UserProfile,
     assert wrong["is_wrong"] and wrong["replaced_by"] == now[0]["fact_id"]
 
 
+@pytest.mark.slow
 def test_an_ended_fact_leaves_the_profile_and_stays_in_what_tells_of_its_time(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
@@ -134,6 +137,7 @@ def test_an_ended_fact_leaves_the_profile_and_stays_in_what_tells_of_its_time(ad
     ]
 
 
+@pytest.mark.slow
 def test_a_withdrawn_fact_is_gone_from_all_and_what_it_had_ended_holds_again(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     home = service.get("facts", user_id="ada", attribute="home").json()["facts"][0]
@@ -144,6 +148,7 @@ def test_a_withdrawn_fact_is_gone_from_all_and_what_it_had_ended_holds_again(ada
     assert [f["value"] for f in service.get("facts", user_id="ada", attribute="home").json()["facts"]] == ["Stavanger"]
 
 
+@pytest.mark.slow
 def test_a_fact_in_the_past_is_corrected_there(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     service.patch(f"facts/{the_fact(OSLO)}", user_id="ada", content="User lives in Trondheim.")

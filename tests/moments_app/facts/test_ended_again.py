@@ -37,6 +37,7 @@ def moved(user: UserProfile) -> None:
 ALL = [("Oslo", "ended", "2025-03-03"), ("Bergen", "ended", "2025-09-15"), ("Stavanger", "active", "")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("session_id", "left"),
     [
@@ -66,6 +67,7 @@ def test_a_fact_taken_out_of_memory_ends_nothing_any_more(ada: UserProfile) -> N
     assert timeline(ada) == ALL
 
 
+@pytest.mark.slow
 def test_an_export_brings_ended_facts_with_what_replaced_them(ada: UserProfile, tmp_path: Path) -> None:
     told_a_life(ada)
     kept = list(
@@ -135,6 +137,7 @@ def test_a_number_that_is_not_listed_is_a_bad_item_and_an_unsure_ending_a_questi
     assert question.later.content == "Ada may have sold the boat."
 
 
+@pytest.mark.slow
 def test_what_lasts_is_not_pushed_out_by_small_talk(ada: UserProfile, model_server: OpenAIServer) -> None:
     lasting = ["Ada is allergic to nuts.", "Ada's dog is called Rex."]
     model_server.queue(behave.content(json.dumps({"streams": [{"stream": "session", "facts": [*map(item, lasting)]}]})))

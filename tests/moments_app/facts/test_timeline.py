@@ -30,6 +30,7 @@ def _day(time: datetime | None) -> str:
     return f"{time:%Y-%m-%d}" if time else ""
 
 
+@pytest.mark.slow
 def test_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites_nothing(
     ada: UserProfile,
 ) -> None:
@@ -44,12 +45,14 @@ def test_what_is_said_later_of_the_same_ends_what_was_said_before_and_overwrites
     assert [fact.state for fact in (oslo, bergen, stavanger)] == ["ended", "ended", "active"]
 
 
+@pytest.mark.slow
 def test_as_of_a_day_holds_what_was_known_then_to_hold(ada: UserProfile) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
         assert known_at(ada, day) == expected, day
 
 
+@pytest.mark.slow
 def test_what_is_known_does_not_depend_on_the_order_in_which_it_arrives(ada: UserProfile, bo: UserProfile) -> None:
     said = [*MOVES, *JOBS]
     for user, order in ((ada, said), (bo, said[::-1])):

@@ -27,6 +27,7 @@ def texts(answer: dict[str, Any]) -> list[str]:
     return [fact["content"] for fact in answer["facts"]][::-1]
 
 
+@pytest.mark.slow
 def test_the_facts_of_five_dates(ada: UserProfile) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
@@ -35,6 +36,7 @@ def test_the_facts_of_five_dates(ada: UserProfile) -> None:
     assert homes == [OSLO, BERGEN, STAVANGER]
 
 
+@pytest.mark.slow
 def test_search_and_context_of_a_former_time(ada: UserProfile) -> None:
     told_a_life(ada)
     asked = "Does the user live in Oslo, Bergen or Stavanger?"

@@ -40,6 +40,7 @@ def _ran(session: Any) -> Job:
     return done
 
 
+@pytest.mark.slow
 def test_failures_of_one_cause_are_one_with_its_jobs_and_calls(model_server: OpenAIServer) -> None:
     model_server.always(behave.content('{"moments": "none"}'))
     jobs = failed("ada", "bo", "cy")
@@ -51,6 +52,7 @@ def test_failures_of_one_cause_are_one_with_its_jobs_and_calls(model_server: Ope
     assert sum(count for _, count in failure.by_hour()) == 6
 
 
+@pytest.mark.slow
 def test_another_cause_is_another_failure(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada")
@@ -70,6 +72,7 @@ def test_defects_and_failed_steps_are_told_by_their_place_and_once(monkeypatch: 
     assert failure.place.startswith("KeyError in fail, line") and "hemlock" not in failure.error
 
 
+@pytest.mark.slow
 def test_retrying_all_of_one_makes_its_jobs_due_and_it_is_over(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     jobs = failed("ada", "bo")

@@ -172,6 +172,7 @@ class TestTurns:
     def taken(self, *, after: int = Job.FIRST_SUBJECT) -> Job | None:
         return Job.objects.take_next(["build_moments"], after=after)
 
+    @pytest.mark.slow
     def test_row_32_work_about_one_person_is_taken_one_at_a_time(self, ada: UserProfile) -> None:
         talk(ada, 250, session_id="s1"), talk(ada, 250, session_id="s2")
         first = self.taken()

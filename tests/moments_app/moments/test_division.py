@@ -35,6 +35,7 @@ def test_every_turn_of_a_window_is_in_exactly_one_range(ranges: list[tuple[int, 
     assert set(kept) <= set(range(len(ranges)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8))
 def test_ranges_that_already_cover_the_window_are_left_alone(lengths: list[int]) -> None:
     starts = [sum(lengths[:n]) for n in range(len(lengths))]

@@ -94,6 +94,7 @@ class TestModel:
         build(talk(ada, 25, session_id="second", days=3), lag=0)
         assert given(model_server)[-1][0] == {"told": "Way 1.", "since": "2026-03-02", "moments": 2}
 
+    @pytest.mark.slow
     def test_what_is_built_late_is_told_of_what_was_before_it_and_leads_nobody_astray(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -119,6 +120,7 @@ class TestModel:
         assert given(model_server)[-1][0] == {"told": "Way 1.", "since": "2026-03-02", "moments": 2}
         assert told_at(Session.objects.get(session_id="s1")) == ["Way 4."]
 
+    @pytest.mark.slow
     def test_a_journey_through_a_moment_that_was_deleted_is_not_carried_on(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

@@ -29,6 +29,7 @@ def use(**amounts: Any) -> None:
     DailyUsage.objects.create(**{"day": today(), "requests": 1_234, "usd": "0.25"} | amounts)
 
 
+@pytest.mark.slow
 def test_a_limit_is_set_for_one_and_changed(root: Client, ada: UserProfile, key: ApiKey) -> None:
     add = reverse(ADD)
     assert "Name one" in root.post(add, BLANK | {"requests": 5}).content.decode()

@@ -58,6 +58,7 @@ def test_one_that_is_not_in_use_says_how_to_switch_to_it(root: Client, model: Em
     assert "manage.py embed --model large --dimensions 4 --activate" in page(root, change_url(other))
 
 
+@pytest.mark.slow
 def test_its_queries_do_not_grow(root: Client, model: EmbeddingModel) -> None:
     few = queries_of(root, list_url(EmbeddingModel))
     for number in range(4, 9):

@@ -27,6 +27,7 @@ def escaped(text: str) -> str:
     return text.replace("'", "&#x27;")
 
 
+@pytest.mark.slow
 def test_a_persons_page_leads_to_what_was_known_on_five_days(root: Client, ada: UserProfile) -> None:
     told_a_life(ada)
     assert person_facts(ada) in page(root, change_url(ada))
@@ -40,6 +41,7 @@ def test_a_persons_page_leads_to_what_was_known_on_five_days(root: Client, ada: 
     assert queries_of(root, person_facts(ada)) <= MAX_QUERIES
 
 
+@pytest.mark.slow
 def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     UserProfile.objects.update(summary=f"{MAYA} They like tea.")
@@ -78,6 +80,7 @@ def test_an_order_that_cant_be_carried_out_changes_nothing(
     assert not Correction.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_viewer_corrects_and_answers_nothing(ada: UserProfile) -> None:
     say(ada, "s1", *CHILD[0])
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")

@@ -68,6 +68,7 @@ def test_the_alarm_is_over_when_all_was_tried_again(root: Client) -> None:
     assert "2 jobs due now" in shown
 
 
+@pytest.mark.slow
 def test_a_failure_that_somebody_muted_is_told_no_more_until_it_is_unmuted(root: Client) -> None:
     failure = fail("ada")
     assert press(root, failure, "mute") == 302
@@ -77,6 +78,7 @@ def test_a_failure_that_somebody_muted_is_told_no_more_until_it_is_unmuted(root:
     assert "build_moments fails" in page(root, INDEX)
 
 
+@pytest.mark.slow
 def test_its_page_says_what_they_share_and_what_is_not_remembered(root: Client) -> None:
     failure = fail("ada", "bo")
     Circuit.objects.create(engine=ENGINE, work="text", state="open", holds_all=True)
@@ -90,6 +92,7 @@ def test_its_page_says_what_they_share_and_what_is_not_remembered(root: Client) 
     assert change_url(failure) in page(root, change_url(job)) and "0–29</a> not read yet" in page(root, change_url(job))
 
 
+@pytest.mark.slow
 def test_the_list_has_each_cause_once_below_providers_and_lanes(root: Client, settings: Settings) -> None:
     settings.ENGINE = settings.ENGINE.model_copy(update={"provider": "openai"})
     fail("ada", "bo", "cy"), fail("dora", kind="timeout", error="It did not answer within 60 s.")
@@ -120,6 +123,7 @@ def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:
     assert Permission.objects.filter(codename="view_failuregroup").exists()
 
 
+@pytest.mark.slow
 def test_row_18_scripts_in_errors_and_answers_are_text(root: Client) -> None:
     UserProfile.objects.ensure(PLANTED)
     failure = fail(PLANTED, error=PLANTED)
@@ -127,6 +131,7 @@ def test_row_18_scripts_in_errors_and_answers_are_text(root: Client) -> None:
     assert all("planted" in page(root, url) and PLANTED not in page(root, url) for url in urls)
 
 
+@pytest.mark.slow
 def test_they_take_the_same_queries_however_much_failed(root: Client) -> None:
     failure = fail("ada")
     few = [queries_of(root, url) for url in (change_url(failure), list_url(FailureGroup))]

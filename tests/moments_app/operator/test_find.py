@@ -62,6 +62,7 @@ def test_what_is_found_is_escaped_and_so_is_what_was_asked(root: Client, ada: Us
     assert "harpsichord" in shown and PLANTED not in shown
 
 
+@pytest.mark.slow
 def test_a_search_asks_no_more_however_much_is_found(root: Client, ada: UserProfile) -> None:
     said(ada, "A kiln.")
     few = queries_of(root, f"{URL}?q=kiln")

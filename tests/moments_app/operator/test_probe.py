@@ -29,6 +29,7 @@ def keep_url(session: Session, turn: int = 0) -> str:
     return f"{reverse('admin:sessions_app_session_probe', args=[session.pk])}?turn={turn}"
 
 
+@pytest.mark.slow
 def test_a_turn_is_kept_with_the_answer_to_it_and_asked_by_a_button(root: Client, session: Session) -> None:
     assert keep_url(session) in page(root, change_url(session))
     form = page(root, keep_url(session))

@@ -123,6 +123,7 @@ class TestHistory:
         assert viewer.post(restore_url(ada, ada.versions.get().pk)).status_code == 403
         assert operator("view_session").get(versions_url(ada)).status_code == 403
 
+    @pytest.mark.slow
     def test_a_longer_history_asks_no_more_of_the_database(self, root: Client, ada: UserProfile) -> None:
         ada.merge(summary="Ada.", interests=[], preferred_topics=[], actor="operator:eve")
         few = queries_of(root, versions_url(ada))

@@ -47,6 +47,7 @@ class TestVersions:
         assert prompt.active_version != version
         assert "Line one." in answer.content.decode()
 
+    @pytest.mark.slow
     def test_a_version_is_put_in_force_and_rolled_back_with_an_event_each(
         self, root: Client, prompt: PromptResource
     ) -> None:
@@ -150,6 +151,7 @@ class TestTrying:
         posted = {"content": "OTHER WORDS", "subject": subject, "step": "try", **data}
         return client.post(url("try", prompt), posted, headers={"HX-Request": "true"})
 
+    @pytest.mark.slow
     def test_both_sides_are_shown_and_nothing_is_written(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -164,6 +166,7 @@ class TestTrying:
         assert shown.count("They spoke of") >= 2 and "120 tokens" in shown
         assert "<html" not in shown
 
+    @pytest.mark.slow
     def test_without_javascript_the_whole_page_comes_with_what_was_typed(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -271,6 +274,7 @@ class TestThePages:
         assert "Older versions" in shown
         assert "Older versions" not in page(root, change_url(prompt), before=23)
 
+    @pytest.mark.slow
     def test_row_18_planted_scripts_stay_text(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

@@ -116,6 +116,7 @@ def test_where_nobody_said_which_context_it_was_the_last_one_before_stands_for_i
     assert "No context was served for this answer" in page(root, url(session), turn=1)
 
 
+@pytest.mark.slow
 def test_what_is_not_kept_any_more_is_said(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     session = asked(service)
@@ -134,6 +135,7 @@ def test_row_11_a_dump_of_a_kept_context_shows_nothing_of_it(service: Api, ada: 
     assert len(sealed) > 100 and b"felt" not in sealed
 
 
+@pytest.mark.slow
 def test_jobs_moments_and_facts_that_followed_are_named_with_their_cost(
     root: Client, service: Api, ada: UserProfile
 ) -> None:
@@ -153,6 +155,7 @@ def test_jobs_moments_and_facts_that_followed_are_named_with_their_cost(
     assert change_url(built.moment) in page(root, url(session), turn=built.sequence)
 
 
+@pytest.mark.slow
 def test_it_takes_the_same_queries_however_much_there_is(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     few = queries_of(root, f"{url(asked(service))}?turn=5")

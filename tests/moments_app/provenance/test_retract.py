@@ -535,6 +535,7 @@ class TestRefused:
         keys = Moment.objects.order_by("source_session__session_id").values_list("key", flat=True)
         assert list(keys) == [f"{key}-2", key]
 
+    @pytest.mark.slow
     def test_turns_retracted_before_they_were_built_are_built_when_they_are_believed_again(
         self, ada: UserProfile
     ) -> None:

@@ -86,6 +86,7 @@ class TestWhatIsLeft:
         assert 'Known from before these turns: "Known for good."' in asked
         assert [turn["index"] for turn in behave.turns_of(model_server.requests[-1])] == list(range(40, 60))
 
+    @pytest.mark.slow
     def test_a_boundary_of_moments_hands_on_what_the_moments_of_the_session_say(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -250,6 +251,7 @@ class TestWithoutAModel:
 class TestFailure:
     """A failed digest changes nothing."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "bad",
         [

@@ -61,6 +61,7 @@ class TestAQuietSession:
         assert told["last_n_moment_keys"] == list(Moment.objects.newest_first().values_list("key", flat=True))
         assert Event.objects.filter(type="session_settled", session_pk=session.pk).exists()
 
+    @pytest.mark.slow
     def test_there_is_one_checkpoint_and_not_one_of_the_build_too(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

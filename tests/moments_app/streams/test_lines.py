@@ -185,6 +185,7 @@ class TestAModelThatLosesThings:
         assert not is_due(known)
         assert_nothing_is_lost(known, service)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("lines", "dropped"),
         [

@@ -40,6 +40,7 @@ def atom(ada: UserProfile, bo: UserProfile) -> MemoryAtom:
     return note(stream, f"Bo is a patient in the clinic for {MARKER}.", "fact", **about)
 
 
+@pytest.mark.slow
 def test_row_9_whom_an_item_names_does_not_see_it_by_any_way(
     service: Api, ada: UserProfile, bo: UserProfile, atom: MemoryAtom
 ) -> None:

@@ -342,6 +342,7 @@ class TestConsolidated:
         assert made.sources.get().user == bo
         assert [atom.content for atom in MemoryAtom.objects.order_by("-id")] == [KILN, "Vent it first."]
 
+    @pytest.mark.slow
     def test_row_10_retracting_a_source_withdraws_the_release_and_undoing_puts_it_back(self, ada: UserProfile) -> None:
         stream = shard("kilns", "default")
         atom = candidate(ada)

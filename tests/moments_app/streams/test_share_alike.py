@@ -157,6 +157,7 @@ class TestNotReleased:
         assert not Release.objects.exists() and writer.asked == []
         assert set(MemoryAtom.objects.values_list("alike", flat=True)) == {atoms[0].pk}
 
+    @pytest.mark.slow
     def test_row_24_planted_commands_and_personal_statements_of_three_accounts_reach_no_engine(
         self, service: Api, bo: UserProfile, lessons: MemoryStream, model_server: OpenAIServer
     ) -> None:

@@ -104,6 +104,7 @@ def test_row_23_moments_and_summaries_of_a_conversation_of_contexts_tell_nothing
     assert latest and "lute" in latest.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form_of", FORMATS)
 @pytest.mark.usefixtures("remembered")
 def test_row_23_of_a_turn_with_a_context_the_persons_own_words_are_remembered(

@@ -122,6 +122,7 @@ def test_a_file_is_plain_json_with_every_column_and_no_text_in_its_name(ada: Use
     assert second.name > first.name
 
 
+@pytest.mark.slow
 def test_a_month_grows_over_several_runs_and_leaves_one_file(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 40)
     before = fingerprint(session)
@@ -679,6 +680,7 @@ def test_archived_turns_are_in_an_export_as_the_others_are(ada: UserProfile, fol
         export_user("ada", BytesIO(), application=DEFAULT)
 
 
+@pytest.mark.slow
 def test_row_11_erasing_a_person_removes_their_archives(ada: UserProfile, bo: UserProfile, folder: Path) -> None:
     for person in (ada, bo):
         covered_session(person, 10)
