@@ -5,8 +5,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.db.models import OuterRef, QuerySet, Subquery
-from django.db.models.functions import Left
+from django.db.models import OuterRef, QuerySet, Subquery, TextField, Value
+from django.db.models.functions import Coalesce, Left, NullIf
 from django.http import Http404, HttpRequest
 from django.utils.html import format_html
 from unfold.contrib.filters.admin import FieldTextFilter
@@ -102,7 +102,7 @@ class SessionAdmin(PageAdmin):
 
     @admin.display(description="Session", ordering="session_id")
     def name(self, session: Session) -> str:
-        return titled(session.session_id, session.title or getattr(session, "began", None) or "")
+        return titled(session.session_id, getattr(session, "began", ""))
 
     @admin.display(description="User", ordering="user__user_id")
     def person(self, session: Session) -> str:
@@ -128,7 +128,7 @@ class SessionAdmin(PageAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
         queryset: QuerySet[Session] = super().get_queryset(request)
-        return queryset.select_related("user").annotate(began=_first_words())
+        return queryset.select_related("user").annotate(began=_beginning())
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Session | None:
         """Return a session; raise `Http404` for the number of none, as its tabs do."""
@@ -173,11 +173,12 @@ class SessionAdmin(PageAdmin):
         obj.save(update_fields=form.changed_data)
 
 
-def _first_words() -> Subquery:
-    """Return how a session's first turn of its user begins that is still in the transcript."""
+def _beginning() -> Coalesce:
+    """Return a session's title, or how the first turn of its user begins that is still in the transcript."""
     turns = Message.objects.turns().believed().filter(session=OuterRef("pk"), user=OuterRef("user"))
     spoken = turns.filter(role=Message.Role.USER).order_by("sequence")
-    return Subquery(spoken.values(words=Left("content", 2 * GIST))[:1])
+    first = Subquery(spoken.values(words=Left("content", 2 * GIST))[:1])
+    return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 
 def _said_column(request: HttpRequest) -> Callable[[Session], str]:

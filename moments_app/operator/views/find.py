@@ -91,8 +91,7 @@ def _session(request: HttpRequest, session: Session, words: Sequence[lexemes.Que
     name = f"{session.session_id} of {session.user.user_id}"
     mention = request.said.get(session.pk)  # type: ignore[attr-defined]  # the list's search leaves it there
     if mention is None:
-        began = session.title or getattr(session, "began", None) or ""
-        return Hit(change_url(session), name, marked(began, words, EXCERPT), session)
+        return Hit(change_url(session), name, marked(getattr(session, "began", ""), words, EXCERPT), session)
     url = turn_url(session.pk, mention.sequence)
     return Hit(url, f"{name}, turn {mention.sequence}", marked(mention.excerpt, words, EXCERPT), session)
 
