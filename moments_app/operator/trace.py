@@ -40,7 +40,7 @@ class Round:
     @property
     def context_id(self) -> UUID | None:
         """The context that the model had, where whoever stored the answer said so."""
-        said = self.answer.metadata.get(CONTEXT_ID) if self.answer and isinstance(self.answer.metadata, dict) else None
+        said = self._metadata.get(CONTEXT_ID)
         try:
             return UUID(said) if isinstance(said, str) else None
         except ValueError:

@@ -148,14 +148,18 @@ class ProfileLines(RowPage[UserProfile]):
 
 
 class LineAction(RowAction[UserProfile]):
-    """A change of one line of a profile."""
+    """A change of one line of a profile.
+
+    Attributes:
+        done: what the operator is told.
+    """
+
+    done = ""
 
     def change(self, profile: UserProfile) -> str:
         line = get_object_or_404(ProfileLine.objects.filter(user=profile), pk=self.kwargs["line"])
         self.attempt(profile, partial(self.do, line), log=f"{self.done}: {line.line_id}.", message=f"{self.done}.")
         return page_url(profile, "lines", profile.pk)
-
-    done = ""
 
     def do(self, line: ProfileLine) -> None:
         """Change the line."""
