@@ -26,7 +26,7 @@ _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 from memoryproject import health
 from memoryproject.http_figures import measured
 from memoryproject.strangers import Strangers
-from moments_app.engines import endpoint
+from moments_app import engines
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
 from moments_app.interfaces.chat.errors import refused as refused_chat
@@ -38,8 +38,7 @@ from sessions_app.api.errors import API_PREFIX
 
 # Each takes most of a second, which no request then has to wait.
 lexemes.load()
-if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
-    endpoint.load()
+engines.load()
 gc.freeze()  # what is there now stays: no collection during a request has to look through it
 
 CHAT = "/v1/"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 
 EXTRACTIVE = "extractive"
+
+
+def load() -> None:
+    """Import the client of models now, so that no call waits for it, where the settings name a model."""
+    if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
+        import_module("openai")
 
 
 @dataclass(frozen=True)

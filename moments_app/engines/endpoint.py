@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
@@ -37,11 +36,6 @@ _CALL_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueErr
 _KINDS = {401: "credential", 403: "credential", 402: "quota", 404: "address", 405: "address", 408: "timeout"}
 
 Read = TypeVar("Read")
-
-
-def load() -> None:
-    """Import the client, so that no call waits for it."""
-    import_module("openai")
 
 
 class Refused(EngineError):

@@ -18,7 +18,7 @@ from memoryproject.patience import Away, database
 from memoryproject.process_tree import Child, Fork, Tree, apart, die_with_parent, end_as_by_ctrl_c
 from memoryproject.site_state import note_restart
 from memoryproject.verification import newer_version
-from moments_app.engines import endpoint
+from moments_app import engines
 from moments_app.jobs import worker
 from sessions_app import lexemes
 
@@ -33,8 +33,7 @@ class Command(BaseCommand):
         end_as_by_ctrl_c()
         _check_version()
         lexemes.load()  # once, for all workers
-        if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
-            endpoint.load()
+        engines.load()
         connections.close_all()  # none is shared by the forks
         number = settings.JOBS.workers
         workers: list[Child] = [Fork(f"Worker {n}", partial(worker.serve, n, number)) for n in range(number)]
