@@ -67,7 +67,7 @@ class ContradictionAdmin(ReadOnlyAdmin):
 
 def waiting(request: HttpRequest) -> str:
     """Count the questions that wait, for the sidebar of each page; blank for none."""
-    number: int = cache.get_or_set(f"contradictions {scope_key()}", _number_waiting, KEPT) or 0
+    number: int = cache.get_or_set(f"contradictions-waiting{scope_key()}", _number_waiting, KEPT) or 0
     return f"{COUNTED}+" if number > COUNTED else str(number or "")
 
 

@@ -561,16 +561,21 @@ def test_reads_begin_at_what_is_kept(ada: UserProfile, service: Api) -> None:
     assert sequences(session) == [10, 11, 12, 13]
 
 
+@pytest.mark.slow
 def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile, settings: Settings) -> None:
     for number in range(30):
         append(ada, f"young{number}", [NewMessage("user", "x")])
     with CaptureQueriesContext(connection) as queries:
         retain()
     assert len(queries) == 2, [q["sql"] for q in queries]  # and the event
+    Session.objects.bulk_create(
+        Session(user=ada, session_id=f"archived{number}", last_sequence=8, kept_from_sequence=9)
+        for number in range(3_000)
+    )
     with connection.cursor() as cursor:
-        cursor.execute("SET enable_seqscan = off")
-        plan = process.candidates(timezone.now())[:10].explain()
-        cursor.execute("RESET enable_seqscan")
+        cursor.execute(MORE_TURNS, [10_000, Session.objects.get(session_id="young0").pk])
+        cursor.execute("ANALYZE sessions_app_session, sessions_app_message")
+    plan = process.candidates(timezone.now())[:10].explain()
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
 
 
