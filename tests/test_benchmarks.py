@@ -14,6 +14,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from benchmarks import memory_tokens, memory_words
+from benchmarks import recall_quality as quality
 from benchmarks.conversations import read_folder
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
@@ -265,7 +266,6 @@ def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
     assert same_beginning("abcd", "bcd") == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -277,25 +277,31 @@ def test_of_a_prompt_the_part_counts_that_was_at_the_beginning_before() -> None:
         (json.dumps(GARDEN), "garden"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_named(recall_quality: Run, tmp_path: Path, wrong: str, told: str) -> None:
+def test_a_file_that_is_no_conversation_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, told: str
+) -> None:
     write(tmp_path, GARDEN)
     (tmp_path / "wrong.json").write_text(wrong)
-    done = recall_quality(tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    [sentence] = done.stderr.splitlines()
+    sentence = refusal(tmp_path, capsys)
     assert "wrong.json: " in sentence
     assert told in sentence
 
 
-@pytest.mark.slow
-def test_a_folder_without_conversations_is_named(recall_quality: Run, tmp_path: Path) -> None:
+def test_a_folder_without_conversations_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     for folder in ("empty", "missing"):
-        done = recall_quality(tmp_path / folder)
-        assert (done.returncode, done.stdout) == (2, "")
-        [sentence] = done.stderr.splitlines()
-        assert folder in sentence
-    assert recall_quality().returncode == 2
+        assert folder in refusal(tmp_path / folder, capsys)
+    with pytest.raises(SystemExit, match="2"):
+        quality.main([])
+
+
+def refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one sentence that says why nothing is measured."""
+    assert quality.main([str(folder)]) == 2
+    told = capsys.readouterr()
+    [sentence] = told.err.splitlines()
+    assert told.out == ""
+    return sentence
 
 
 # --- words that are kept ---

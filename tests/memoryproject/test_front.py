@@ -10,36 +10,53 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+from pytest_django import DjangoDbBlocker
 
+from memoryproject import front
 from memoryproject.front import Threads, person_of
 from sessions_app.models import ApiKey, Message, Session, UserProfile
 from tests.support.frozen import gate
 from tests.support.http import status_of
 from tests.support.locks import row_locked
 from tests.support.processes import environment, web
+from tests.support.running import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=15)]
 
-WORST = 1.0  # seconds that the prober may wait
+WORST = 8.0  # seconds for an answer on a busy machine: who waits for what is stuck here waits longer
+LOCK_SECONDS = 12
 SOCKETS = 30
+TIMES = 15
 
 
 class Prober:
-    """Asks for something now and then, and keeps how long each answer took and what it was."""
+    """Asks for something, and keeps how long each answer took and what it was."""
 
     def __init__(self, url: str, key: str) -> None:
         self._request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
         self.seconds: list[float] = []
         self.statuses: set[int] = set()
 
-    def ask(self, seconds: float) -> None:
-        """Ask five times a second for so long."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+    def ask(self, times: int = TIMES) -> None:
+        """Ask so often, each time when the answer is there."""
+        for _ in range(times):
             began = time.monotonic()
             self.statuses.add(status_of(self._request))
             self.seconds.append(time.monotonic() - began)
-            time.sleep(0.2)
+
+    def is_served(self) -> bool:
+        """Ask once; tell whether it was answered."""
+        return status_of(self._request) == 200
+
+
+@pytest.fixture(scope="module")
+def site(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
+    """The base URL of a web process of its own, which has answered already."""
+    with django_db_blocker.unblock():
+        with_database = environment()
+    with web(**with_database) as url:
+        status_of(f"{url}/api/v1/schema")  # made once, by whoever asks first
+        yield url
 
 
 @pytest.fixture
@@ -71,42 +88,25 @@ def unfinished(url: str, head: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("path", ["/admin/login/", "/api/v1/search", "/v1/chat/completions", "/mcp"])
 def test_row_29_unfinished_bodies_keep_nobody_waiting(
-    path: str, key: str, prober_of: Callable[[str, str], Prober]
+    path: str, site: str, key: str, prober_of: Callable[[str, str], Prober]
 ) -> None:
     head = (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\nCookie: csrftoken={'a' * 32}\r\n"
         "Content-Type: application/x-www-form-urlencoded\r\n\r\ncsrf"
     )
-    with web(**environment()) as url, unfinished(url, head):
-        prober = prober_of(url, key)
-        prober.ask(3)
-    assert max(prober.seconds[1:]) < WORST
+    prober = prober_of(site, key)
+    with unfinished(site, head):
+        prober.ask()
+    assert max(prober.seconds) < WORST
     assert prober.statuses == {200}
 
 
-def test_row_29_slow_readers_keep_nobody_waiting(key: str, prober_of: Callable[[str, str], Prober]) -> None:
+def test_row_29_slow_readers_keep_nobody_waiting(site: str, key: str, prober_of: Callable[[str, str], Prober]) -> None:
     head = "GET /api/v1/schema HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with web(**environment()) as url:
-        status_of(f"{url}/api/v1/schema")  # made once, by whoever asks first
-        with unfinished(url, head):
-            prober = prober_of(url, key)
-            prober.ask(3)
-    assert max(prober.seconds[1:]) < WORST
-    assert prober.statuses == {200}
-
-
-def test_a_burst_of_slow_requests_after_a_quiet_time_is_served(
-    key: str, prober_of: Callable[[str, str], Prober]
-) -> None:
-    with web(**environment()) as url:
-        prober = prober_of(url, key)
-        prober.ask(0.3)
-        time.sleep(4)
-        clients = [threading.Thread(target=prober.ask, args=(0.01,)) for _ in range(60)]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join(30)
+    prober = prober_of(site, key)
+    with unfinished(site, head):
+        prober.ask()
+    assert max(prober.seconds) < WORST
     assert prober.statuses == {200}
 
 
@@ -117,7 +117,7 @@ def test_row_29_a_locked_session_stops_no_other_and_who_waits_for_it_is_told(
     locked = Session.objects.create(user=bo, session_id="locked")
     Session.objects.create(user=bo, session_id="free")
     body = json.dumps({"user_id": "bo", "messages": [{"role": "user", "content": "Hello."}]}).encode()
-    with web(**environment(LIMITS__LOCK_SECONDS="1")) as url, row_locked(locked) as other:
+    with web(**environment(LIMITS__LOCK_SECONDS=str(LOCK_SECONDS))) as url, row_locked(locked) as other:
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         append = urllib.request.Request(f"{url}/api/v1/sessions/locked/messages", body, headers)
         statuses: list[int] = []
@@ -133,18 +133,18 @@ def test_row_29_a_locked_session_stops_no_other_and_who_waits_for_it_is_told(
             client.start()
         prober = prober_of(url, key)
         same_person = Prober(f"{url}/api/v1/sessions/free/messages?user_id=bo", key)
-        beside = threading.Thread(target=same_person.ask, args=(6,))
+        beside = threading.Thread(target=same_person.ask)
         beside.start()
-        prober.ask(6)
+        prober.ask()
         beside.join()
+        wait_until(lambda: 503 in statuses)
         done.set()
         other.rollback()
         for client in clients:
             client.join(30)
     for one in (prober, same_person):
-        assert max(one.seconds[1:]) < WORST
+        assert max(one.seconds[1:]) < WORST  # the first has much to load
         assert one.statuses == {200}
-    assert 503 in statuses
     assert set(statuses) <= {201, 503}
     assert Message.objects.filter(session=locked).count() == statuses.count(201)
 
@@ -156,37 +156,37 @@ def test_row_29_a_database_that_hangs_is_told_soon_and_health_at_once(
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     with gate() as (database, address), web(**environment(DATABASE_URL=address)) as url:
         prober = prober_of(url, key)
-        prober.ask(0.5)
+        prober.ask(3)
         assert prober.statuses == {200}
         append = urllib.request.Request(f"{url}/api/v1/sessions/hers/messages", body, headers)
         appended: list[int] = []
         database.freeze()
         changing = threading.Thread(target=lambda: appended.append(status_of(append)))
         changing.start()
-        time.sleep(0.1)
+        assert database.holds.wait(30)
         reading = [Prober(prober._request.full_url, key) for _ in range(5)]
         reading.append(Prober(f"{url}/mcp", key))
         health = Prober(f"{url}/healthz", key)
-        clients = [threading.Thread(target=one.ask, args=(3,)) for one in (*reading, health)]
+        clients = [threading.Thread(target=one.ask) for one in (*reading, health)]
         for client in clients:
             client.start()
         for client in clients:
             client.join(30)
         for one in reading:
             assert one.statuses == {503}
-            assert one.seconds[0] < 2 * WORST  # 0.7 s where the machine has nothing else to do
-            assert max(one.seconds[1:]) < WORST
+            assert max(one.seconds) < WORST  # 0.7 s where the machine has nothing else to do
         assert max(health.seconds) < WORST
         assert health.statuses == {200}
         began = time.monotonic()
         assert status_of(f"{url}/readyz") == 503
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < WORST
         assert appended == []  # what becomes of it is not known yet
         database.thaw()
         changing.join(30)
         assert appended == [201]
+        wait_until(prober.is_served)
         again = Prober(prober._request.full_url, key)
-        again.ask(1)
+        again.ask()
         assert again.statuses == {200}
         assert max(again.seconds) < WORST
 
@@ -225,6 +225,20 @@ def test_a_session_gets_half_of_the_threads_and_a_person_three_quarters(
     sessions: list[str], of: int, taken: int
 ) -> None:
     assert asyncio.run(_taken_by("ada", sessions, of=of)) == taken
+
+
+async def _burst_after_a_quiet_time(threads: Threads) -> None:
+    async def slow() -> None:
+        async with threads.one("", ""):
+            await asyncio.sleep(0.2)
+
+    threads._moved_at -= 2 * front.STALLED_SECONDS
+    await asyncio.gather(*(slow() for _ in range(6)))
+
+
+def test_a_burst_of_slow_requests_after_a_quiet_time_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "STALLED_WAIT", 0.05)
+    asyncio.run(_burst_after_a_quiet_time(Threads(2)))
 
 
 def test_nobody_is_limited_by_requests_of_whom_nothing_is_known() -> None:

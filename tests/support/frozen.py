@@ -16,6 +16,9 @@ class Gate:
     Args:
         folder: where its socket is made.
         target: the database's own socket.
+
+    Attributes:
+        holds: something waits at it.
     """
 
     def __init__(self, folder: Path, target: Path) -> None:
@@ -25,6 +28,7 @@ class Gate:
         self._is_open.set()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
         self._ready = threading.Event()
+        self.holds = threading.Event()
 
     def start(self) -> None:
         self._thread.start()
@@ -50,7 +54,9 @@ class Gate:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(65_536):
-                await self._is_open.wait()
+                if not self._is_open.is_set():
+                    self.holds.set()
+                    await self._is_open.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()
