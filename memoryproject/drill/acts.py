@@ -21,7 +21,7 @@ from memoryproject.drill.recovery import CAUGHT_UP_SECONDS, WELL_SECONDS
 from memoryproject.drill.report import Row
 from memoryproject.drill.site import NotWell, Site, wait_for
 
-ROUNDS = 12  # of turns, of which a person's streams are formed
+ROUNDS = 24  # of turns, of which a person's streams are formed
 ITEMS = 2  # that are corrected or retracted at once
 PROBES = 4
 ROOM = 10_000  # for facts in a stream, so that none goes for being old
