@@ -1,7 +1,7 @@
 """Noting something in a request and writing it after the request, many notes at once.
 
-In each web process a thread writes the notes one second after the first of them came in. What a killed process had not
-written yet is lost, so this is only for records of what was read.
+In each web process a thread writes the notes one second after the first of them came in. What finds the database away
+waits until it is back. What a killed process had not written yet is lost, so this is only for records of what was read.
 """
 
 import atexit
@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import structlog
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from sessions_app.database_roles import behind_requests
 
 EVERY = 1.0  # seconds
 SOON = 0.02  # for what other processes have to know of
 MOST_WAITING = 10_000  # while the database is away the oldest are let go
+AWAY = (OperationalError, InterfaceError, RuntimeError)  # the last is the embedded server's
 
 logger = structlog.get_logger(__name__)
 
@@ -38,6 +39,7 @@ class WriteBehind(Generic[T]):
         self._waiting: deque[T] = deque(maxlen=MOST_WAITING)
         self._writing: list[T] = []
         self._lock = threading.Lock()
+        self._is_away = False  # the database was, at the last try
         self._noted, self._stop = threading.Event(), threading.Event()
         self._writer: threading.Thread | None = None
         atexit.register(self.stop)
@@ -71,8 +73,23 @@ class WriteBehind(Generic[T]):
         try:
             with behind_requests(), transaction.atomic():  # what was noted is of many people
                 self._write(self._writing)
+            self._is_away = False
+        except AWAY as error:
+            self._put_back(error)
         except DatabaseError as error:
-            logger.warning("not written", what=self._name, count=len(self._writing), error=type(error).__name__)
+            self._tell("not written", error)
+
+    def _put_back(self, error: Exception) -> None:
+        """Have what wasn't written wait on, before what came meanwhile."""
+        if not self._is_away:
+            self._tell("not written yet", error)
+        self._is_away = True
+        room = max(MOST_WAITING - len(self._waiting), 0)
+        self._waiting.extendleft(reversed(self._writing[len(self._writing) - room :] if room else []))
+        self._noted.set()
+
+    def _tell(self, what: str, error: Exception) -> None:
+        logger.warning(what, what=self._name, count=len(self._writing), error=type(error).__name__)
 
     def stop(self) -> None:
         """End the thread and write what is waiting."""
@@ -96,7 +113,7 @@ class WriteBehind(Generic[T]):
         while not self._stop.is_set():
             self._noted.wait()
             self._noted.clear()
-            self._stop.wait(SOON if self._is_soon else EVERY)
+            self._stop.wait(SOON if self._is_soon and not self._is_away else EVERY)
             try:
                 self.flush()
             finally:

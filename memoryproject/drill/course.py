@@ -40,16 +40,20 @@ class Course:
         kills: of each kind of process.
         outage: seconds that the models are away.
         database_url: of a server on which a database may be made; blank for the embedded one.
+        seed: of chance: another one has other processes killed, at other instants.
     """
 
     say: Say
     kills: int
     outage: float
     database_url: str = ""
+    seed: int = 25
     provider: Provider = field(default_factory=Provider)
-    chance: random.Random = field(default_factory=lambda: random.Random(25))  # noqa: S311 (no secret)
     _site: Site | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)  # noqa: S311 (no secret)
 
     def __enter__(self) -> Self:
         self.provider.__enter__()

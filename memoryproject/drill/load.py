@@ -4,14 +4,18 @@ import http.client
 import json
 import threading
 from collections.abc import Callable
+from itertools import cycle
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from memoryproject.drill.ledger import Ledger, Turn, new_mark
 from memoryproject.drill.site import Site
 
 PAUSE = 0.1  # seconds between two rounds of a client
 AGAIN = 0.3  # seconds before a request is repeated
+DONE = "[DONE]"
+LAST_EVENTS = (DONE, "response.completed")
+CHAT_PATHS = {"/v1/chat/completions": "messages", "/v1/responses": "input"}  # and the field that has what is said
 
 
 class Load:
@@ -48,8 +52,10 @@ class Load:
             append(self._site, self._ledger(), person, ending=self._ending)
 
     def _chat(self, person: str) -> None:
-        while not self._ending.wait(PAUSE):
-            if not chat(self._site, self._ledger(), person):
+        for path in cycle(CHAT_PATHS):
+            if self._ending.wait(PAUSE):
+                return
+            if not chat(self._site, self._ledger(), person, path):
                 self._ending.wait(AGAIN)
 
 
@@ -89,27 +95,42 @@ def append(
     return True
 
 
-def chat(site: Site, ledger: Ledger, person: str) -> bool:
+def chat(site: Site, ledger: Ledger, person: str, path: str) -> bool:
     """Say something through the chat endpoint, once, and read the answer to its end.
+
+    Args:
+        site: that is asked.
+        ledger: where the turns are noted.
+        person: who says it.
+        path: of `CHAT_PATHS`, by which it is said.
 
     Returns:
         True if the answer came to its end, after which the round has to be stored.
     """
     mark = new_mark(is_chat=True)
     turns: list[Turn] = [("user", mark), ("assistant", mark)]
-    body = {"model": "drill", "stream": True, "messages": [{"role": "user", "content": f"Please note {mark}."}]}
+    said = [{"role": "user", "content": f"Please note {mark}."}]
+    body = {"model": "drill", "stream": True, CHAT_PATHS[path]: said}
     headers = {"X-User-Id": person, "X-Session-Id": f"{person}-chat"}
     ledger.send(*turns)
     try:
-        status, answer = site.request("POST", "/v1/chat/completions", body, headers=headers)
+        status, answer = site.request("POST", path, body, headers=headers)
     except (OSError, http.client.HTTPException):
         return False
-    if status != 200 or not _came_to_its_end(answer):
+    if status != 200 or not came_to_its_end(answer):
         return False
     ledger.acknowledge(*turns)
     return True
 
 
-def _came_to_its_end(answer: bytes) -> bool:
-    events = [line[6:] for line in answer.decode(errors="replace").splitlines() if line.startswith("data: ")]
-    return events[-1:] == ["[DONE]"] and not any("error" in json.loads(event) for event in events[:-1])
+def came_to_its_end(answer: bytes) -> bool:
+    """Return True if a stream of either protocol has its last event, and tells of no error."""
+    lines = answer.decode(errors="replace").splitlines()
+    events = [_event(line[6:]) for line in lines if line.startswith("data: ")]
+    return bool(events) and events[-1].get("type") in LAST_EVENTS and not any("error" in event for event in events)
+
+
+def _event(data: str) -> dict[str, Any]:
+    """Return an event of a stream; what ends completions isn't JSON."""
+    event: dict[str, Any] = {"type": data} if data == DONE else json.loads(data)
+    return event

@@ -5,7 +5,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -96,9 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
         if status:
             return self._send({"error": {"message": "The drill has this refused."}}, status)
         body: Json = json.loads(text)
-        if "input" in body:
+        if self.path.endswith("/embeddings"):
             return self._send(_embeddings(body))
         provider = self.server.provider
+        if self.path.endswith("/responses"):
+            return self._stream_response(provider.reply({"messages": body["input"]}))
         if body.get("stream"):
             return self._stream(provider.reply(body))
         text = _answer(body, provider.answers) if "response_format" in body else provider.reply(body)
@@ -116,16 +118,21 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _stream(self, text: str) -> None:
+        deltas = [json.dumps(_completion("delta", part, None)) for part in _parts(text)]
+        self._events([*deltas, json.dumps(_completion("delta", "")), "[DONE]"])
+
+    def _stream_response(self, text: str) -> None:
+        deltas = [{"type": "response.output_text.delta", "delta": part} for part in _parts(text)]
+        self._events([json.dumps(event) for event in (*deltas, _completed(text))])
+
+    def _events(self, events: Sequence[str]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        size = max(len(text) // PARTS, 1)
-        for start in range(0, len(text), size):
-            self._event(json.dumps(_completion("delta", text[start : start + size], None)))
+        for event in events:
+            self._event(event)
             time.sleep(PART_SECONDS)
-        self._event(json.dumps(_completion("delta", "")))
-        self._event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
 
     def _event(self, data: str) -> None:
@@ -142,13 +149,24 @@ def _completion(kind: str, text: str, finish_reason: str | None = "stop") -> Jso
     return {"id": "drill", "object": "chat.completion", "created": 0, "model": "drill", "choices": [choice]}
 
 
+def _completed(text: str) -> Json:
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    response = {"id": "drill", "object": "response", "model": "drill", "status": "completed", "output": [message]}
+    return {"type": "response.completed", "response": response}
+
+
+def _parts(text: str) -> list[str]:
+    size = max(len(text) // PARTS, 1)
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
 def _reply(body: Json) -> str:
     """Answer the person's last message with the mark that it has."""
     said = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
     return f"Understood: {' '.join(marks_in(said[-1])) if said else 'nothing'} is noted, and more will follow."
 
 
-# --- memory's own calls, by the name of the shape that is asked for ---
+# --- memory's own calls, by the name of the shape that is asked for: nothing that the turns do not bear out ---
 
 
 def _answer(body: Json, answers: Mapping[str, Answer]) -> str:
@@ -173,7 +191,7 @@ def _moments(asked: str) -> Json:
     moments = [
         {
             "name": f"drill-{hashlib.sha256(window[0]['text'].encode()).hexdigest()[:8]}",
-            "summary": f"{len(window)} turns, the first: {window[0]['text'][:QUOTED]}",
+            "summary": f"First: {window[0]['text'][:QUOTED]}",
             "starts_at_message_idx": window[0]["index"],
             "ends_at_message_idx": window[-1]["index"],
         }
@@ -184,7 +202,7 @@ def _moments(asked: str) -> Json:
 
 def _summary(asked: str) -> Json:
     last = turns_of(asked)[-1]
-    return {"summary_text": f"Up to turn {last['index']}: {last['text'][:QUOTED]}", "facts": []}
+    return {"summary_text": f"At last: {last['text'][:QUOTED]}", "facts": []}
 
 
 def _memories(asked: str) -> Json:

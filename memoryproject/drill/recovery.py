@@ -14,6 +14,8 @@ PART = timedelta(minutes=10)  # that a fault takes at most, until then
 REPLAY_SECONDS = 30  # in which rounds that were answered may still be stored
 
 FAILED = "SELECT count(*) FROM moments_app_job WHERE status = 'failed' AND queued_at >= %s"
+# The stand-in's answers say what the turns say: else the drill is of nothing but failures.
+NOT_TAKEN = "SELECT count(*) FROM moments_app_enginecall WHERE error_kind = 'invalid_answer' AND created_at >= %s"
 OVERLAPS = """
 SELECT count(*) FROM moments_app_moment one JOIN moments_app_moment other
 ON one.source_session_id = other.source_session_id AND one.id < other.id
@@ -93,6 +95,8 @@ def work_lost_or_doubled(site: Site, row: Row, began: datetime) -> None:
     failed, overlaps = site.number(FAILED, began), site.number(OVERLAPS)
     row.lost += failed
     row.doubled += overlaps
+    if not_taken := site.number(NOT_TAKEN, began):
+        row.never(f"{not_taken} answers of the models were not taken")
     if failed:
         row.remarks.append(f"{failed} jobs failed for good")
     if overlaps:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, LiteralString, Self
+from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import psycopg
@@ -27,6 +28,7 @@ from memoryproject.process_tree import PARENT
 
 START_SECONDS = 240  # that a start may take on a slow machine
 REQUEST_SECONDS = 30
+LOGINS = ("WEB_DATABASE_URL", "WORKER_DATABASE_URL")
 SERVING = "Ctrl-C"  # what `run` prints when it serves
 ALARMS = ("WARNING", "ERROR", "CRITICAL", "warning", "error", "is started again")  # in a line of the log
 
@@ -271,7 +273,14 @@ def environment(provider: Provider, database_url: str, folder: Path) -> dict[str
         for name, value in ((f"{names}BASE_URL", provider.base_url), (f"{names}API_KEY", "drill"))
     }
     own = {"DATABASE_URL": database_url, "DATA_DIR": str(folder), server.MAY_CREATE: "1"}
-    return os.environ | defaults | models | own
+    return os.environ | defaults | models | _logins(database_url) | own
+
+
+def _logins(database_url: str) -> dict[str, str]:
+    """Return the logins of this environment, to a database on the same server; none for the embedded one."""
+    name = urlsplit(database_url).path
+    logins = {login: os.environ.get(login, "") for login in LOGINS if database_url}
+    return {login: urlunsplit(urlsplit(url)._replace(path=name)) for login, url in logins.items() if url}
 
 
 def _as_text(value: Any) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 
 from memoryproject.drill.course import Course
-from memoryproject.drill.faults import backup, database, disk, kills, providers, stalls, upgrade
+from memoryproject.drill.faults import acts, backup, database, disk, kills, providers, stalls, upgrade
 from memoryproject.drill.report import Row
 
 PARTS: dict[str, Callable[[Course], Iterator[Row]]] = {
     "kills": kills.each_kind,
+    "acts": acts.done_once,
     "hang": database.hang,
     "restart": database.restart,
     "stalls": stalls.each,

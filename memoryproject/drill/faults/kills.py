@@ -53,7 +53,7 @@ def each_kind(course: Course) -> Iterator[Row]:
         for number in range(course.kills):
             for kind in course.chance.sample(list(faults), len(faults)):
                 attended.current = faults[kind]
-                killed.append(_kill_one(course, attended, kind, pickers[kind], by_place=number % 2 == 0))
+                killed.append(kill_one(course, attended, kind, pickers[kind], by_place=number % 2 == 0))
             course.say(f"  {len(killed)} kills, {sum(one.seconds for one in killed) / len(killed):.1f} s each")
         attended.current = work
         work.row.times = len(killed)
@@ -65,7 +65,19 @@ def each_kind(course: Course) -> Iterator[Row]:
     yield from (fault.row for fault in [*faults.values(), work])
 
 
-def _kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, by_place: bool) -> Killed:
+def kill_one(course: Course, attended: Attended, kind: str, picker: Picker, *, by_place: bool) -> Killed:
+    """Kill a process of a kind, and wait until the site is well.
+
+    Args:
+        course: of the drill.
+        attended: the fault under way.
+        kind: of the process.
+        picker: picks one of the kind.
+        by_place: by what it waits in, not at any time.
+
+    Raises:
+        NotWell: it is not in time.
+    """
     site, fault = course.site, attended.current
     with Watch(site) as watch:
         victim, jobs = _picked(site, kind, picker, by_place=by_place)

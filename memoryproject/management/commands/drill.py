@@ -25,6 +25,9 @@ class Command(BaseCommand):
         parser.add_argument("parts", nargs="*", metavar="PART", help=f"all unless named: {', '.join(PARTS)}")
         parser.add_argument("--kills", type=int, default=3, metavar="N", help="of each kind of process (3)")
         parser.add_argument("--outage", type=float, default=30, metavar="SECONDS", help="that the models are away (30)")
+        parser.add_argument(
+            "--seed", type=int, default=25, metavar="N", help="of chance; parts of a long run differ in it"
+        )
         parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows are written as well")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -35,7 +38,13 @@ class Command(BaseCommand):
         try:
             with (
                 stoppable(),
-                Course(self._say, options["kills"], options["outage"], os.environ.get("DATABASE_URL", "")) as course,
+                Course(
+                    self._say,
+                    options["kills"],
+                    options["outage"],
+                    os.environ.get("DATABASE_URL", ""),
+                    options["seed"],
+                ) as course,
             ):
                 for name, part in PARTS.items():
                     if name in options["parts"] or not options["parts"]:

@@ -1,5 +1,6 @@
 """The drill's accounts: what is lost or there twice is found, said, and makes it fail."""
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from memoryproject.drill.acts import Correct, Retract, said_of
 from memoryproject.drill.course import Course
 from memoryproject.drill.database import beside
 from memoryproject.drill.faults import PARTS
@@ -18,11 +20,14 @@ from memoryproject.drill.ledger import Ledger, compare, marks_in, new_mark
 from memoryproject.drill.provider import Provider
 from memoryproject.drill.recovery import settle, work_lost_or_doubled
 from memoryproject.drill.report import Row, not_tried, quantiles, table
-from memoryproject.drill.site import NotWell, Site, wait_for
-from moments_app.models import Job
+from memoryproject.drill.site import NotWell, Site, environment, wait_for
+from moments_app.models import Correction, EngineCall, Job, MemoryAtom, MemoryStream
+from moments_app.provenance.correct import correct, correcting
+from moments_app.provenance.retract_items import Named, retract_items
 from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.processes import database_url
+from tests.support.streams import note
 
 ONE, TWO, THREE = (("user", new_mark()) for _ in range(3))
 
@@ -149,3 +154,49 @@ class TestDatabase:
         work_lost_or_doubled(site, row, began)
         assert row.lost == 1
         assert row.remarks == ["1 jobs failed for good"]
+
+    def test_a_drill_whose_models_are_not_understood_is_none(self, ada: UserProfile, site: Site) -> None:
+        began = timezone.now()
+        EngineCall.objects.create(
+            purpose="summary", engine="drill", latency_ms=1, ok=False, error_kind="invalid_answer"
+        )
+        row = Row("hurt", seconds=[1.0])
+        work_lost_or_doubled(site, row, began)
+        assert not row.is_well and row.remarks == ["1 answers of the models were not taken"]
+
+    def test_a_fact_corrected_once_is_well_by_half_is_lost_and_twice_is_doubled(
+        self, ada: UserProfile, site: Site
+    ) -> None:
+        act, mark = Correct(site, threading.Event()), new_mark()
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        fact, other = (note(stream, text, atom_type="fact") for text in said_of(mark))
+        act.done.append((mark, [str(fact.atom_id), str(other.atom_id)]))
+        assert act.account(site).lost  # it is acknowledged, and not done yet
+        made = correct(fact, correcting(said_of(mark, "Bergen")[0]), requested_by="t")
+        assert (act.account(site).lost, act.account(site).doubled) == (0, 0)
+        MemoryAtom.objects.filter(pk=other.pk).update(state="active")
+        assert act.account(site).doubled == 1
+        Correction.objects.create(user=ada, fact=fact, kind=made.kind, before="", after="", requested_by="t")
+        assert act.account(site).doubled == 3
+
+    def test_items_that_were_retracted_and_are_still_there_are_told(self, ada: UserProfile, site: Site) -> None:
+        act, mark = Retract(site, threading.Event()), new_mark()
+        stream = MemoryStream.objects.ensure_of_person(ada, "default")
+        ids = [note(stream, text, written_by="key:t").atom_id for text in said_of(mark)]
+        act.done.append((mark, [str(one) for one in ids]))
+        assert act.account(site).lost and act.account(site).doubled
+        retract_items(ada, Named(ids), reason="drill", requested_by="t")
+        assert (act.account(site).lost, act.account(site).doubled) == (0, 0)
+        MemoryStream.objects.filter(pk=stream.pk).update(consolidated_content=f"- {mark} lives in Oslo.")
+        assert act.account(site).doubled == 1
+
+
+def test_an_installation_on_another_database_has_the_logins_of_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WEB_DATABASE_URL", "postgres://site:secret@db.internal/memory?sslmode=require")
+    with Provider() as provider:
+        external = environment(provider, "postgres://owner@db.internal/memory_drill_1", tmp_path)
+        embedded = environment(provider, "", tmp_path)
+    assert external["WEB_DATABASE_URL"] == "postgres://site:secret@db.internal/memory_drill_1?sslmode=require"
+    assert not embedded["WEB_DATABASE_URL"]

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from memoryproject.drill.ledger import new_mark
+from memoryproject.drill.load import came_to_its_end
 from memoryproject.drill.provider import Provider, refusing, refusing_text
 from moments_app.engines.calls.consolidation import ConsolidationRequest, Labelled
 from moments_app.engines.calls.digest import DigestRequest
@@ -17,12 +18,17 @@ from moments_app.engines.calls.formation import FormationRequest, Limits, Stream
 from moments_app.engines.calls.moments import Journey, MomentRequest
 from moments_app.engines.calls.profile import Profile
 from moments_app.engines.calls.summary import SummaryRequest
-from moments_app.engines.interface import EngineError
+from moments_app.engines.interface import CallRecord, EngineError
 from moments_app.engines.model import ModelEngine
 from moments_app.engines.transcript import Turn
 
 TURNS = [
-    Turn(index=number, role="user", content=f"Turn {number}.", created_at=datetime(2026, 3, 2, 8, tzinfo=UTC))
+    Turn(
+        index=number,
+        role="user",
+        content=f"{new_mark()} was said by the user in a drill.",
+        created_at=datetime(2026, 3, 2, 8, tzinfo=UTC),
+    )
     for number in range(25)
 ]
 
@@ -35,8 +41,13 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 
 @pytest.fixture
-def engine(provider: Provider) -> ModelEngine:
-    return ModelEngine(base_url=provider.base_url, api_key="k", model="m", record=lambda record: None)
+def records() -> list[CallRecord]:
+    return []
+
+
+@pytest.fixture
+def engine(provider: Provider, records: list[CallRecord]) -> ModelEngine:
+    return ModelEngine(base_url=provider.base_url, api_key="k", model="m", record=records.append)
 
 
 def post(provider: Provider, path: str, body: Any) -> tuple[int, str]:
@@ -46,7 +57,9 @@ def post(provider: Provider, path: str, body: Any) -> tuple[int, str]:
     return answer.status, answer.read().decode()
 
 
-def test_every_call_of_memory_gets_an_answer_that_is_taken(engine: ModelEngine) -> None:
+def test_every_call_of_memory_gets_an_answer_that_is_taken_whole(
+    engine: ModelEngine, records: list[CallRecord]
+) -> None:
     moments = engine.build_moments(MomentRequest(TURNS, Profile(), Journey(), "p")).moments
     assert [(one.starts_at_message_idx, one.ends_at_message_idx) for one in moments] == [(0, 19), (20, 24)]
     assert engine.roll_summary(SummaryRequest(TURNS, "", (), 0, "p")).summary_text
@@ -55,16 +68,28 @@ def test_every_call_of_memory_gets_an_answer_that_is_taken(engine: ModelEngine) 
     consolidation = ConsolidationRequest("p", (), (), [Labelled("o1", "Said.")], 100, "r")
     assert engine.consolidate(consolidation).lines[0].carries == ["o1"]
     assert engine.digest(DigestRequest(TURNS, "", 100, "p")).context
+    assert len(records) == 5 and not any(record.dropped for record in records)
 
 
 def test_a_streamed_answer_has_the_mark_that_was_sent(provider: Provider) -> None:
     mark = new_mark()
     body = {"stream": True, "messages": [{"role": "user", "content": f"Please note {mark}."}]}
     _, text = post(provider, "/chat/completions", body)
+    assert came_to_its_end(text.encode()) and not came_to_its_end(text.rpartition("data: ")[0].encode())
     events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
     assert events.pop() == "[DONE]"
     said = "".join(json.loads(event)["choices"][0]["delta"]["content"] for event in events)
     assert mark in said
+
+
+def test_a_streamed_response_has_the_mark_that_was_sent_and_an_end(provider: Provider) -> None:
+    mark = new_mark()
+    _, text = post(provider, "/responses", {"stream": True, "input": [{"role": "user", "content": f"Note {mark}."}]})
+    events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+    end = events.pop()
+    said = "".join(event["delta"] for event in events)
+    assert mark in said and end["response"]["output"][0]["content"][0]["text"] == said
+    assert came_to_its_end(text.encode()) and not came_to_its_end(text.rpartition("data: ")[0].encode())
 
 
 def test_a_text_has_the_same_vector_each_time(provider: Provider) -> None:
