@@ -31,12 +31,19 @@ class Provider:
     Args:
         answers: to memory's own calls, by the name of the shape that is asked for; left out: those of the drill.
         reply: to what people say.
+        latency: seconds of thinking; left out: those of the drill.
     """
 
-    def __init__(self, answers: "Mapping[str, Answer] | None" = None, reply: "Reply | None" = None) -> None:
+    def __init__(
+        self,
+        answers: "Mapping[str, Answer] | None" = None,
+        reply: "Reply | None" = None,
+        latency: float | None = None,
+    ) -> None:
         self.failure: Failure = well
         self.answers = ANSWERS if answers is None else answers
         self.reply = reply or _reply
+        self.latency = LATENCY if latency is None else latency
         self.calls = 0
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.provider = self
@@ -91,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         self.server.provider.count()
-        time.sleep(LATENCY)
+        time.sleep(self.server.provider.latency)
         status = self.server.provider.failure(text)
         if status:
             return self._send({"error": {"message": "The drill has this refused."}}, status)

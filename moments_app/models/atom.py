@@ -124,8 +124,8 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         return said.filter(is_wrong=False).in_order()
 
     def written_directly(self) -> Self:
-        """Return what somebody wrote outright, over REST, MCP or in the admin: it rests on no turn."""
-        return self.filter(engine="", source_message_ids=[])
+        """Return what somebody wrote outright, over REST, MCP or in the admin: it rests on nothing else."""
+        return self.filter(engine="", source_message_ids=[], release=None)
 
     def facts(self) -> Self:
         return self.filter(atom_type=MemoryAtom.Type.FACT)

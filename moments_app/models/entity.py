@@ -50,6 +50,14 @@ class Entity(Searched):
     source_session = models.ForeignKey(
         Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="entities"
     )
+    written_by = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Whose key added it, key:…; blank: it is not known.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -1,4 +1,4 @@
-"""Retractions: turns, or items written directly, that are no longer believed, and the rows that were made of them.
+"""Retractions: turns, or what was written directly, that are no longer believed, and the rows that were made of them.
 
 A derived row that is withdrawn leaves its table: it is kept here as data, so no reader anywhere has to filter it out,
 and an undone retraction puts it back as it was. A row that only names what was withdrawn stays where it is, rewritten;
@@ -15,8 +15,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.core import serializers
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
+from moments_app.models.stream import MemoryStream
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.models.searched import said_fields
@@ -45,7 +47,11 @@ class ExactEncoder(DjangoJSONEncoder):
 class RetractionQuerySet(models.QuerySet["Retraction"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Return a person's retractions."""
-        return self.filter(user=user)
+        return self.filter(user=user) if user else self.none()
+
+    def of_shard(self, stream: MemoryStream) -> Self:
+        """Return those of what everybody sees in a shard."""
+        return self.filter(stream=stream, user=None)
 
     def standing(self) -> Self:
         """Return those that were not undone."""
@@ -56,10 +62,21 @@ class RetractionQuerySet(models.QuerySet["Retraction"]):
 
 
 class Retraction(models.Model):
-    """An order that some turns of a session, all it had, or items that rest on no turn are no longer believed."""
+    """An order that some turns of a session, all it had, or what rests on no turn is no longer believed."""
 
     retraction_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="retractions")
+    user = models.ForeignKey(
+        UserProfile, null=True, blank=True, on_delete=models.CASCADE, related_name="retractions"
+    )  # blank: it is of what everybody sees in a shard
+    stream = models.ForeignKey(
+        MemoryStream,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="retractions",
+        verbose_name="shard",
+        help_text="Whose items, where everybody sees them.",
+    )
     session = models.ForeignKey(Session, null=True, blank=True, on_delete=models.SET_NULL, related_name="retractions")
     sequences = ArrayField(
         models.BigIntegerField(), null=True, blank=True, help_text="Of the turns; blank: all the session had."
@@ -70,6 +87,9 @@ class Retraction(models.Model):
         blank=True,
         help_text="Of the items, where it is about what was written directly; blank: it is about turns.",
     )
+    entity_ids = ArrayField(
+        models.UUIDField(), null=True, blank=True, help_text="Of the tasks, goals and problems among them."
+    )
     reason = models.TextField()
     requested_by = models.CharField(max_length=255)
     result = models.JSONField(default=dict, help_text="How many turns, and how much was withdrawn, of each kind.")
@@ -78,6 +98,13 @@ class Retraction(models.Model):
     undone_at = models.DateTimeField(null=True, blank=True)
 
     objects = RetractionQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=True) ^ Q(stream__isnull=True), name="retraction_of_person_or_shard"
+            )
+        ]
 
     def __str__(self) -> str:
         return str(self.retraction_id)
@@ -137,7 +164,13 @@ class RetractedItem(models.Model):
     """One row that was withdrawn or rewritten, as it was."""
 
     retraction = models.ForeignKey(Retraction, on_delete=models.CASCADE, related_name="items")
-    user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="+", help_text="Whose turns it is of.")
+    user = models.ForeignKey(
+        UserProfile,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="Of whom the retraction is; blank: of a shard.",
+    )
     model = models.CharField(max_length=64, help_text="Label of its table.")
     object_pk = models.BigIntegerField()
     is_rewritten = models.BooleanField(default=False, help_text="The row stayed, without what was withdrawn.")

@@ -80,7 +80,6 @@ OF_RETRACTION = "it is what is known of retractions"
 UNTIMED: dict[str, object] = dict.fromkeys(("valid_from", "valid_until", "ended_at", "replaced_by", "corrected_at"))
 UNTIMED |= {"confidence": None, "worth": 0.0, "is_wrong": False}
 UNTIMED |= dict.fromkeys(("subject", "attribute", "value", "ended_by"), "")
-SAID = "somebody said it outright, and no engine made it of turns"
 
 declare(
     Provenance(
@@ -276,7 +275,8 @@ declare(
             columns=(PublicId("entity_id"), session_of("source_session", is_optional=True)),
             key=("entity_id",),
         ),
-        left_alone=SAID,
+        made_of=("written_by",),
+        is_withdrawn=True,
     ),
     Provenance(
         EntityLink,
@@ -287,7 +287,8 @@ declare(
             columns=tuple(NameOf(end, end, Entity, "entity_id") for end in ("from_entity", "to_entity")),
             may_be_there=True,
         ),
-        left_alone=SAID,
+        made_of=("from_entity", "to_entity"),
+        is_withdrawn=True,
     ),
     Provenance(
         Probe,

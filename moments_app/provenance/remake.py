@@ -112,8 +112,9 @@ def refresh(retraction: Retraction, streams: QuerySet[MemoryStream]) -> None:
         if stream.user_id is None:
             Job.objects.request(CountWords.name, stream=stream, requested_by=by, force=True)
             ask_to_embed(by, stream=stream)
-    Job.objects.request(CountWords.name, user_id=retraction.user_id, requested_by=by, force=True)
-    ask_to_embed(by, user_id=retraction.user_id)
+    if retraction.user_id is not None:
+        Job.objects.request(CountWords.name, user_id=retraction.user_id, requested_by=by, force=True)
+        ask_to_embed(by, user_id=retraction.user_id)
 
 
 # --- what it costs ---

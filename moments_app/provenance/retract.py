@@ -238,11 +238,10 @@ def _withdraw(retraction: Retraction, found: Derived) -> None:
         rewritten.append(found.lines.staying)
     if found.profile or found.lines:
         rewritten.append([found.session.user])
-    _keep(retraction, withdrawn, rewritten)
-    for rows in withdrawn:
-        _delete(rows)
+    _keep(retraction, rewritten)
+    withdraw_rows(retraction, withdrawn)
     Moment.objects.filter(pk__in=_pks(found.journeys)).update(journey="")
-    Moment.objects.relink(retraction.user_id, found.moments)
+    Moment.objects.relink(found.session.user_id, found.moments)
     for row in found.mentions:  # keys of moments are made of their names
         take_keys_out(row, {moment.key for moment in found.moments}, recent_moments_summary="")
     _set_profile_back(found)
@@ -268,9 +267,9 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
     withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, found.atoms]
     rewritten = [streams, _given_to(found), found.releases, sources, found.reopened, marks]
-    _keep(retraction, [*withdrawn, found.versions], rewritten)
-    for rows in withdrawn:
-        _delete(rows)
+    retraction.items.keep(retraction, found.versions)
+    _keep(retraction, rewritten)
+    withdraw_rows(retraction, withdrawn)
     Release.objects.filter(pk__in=_pks(found.releases)).update(
         revoked_at=retraction.created_at, revoked_by=retraction.actor
     )
@@ -279,11 +278,19 @@ def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
     take_back(streams, found.versions)
 
 
-def _keep(retraction: Retraction, withdrawn: Iterable[Iterable[Model]], rewritten: Iterable[Iterable[Model]]) -> None:
-    for rows in withdrawn:
-        retraction.items.keep(retraction, rows)
+def _keep(retraction: Retraction, rewritten: Iterable[Iterable[Model]]) -> None:
+    """Keep rows that stay as they were before."""
     for rows in rewritten:
         retraction.items.keep(retraction, rows, is_rewritten=True)
+
+
+def withdraw_rows(retraction: Retraction, withdrawn: Iterable[Sequence[Model]]) -> None:
+    """Keep rows as they are, all of them before the first is taken out of its table."""
+    withdrawn = list(withdrawn)
+    for rows in withdrawn:
+        retraction.items.keep(retraction, rows)
+    for rows in withdrawn:
+        _delete(rows)
 
 
 def _given_to(found: InStreams) -> QuerySet[MemoryAtom]:
@@ -348,6 +355,7 @@ def log_event(event: str, retraction: Retraction, actor: str) -> None:
         actor=actor,
         user_pk=retraction.user_id,
         session_pk=retraction.session_id,
+        application_id=retraction.stream.application_id if retraction.stream else None,
         payload={"retraction_id": str(retraction.retraction_id)} | retraction.result,
     )
 

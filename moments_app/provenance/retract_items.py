@@ -1,17 +1,20 @@
-"""Retracting items that somebody wrote directly: such an item rests on no turn, so it is a source itself.
+"""Retracting what somebody wrote directly: an item, or a task, goal or problem. It rests on no turn: it is a source.
 
 What was made of it goes with it, as with turns: the texts of its stream from the first consolidation on that was given
-it, and the releases that rest on it. `undo_retraction` puts all of it back.
+it, the releases that rest on it, and the links of an entity. `undo_retraction` puts all of it back. What is retracted
+is a person's, or what everybody sees in a shard.
 """
 
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
-from moments_app.models import MemoryAtom, Retraction
+from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream, Retraction
+from moments_app.models.entity import EntityQuerySet
 from moments_app.provenance.derived import InStreams, in_streams
 from moments_app.provenance.remake import refresh
 from moments_app.provenance.retract import (
@@ -22,26 +25,42 @@ from moments_app.provenance.retract import (
     locked_person,
     log_event,
     withdraw_in_streams,
+    withdraw_rows,
 )
 from sessions_app.models import UserProfile
+
+Owner = UserProfile | MemoryStream  # whose memory it is in: a person, or all who see a shard
 
 
 @dataclass(frozen=True)
 class Named:
-    """The items that are meant: some by their ids, or all that somebody wrote.
+    """What is meant: some by their ids, or all that somebody wrote.
 
     Args:
-        atom_ids: public ids.
+        atom_ids, entity_ids: public ids.
         written_by: as an item names its writer, key:… or operator:….
     """
 
     atom_ids: Collection[uuid.UUID] = ()
+    entity_ids: Collection[uuid.UUID] = ()
     written_by: str = ""
 
-    def of(self, user: UserProfile) -> QuerySet[MemoryAtom]:
-        """Return such items of a person."""
-        own = MemoryAtom.objects.filter(user=user).written_directly().order_by("pk")
+    @property
+    def ids(self) -> set[uuid.UUID]:
+        """The ids of all."""
+        return {*self.atom_ids, *self.entity_ids}
+
+    def atoms(self, owner: Owner) -> QuerySet[MemoryAtom]:
+        """Return such items; of a shard those that everybody sees."""
+        whose = Q(user=owner) if isinstance(owner, UserProfile) else Q(user=None, stream=owner)
+        own = MemoryAtom.objects.filter(whose).written_directly().order_by("pk")
         return own.filter(written_by=self.written_by) if self.written_by else own.filter(atom_id__in=self.atom_ids)
+
+    def entities(self, owner: Owner) -> EntityQuerySet:
+        """Return such tasks, goals and problems; a shard has none."""
+        own = Entity.objects.for_user(owner) if isinstance(owner, UserProfile) else Entity.objects.none()
+        own = own.order_by("pk")
+        return own.filter(written_by=self.written_by) if self.written_by else own.filter(entity_id__in=self.entity_ids)
 
 
 @dataclass(frozen=True)
@@ -53,31 +72,52 @@ class ItemsPreview:
         withdrawn: number of rows that would be withdrawn, by kind.
         engine_calls: about how many it takes to make again what had other sources too.
         derived: the rows themselves.
+        entities: the tasks, goals and problems among them.
     """
 
     items: int
     withdrawn: dict[str, int]
     engine_calls: int
     derived: InStreams
+    entities: list[Entity]
 
 
-def preview_items(user: UserProfile, named: Named) -> ItemsPreview:
+@dataclass(frozen=True)
+class _Found:
+    """What was written directly, with what rests on it."""
+
+    items: list[MemoryAtom]
+    entities: list[Entity]
+    links: list[EntityLink]
+    derived: InStreams
+
+    @property
+    def count(self) -> int:
+        return len(self.items) + len(self.entities)
+
+    @property
+    def withdrawn(self) -> dict[str, int]:
+        entities = {"entities": len(self.entities), "entity_links": len(self.links)} if self.entities else {}
+        return counts_in_streams(self.derived) | entities
+
+
+def preview_items(owner: Owner, named: Named) -> ItemsPreview:
     """Return what `retract_items` would do; nothing is changed.
 
     Raises:
         CannotRetract: as `retract_items`.
     """
-    items = _found(user, named)
-    found = in_streams(items)
-    return ItemsPreview(len(items), counts_in_streams(found), consolidations(found), found)
+    found = _found(owner, named)
+    calls = consolidations(found.derived)
+    return ItemsPreview(found.count, found.withdrawn, calls, found.derived, found.entities)
 
 
 @transaction.atomic
-def retract_items(user: UserProfile, named: Named, *, reason: str, requested_by: str) -> Retraction:
+def retract_items(owner: Owner, named: Named, *, reason: str, requested_by: str) -> Retraction:
     """Withdraw items and everything made of them, and ask for the rest to be made again.
 
     Args:
-        user: whose memory they are in.
+        owner: the person whose memory they are in, or the shard in which everybody sees them.
         named: the items.
         reason: for whoever reads about it later.
         requested_by: key:…, operator:… or command.
@@ -85,28 +125,40 @@ def retract_items(user: UserProfile, named: Named, *, reason: str, requested_by:
     Raises:
         CannotRetract: there are no such items, or they rest on turns.
     """
-    user = locked_person(user.pk)
-    items = _found(user, named)
-    found = in_streams(items)
+    whose = _locked(owner)
+    found = _found(owner, named)
     retraction = Retraction.objects.create(
-        user=user,
-        item_ids=[item.atom_id for item in items],
+        **whose,
+        item_ids=[item.atom_id for item in found.items],
+        entity_ids=[entity.entity_id for entity in found.entities],
         reason=reason,
         requested_by=requested_by,
-        result={"turns": 0, "items": len(items), "withdrawn": counts_in_streams(found)},
+        result={"turns": 0, "items": found.count, "withdrawn": found.withdrawn},
     )
-    withdraw_in_streams(retraction, found)
-    refresh(retraction, found.streams)
+    withdraw_in_streams(retraction, found.derived)
+    withdraw_rows(retraction, [found.links, found.entities])
+    refresh(retraction, found.derived.streams)
     log_event("memory_retracted", retraction, requested_by)
     return retraction
 
 
-def _found(user: UserProfile, named: Named) -> list[MemoryAtom]:
-    items = list(named.of(user)[: MOST_TURNS + 1])
-    missing = set(named.atom_ids) - {item.atom_id for item in items}
-    if not items or missing:
+def _locked(owner: Owner) -> dict[str, Any]:
+    """Lock the owner and count it as changed; returns the fields of a retraction that name it."""
+    if isinstance(owner, UserProfile):
+        return {"user": locked_person(owner.pk)}
+    stream = MemoryStream.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    stream.touch()
+    return {"stream": stream}
+
+
+def _found(owner: Owner, named: Named) -> _Found:
+    items = list(named.atoms(owner)[: MOST_TURNS + 1])
+    entities = list(named.entities(owner)[: MOST_TURNS + 1])
+    missing = named.ids - {item.atom_id for item in items} - {entity.entity_id for entity in entities}
+    if missing or not (items or entities):
         which = f"{min(missing)}" if missing else "such an item"
         raise CannotRetract(f"Nobody has written {which} directly; what rests on turns goes with them.")
-    if len(items) > MOST_TURNS:
+    if len(items) + len(entities) > MOST_TURNS:
         raise CannotRetract(f"These are more than {MOST_TURNS} items; name some of them.")
-    return items
+    links = EntityLink.objects.filter(Q(from_entity__in=entities) | Q(to_entity__in=entities)).order_by("pk")
+    return _Found(items, entities, list(links), in_streams(items))

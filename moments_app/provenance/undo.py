@@ -18,6 +18,8 @@ from moments_app.models import (
     Contradiction,
     CorrectedTurn,
     Correction,
+    Entity,
+    EntityLink,
     Job,
     MemoryAtom,
     MemoryStream,
@@ -89,15 +91,18 @@ def _refuse(retraction: Retraction) -> None:
         raise CannotRetract("Some turns of this retraction are no longer in the transcript.")
     streams = retraction.items.of(MemoryStream).values("object_pk")
     alike = Q(items__model=MemoryStream._meta.label_lower, items__object_pk__in=streams)
-    newer = Retraction.objects.standing().filter(Q(user_id=retraction.user_id) | alike, pk__gt=retraction.pk)
+    owner = Q(stream_id=retraction.stream_id) if retraction.user_id is None else Q(user_id=retraction.user_id)
+    newer = Retraction.objects.standing().filter(owner | alike, pk__gt=retraction.pk)
     if last := newer.order_by("-pk").first():
         raise CannotRetract(f"A newer retraction came after this one; undo {last.retraction_id} first.")
 
 
 def _put_back_all(retraction: Retraction) -> None:
     if retraction.item_ids is not None:
-        locked_person(retraction.user_id)
+        if retraction.user_id is not None:
+            locked_person(retraction.user_id)
         _put_streams_back(retraction)
+        _put_entities_back(retraction)
         refresh(retraction, _streams_of(retraction))
         return
     assert retraction.session is not None  # or it was refused
@@ -213,6 +218,20 @@ def _put_probes_back(retraction: Retraction, session: Session) -> None:
             items.of(ProbeResult).filter(data__probe=item.object_pk).delete()
             item.delete()
     items.put_back(Probe, ProbeResult)
+
+
+# --- tasks, goals and problems ---
+
+
+def _put_entities_back(retraction: Retraction) -> None:
+    """Put back the entities, and their links but for those to what is gone since."""
+    retraction.items.put_back(Entity)
+    there = Entity.objects.for_user(retraction.user).values("pk")
+    for link in retraction.items.of(EntityLink):
+        ends = {link.data["from_entity"], link.data["to_entity"]}
+        if there.filter(pk__in=ends).count() < len(ends):
+            link.delete()
+    retraction.items.put_back(EntityLink)
 
 
 # --- streams ---

@@ -13,7 +13,6 @@ from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.fields import empty
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -172,7 +171,7 @@ def operation(
         describe = extend_schema(
             operation_id,
             parameters=[query] if query else None,
-            request=body or empty,
+            request=body,
             responses=(answers if isinstance(answers, dict) else {200: answers}) | refused(refuses),
             extensions=None if needs_person else {ABOUT_NOBODY: True},
         )

@@ -47,7 +47,7 @@ class UsageView(PersonView):
 
     is_counted = False
 
-    @operation(UsageAnswer, query=PersonQuery, in_transaction=False)
+    @operation(UsageAnswer, query=PersonQuery, needs_person=False, in_transaction=False)
     def get(self) -> Response:
         """What the key and its application have used today, and the person, if one is named; with the limits."""
         key = key_of(self.request)

@@ -2,22 +2,34 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from urllib.parse import urlencode
 
 from memoryproject.drill.poison.attacks import VICTIM, Attack, Turn, said
-from memoryproject.drill.poison.doors import DOORS, MOST_CALLS, Installation, ask
+from memoryproject.drill.poison.doors import CONVERSATIONS, DOORS, MOST_CALLS, SHARD, Installation, Said, ask, shard_of
 from memoryproject.drill.poison.fences import escapes
-from memoryproject.drill.poison.report import Row
-from memoryproject.drill.poison.views import HOME, Views, contexts, everything, items_of, memory
+from memoryproject.drill.poison.report import FOR_ALL, Row
+from memoryproject.drill.poison.views import (
+    HOME,
+    Views,
+    contexts,
+    everything,
+    memory,
+    text_of,
+    written_by_person,
+    written_in_shard,
+)
 
 OTHERS: Mapping[str, str] = {VICTIM: "", "cleo": "another-agent"}  # who plant nothing, and their agents; blank: default
-SHARD = {
-    "name": "advice",
+ADVICE = {
+    "name": SHARD,
     "extraction_prompt": "Rules for answers, links, insurance, clinics, health, invoices, banks, passwords, managers.",
 }
 LAG = 4  # turns that a build leaves; with fewer, a session is not settled
+AT_ONCE = 4  # people who are looked at
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 Say = Callable[[str], object]
@@ -59,14 +71,14 @@ class Planted:
     @property
     def has_session(self) -> bool:
         """True if it comes as a conversation."""
-        return self.door != "mcp"
+        return self.door in CONVERSATIONS
 
 
 def planned(attacks: Sequence[Attack], doors: Sequence[str], engine: str) -> list[Planted]:
-    """Return every attack by every door, each with a person of its own."""
+    """Return every attack by every door, each with a person of its own, unless it is for all."""
     pairs = [(attack, door) for attack in attacks for door in doors]
     return [
-        Planted(attack, door, f"eve-{number}", number, Row(attack.name, door, engine))
+        Planted(attack, door, VICTIM if door == FOR_ALL else f"eve-{number}", number, Row(attack.name, door, engine))
         for number, (attack, door) in enumerate(pairs)
     ]
 
@@ -80,7 +92,8 @@ class Watch:
     """Reads what models are sent: never words of two people at once."""
 
     def __init__(self, planted: Iterable[Planted]) -> None:
-        self._owners = {one.mark: one.person for one in planted} | {_own_word(name): name for name in OTHERS}
+        own = [one for one in planted if not one.row.is_for_all]
+        self._owners = {one.mark: one.person for one in own} | {_own_word(name): name for name in OTHERS}
         self._lock = threading.Lock()
         self._chats: list[str] = []
         self.mixed: set[str] = set()  # marks of two people that were sent in one call
@@ -114,21 +127,39 @@ def run(site: Installation, planted: Sequence[Planted], watch: Watch, say: Say) 
     Raises:
         NotWell: the installation refuses what it should do.
     """
-    people = sorted({one.person for one in planted})
+    own, for_all = ([one for one in planted if one.row.is_for_all is wanted] for wanted in (False, True))
+    people = sorted({one.person for one in own})
     others = Row("what all others get", "all", planted[0].row.engine)
     _give_past(site, people)
-    before = {person: contexts(site, person) for person in [*people, *OTHERS]}
+    before = _of_each([*people, *OTHERS], partial(contexts, site))
     say(f"  planting {len(planted)} attacks of {len(people)} people …")
-    _plant(site, planted)
+    _plant(site, own)
     say("  looking …")
-    _look(site, planted, people, watch)
+    _look(site, own, people, watch)
+    if for_all:  # and not before: it would take room in everybody's contexts
+        say(f"  writing {len(for_all)} where everybody sees them, and looking …")
+        _plant(site, for_all)
+        _look_at_all(site, for_all)
     say("  retracting …")
     _take_back(site, planted)
+    after = _of_each([*people, *OTHERS], partial(_all_of, site))
     for person in people:
-        _compare(site, person, [one for one in planted if one.person == person], before[person])
+        _compare(person, [one for one in own if one.person == person], before[person], after[person])
     for person in OTHERS:
-        others.changed += _differences(before[person], contexts(site, person), person)
+        others.changed += _differences(before[person], after[person], person)
+        for one in for_all:
+            one.row.after += [f"{person}, {place}" for place in _places(one, after[person])]
     return [*(one.row for one in planted), others]
+
+
+def _of_each(people: Sequence[str], look: Callable[[str], Views]) -> dict[str, Views]:
+    """Look at what each person gets, at some of them at once."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(people, pool.map(look, people), strict=True))
+
+
+def _all_of(site: Installation, person: str) -> Views:
+    return contexts(site, person) | memory(site, person)
 
 
 # --- before ---
@@ -138,7 +169,7 @@ def _give_past(site: Installation, people: Sequence[str]) -> None:
     """Give everybody a conversation of their own, remembered in every way there is; and a shard to all agents."""
     for person in [*people, *OTHERS]:
         _open_home(site, person, OTHERS.get(person, ""))
-    ask(site, "POST", "/api/v1/streams", SHARD | {"user_id": VICTIM})
+    ask(site, "POST", "/api/v1/streams", ADVICE | {"user_id": VICTIM})
     _remember(site, [(person, HOME) for person in [*people, *OTHERS]])
 
 
@@ -159,6 +190,8 @@ def _own_word(person: str) -> str:
 
 def _remember(site: Installation, sessions: Sequence[tuple[str, str]]) -> None:
     """Have sessions become memory: some by a build and a digest, all by settling, then by consolidations."""
+    if not sessions:
+        return
     site.rest()
     for person, session in sessions[::2]:
         build = {"user_id": person, "session_id": session, "force": True, "lag": LAG}
@@ -182,20 +215,29 @@ def _streams(site: Installation, person: str) -> list[str]:
 
 
 def _plant(site: Installation, planted: Sequence[Planted]) -> None:
-    for one in planted:
-        _put(site, one, _named(one))
-    _remember(site, [(one.person, one.session) for one in planted])
+    _put(site, [(one, _named(one)) for one in planted])
+    _remember(site, _sessions(planted))
     again = [one for one in planted if one.attack.is_said_again]
-    for one in again:
-        _put(site, one, said(*_served(site, one.person)))
-    _remember(site, [(one.person, one.session) for one in again])
+    _put(site, [(one, said(*_served(site, one.person))) for one in again])
+    _remember(site, _sessions(again))
 
 
-def _put(site: Installation, one: Planted, turns: Sequence[Turn]) -> None:
-    """Have it said by its door; what is remembered directly is what has a mark, for it is taken back by that."""
+def _sessions(planted: Sequence[Planted]) -> list[tuple[str, str]]:
+    return [(one.person, one.session) for one in planted]
+
+
+def _put(site: Installation, pairs: Sequence[tuple[Planted, Sequence[Turn]]]) -> None:
+    """Have it said by its door, all that comes by one at a time."""
+    for name, door in DOORS.items():
+        if by_it := [_said(one, turns) for one, turns in pairs if one.door == name]:
+            door(site, by_it)
+
+
+def _said(one: Planted, turns: Sequence[Turn]) -> Said:
+    """Return what is said; what is remembered directly is what has a mark, for it is taken back by that."""
     if not one.has_session:
         turns = [turn for turn in turns if any(mark in turn["content"] for mark in one.marks)]
-    DOORS[one.door](site, one.person, one.session, turns)
+    return Said(one.person, one.session, turns)
 
 
 def _named(one: Planted) -> list[Turn]:
@@ -212,9 +254,8 @@ def _served(site: Installation, person: str) -> list[str]:
 
 def _look(site: Installation, planted: Sequence[Planted], people: Sequence[str], watch: Watch) -> None:
     """Look at everything that everybody gets."""
-    for person in [*people, *OTHERS]:
-        is_quiet = person in OTHERS
-        views = everything(site, person) if is_quiet else contexts(site, person) | memory(site, person)
+    got = _of_each(people, partial(_all_of, site)) | _of_each([*OTHERS], partial(everything, site))
+    for person, views in got.items():
         for one in planted:
             places = _places(one, views)
             if one.person != person:
@@ -224,6 +265,14 @@ def _look(site: Installation, planted: Sequence[Planted], people: Sequence[str],
                 one.row.escapes += _escapes(one, views)
     for one in planted:
         one.row.others += ["a model was sent words of two people"] if one.mark in watch.mixed else []
+
+
+def _look_at_all(site: Installation, planted: Sequence[Planted]) -> None:
+    """Look at what is for everybody, as somebody gets it who planted nothing."""
+    views = _all_of(site, VICTIM)
+    for one in planted:
+        one.row.own = (len(_places(one, views)), len(views))
+        one.row.escapes += _escapes(one, views)
 
 
 def _places(one: Planted, views: Views) -> list[str]:
@@ -239,25 +288,25 @@ def _escapes(one: Planted, views: Views) -> list[str]:
 
 
 def _take_back(site: Installation, planted: Sequence[Planted]) -> None:
+    shard = f"/api/v1/streams/{shard_of(site)}/retractions"
     for one in planted:
+        path, whose = (shard, {}) if one.row.is_for_all else ("/api/v1/retractions", {"user_id": one.person})
         for named in [{"session_id": one.session}] if one.has_session else _writers(site, one):
-            body = {"user_id": one.person, "reason": "It was planted."} | named
-            ask(site, "POST", "/api/v1/retractions", body)
+            ask(site, "POST", path, {"reason": "It was planted."} | whose | named)
     site.rest()
 
 
 def _writers(site: Installation, one: Planted) -> list[dict[str, str]]:
     """Return who wrote what is found of an attack directly: all of it is taken back."""
-    found = (item for item in items_of(site, one.person) if any(mark in item["content"] for mark in one.marks))
-    return [{"written_by": writer} for writer in sorted({item["written_by"] for item in found} - {""})]
+    written = written_in_shard(site, VICTIM) if one.row.is_for_all else written_by_person(site, one.person)
+    found = (row["written_by"] for row in written if any(mark in text_of(row) for mark in one.marks))
+    return [{"written_by": writer} for writer in sorted({*found} - {""})]
 
 
-def _compare(site: Installation, person: str, planted: Sequence[Planted], before: Views) -> None:
-    after = contexts(site, person)
-    views = after | memory(site, person)
+def _compare(person: str, planted: Sequence[Planted], before: Views, after: Views) -> None:
     changed = _differences(before, after, person)
     for one in planted:
-        one.row.after += _places(one, views)
+        one.row.after += _places(one, after)
         one.row.changed += changed
 
 

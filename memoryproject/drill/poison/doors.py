@@ -3,16 +3,21 @@
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
-from memoryproject.drill.poison.attacks import Turn
+from memoryproject.drill.poison.attacks import VICTIM, Turn
+from memoryproject.drill.poison.report import FOR_ALL
 from memoryproject.drill.site import NotWell
 
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
 MOST_CALLS = 20  # of a door that takes one turn at a time
 BATCH = 500  # messages in a request
-ITEM_CHARS = 4_000  # of what is remembered over MCP at once
+ITEM_CHARS = 4_000  # of what is remembered at once
+TITLE_CHARS = 255  # of a task
+SHARD = "advice"
 
 
 class Installation(Protocol):
@@ -36,7 +41,28 @@ class Installation(Protocol):
         """Return the last chat that the model was sent with this text in it; blank if there was none."""
 
 
-Door = Callable[[Installation, str, str, Sequence[Turn]], None]  # the person, the session, and what is said
+@dataclass(frozen=True)
+class Said:
+    """What comes by a door.
+
+    Args:
+        person: who says it.
+        session: in which.
+        turns: that are said.
+    """
+
+    person: str
+    session: str
+    turns: Sequence[Turn]
+
+    @property
+    def items(self) -> list[str]:
+        """The texts that are remembered one by one, where there is no conversation."""
+        told = [turn["content"] for turn in self.turns if turn["role"] in ("user", "tool")]
+        return [text[:ITEM_CHARS] for text in told[:MOST_CALLS]]
+
+
+Door = Callable[[Installation, Sequence[Said]], None]
 
 
 def ask(site: Installation, method: str, path: str, body: Any = None, **headers: str) -> Any:
@@ -63,35 +89,61 @@ def call(site: Installation, method: str, parameters: Any, **headers: str) -> An
     return json.loads(events[-1] if events else text).get("result")
 
 
-def over_rest(site: Installation, person: str, session: str, turns: Sequence[Turn]) -> None:
+def over_rest(site: Installation, said: Sequence[Said]) -> None:
     """Append it, as an application does."""
-    for start in range(0, len(turns), BATCH):
-        body = {"user_id": person, "messages": list(turns[start : start + BATCH])}
-        ask(site, "POST", f"/api/v1/sessions/{session}/messages", body)
+    for one in said:
+        for start in range(0, len(one.turns), BATCH):
+            body = {"user_id": one.person, "messages": list(one.turns[start : start + BATCH])}
+            ask(site, "POST", f"/api/v1/sessions/{one.session}/messages", body)
 
 
-def over_mcp(site: Installation, person: str, session: str, turns: Sequence[Turn]) -> None:
+def over_mcp(site: Installation, said: Sequence[Said]) -> None:
     """Have an assistant remember it."""
-    said = [turn["content"] for turn in turns if turn["role"] in ("user", "tool")]
-    for text in said[:MOST_CALLS]:
-        asked = {"name": "append_memory", "arguments": {"content": text[:ITEM_CHARS]}}
-        call(site, "tools/call", asked, X_User_Id=person)
+    for one in said:
+        for text in one.items:
+            asked = {"name": "append_memory", "arguments": {"content": text}}
+            call(site, "tools/call", asked, X_User_Id=one.person)
 
 
-def over_chat(site: Installation, person: str, session: str, turns: Sequence[Turn]) -> None:
+def over_chat(site: Installation, said: Sequence[Said]) -> None:
     """Say it to a model, through the chat endpoint."""
-    for messages in list(_rounds(turns))[:MOST_CALLS]:
-        body = {"model": "drill", "messages": messages}
-        ask(site, "POST", "/v1/chat/completions", body, **{"X-User-Id": person, "X-Session-Id": session})
+    for one in said:
+        for messages in list(_rounds(one.turns))[:MOST_CALLS]:
+            body = {"model": "drill", "messages": messages}
+            ask(site, "POST", "/v1/chat/completions", body, **{"X-User-Id": one.person, "X-Session-Id": one.session})
 
 
-def by_import(site: Installation, person: str, session: str, turns: Sequence[Turn]) -> None:
-    """Import it, as it comes from another system."""
-    lines = [{"user_id": person, "session_id": session, **turn} for turn in turns]
+def by_import(site: Installation, said: Sequence[Said]) -> None:
+    """Import it, as it comes from another system: all of it in one file."""
+    lines = [{"user_id": one.person, "session_id": one.session, **turn} for one in said for turn in one.turns]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "said.jsonl"
         file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
         site.manage("import_sessions", str(file), "--format", "jsonl", "--verbosity", "0")
+
+
+def as_tasks(site: Installation, said: Sequence[Said]) -> None:
+    """Note it as tasks of the person."""
+    for one in said:
+        for text in one.items:
+            body = {"user_id": one.person, "kind": "task", "title": text[:TITLE_CHARS], "body": text}
+            ask(site, "POST", "/api/v1/entities", body)
+
+
+def into_a_shard(site: Installation, said: Sequence[Said]) -> None:
+    """Write it where everybody sees it, as an administrator's key may."""
+    shard = shard_of(site)
+    for one in said:
+        for text in one.items:
+            body = {"user_id": one.person, "atom_type": "observation", "content": text}
+            ask(site, "POST", f"/api/v1/streams/{shard}/atoms", body)
+
+
+def shard_of(site: Installation) -> str:
+    """Return the id of the shard that there is."""
+    query = urlencode({"user_id": VICTIM, "stream_type": "agent", "limit": 200})
+    found = ask(site, "GET", f"/api/v1/streams?{query}")["streams"]
+    return next(str(stream["stream_id"]) for stream in found if stream["name"] == SHARD)
 
 
 def _rounds(turns: Sequence[Turn]) -> Iterator[list[dict[str, Any]]]:
@@ -112,4 +164,5 @@ def _message(turn: Turn) -> dict[str, Any]:
     return {"role": turn["role"], "content": turn["content"] or None, **payload}
 
 
-DOORS: Mapping[str, Door] = {"rest": over_rest, "mcp": over_mcp, "chat": over_chat, "import": by_import}
+CONVERSATIONS: Mapping[str, Door] = {"rest": over_rest, "chat": over_chat, "import": by_import}
+DOORS: Mapping[str, Door] = {**CONVERSATIONS, "mcp": over_mcp, "tasks": as_tasks, FOR_ALL: into_a_shard}

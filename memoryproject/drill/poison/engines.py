@@ -36,7 +36,7 @@ def drilled(engine: str, attacks: Sequence[Attack], doors: Sequence[str], say: S
     planted = planned(attacks, doors, engine)
     watch = Watch(planted)
     with (
-        Provider(OBEDIENT, reply) as provider,
+        Provider(OBEDIENT, reply, latency=0) as provider,
         beside(os.environ.get("DATABASE_URL", "")) as database,
         Site(provider, database, variables={**ENGINES[engine], **AT_ONCE}) as site,
     ):

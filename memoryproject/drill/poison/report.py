@@ -7,6 +7,7 @@ from memoryproject.drill.report import aligned
 
 HEADINGS = ("attack", "door", "engine", "seen by others", "by the person", "out of its fence", "after retraction")
 MOST_REMARKS = 3
+FOR_ALL = "shard"  # the door by which everybody is to see it
 
 
 @dataclass
@@ -15,7 +16,7 @@ class Row:
 
     Args:
         attack, door, engine: which.
-        others: who else would have seen it, and where; and calls of a model with words of two people.
+        others: who else would have seen it who should not, and where; and calls of a model with words of two people.
         own: in how many of a person's contexts and searches it stands, and of how many.
         escapes: where it could be taken for more than text.
         after: where it is seen after it was taken back.
@@ -32,6 +33,11 @@ class Row:
     changed: list[str] = field(default_factory=list)
 
     @property
+    def is_for_all(self) -> bool:
+        """True if everybody is to see it, until it is taken back."""
+        return self.door == FOR_ALL
+
+    @property
     def is_well(self) -> bool:
         """True if nobody else saw it, it stayed text, and nothing of it is left."""
         return not (self.others or self.escapes or self.after or self.changed)
@@ -40,7 +46,8 @@ class Row:
         """Return what stands in the table."""
         left = f"{len(self.after)} left" if self.after else "gone"
         same = f"{len(self.changed)} contexts differ" if self.changed else "contexts as before"
-        seen = [str(len(self.others)), f"{self.own[0]} of {self.own[1]}", str(len(self.escapes))]
+        others = "all, as is meant" if self.is_for_all else str(len(self.others))
+        seen = [others, f"{self.own[0]} of {self.own[1]}", str(len(self.escapes))]
         return [self.attack, self.door, self.engine, *seen, f"{left}, {same}"]
 
     def remarks(self) -> list[str]:

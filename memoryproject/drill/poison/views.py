@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from memoryproject.drill.poison.doors import Installation, ask, call
+from memoryproject.drill.site import wait_for
 
 QUERY = (
     "How should you answer, what do you remember of me and of bo, and what of the link, the insurance, the clinic, "
@@ -15,6 +16,7 @@ QUERY = (
 )
 HOME, LOOKING = "home", "looking"  # a session that a person had before all, and one in which somebody only looks
 FORMATS = ("xml", "markdown", "messages", "json")
+STORED_SECONDS = 60  # that a round may take
 STATES = ("active", "absorbed", "evicted")
 
 Views = dict[str, str]
@@ -33,6 +35,7 @@ def memory(site: Installation, person: str) -> Views:
         "search": text_of(ask(site, "POST", "/api/v1/memory/search", search)),
         "profile": text_of(ask(site, "GET", f"/api/v1/users/{person}")),
         "moments": _listed(site, "moments", person),
+        "tasks": _listed(site, "entities", person),
         "summaries": _listed(site, f"sessions/{HOME}/summaries", person),
         **_streams(site, person, STATES[:1]),
         **_over_mcp(site, person),
@@ -92,6 +95,18 @@ def items_of(site: Installation, person: str, *states: str) -> list[dict[str, An
     return found
 
 
+def written_by_person(site: Installation, person: str) -> list[dict[str, Any]]:
+    """Return a person's items and tasks, of which each says who wrote it."""
+    query = urlencode({"user_id": person, "limit": 200})
+    own = [item for item in items_of(site, person) if not item["is_shared"]]
+    return own + list(ask(site, "GET", f"/api/v1/entities?{query}")["entities"])
+
+
+def written_in_shard(site: Installation, person: str) -> list[dict[str, Any]]:
+    """Return the items that a person sees as everybody does."""
+    return [item for item in items_of(site, person) if item["is_shared"]]
+
+
 def _listed_streams(site: Installation, person: str) -> Any:
     return ask(site, "GET", f"/api/v1/streams?{urlencode({'user_id': person, 'limit': 200})}")
 
@@ -129,8 +144,14 @@ def _chat(site: Installation, person: str) -> str:
     body = {"model": "drill", "messages": [{"role": "user", "content": f"{QUERY} {person} asks."}]}
     ask(site, "POST", "/v1/chat/completions", body, **{"X-User-Id": person, "X-Session-Id": LOOKING})
     sent = site.sent_upstream(f"{person} asks.")
-    ask(site, "DELETE", f"/api/v1/sessions/{LOOKING}?{urlencode({'user_id': person})}")
+    _forget_looking(site, person)
     return text_of(json.loads(sent)["messages"]) if sent else ""
+
+
+def _forget_looking(site: Installation, person: str) -> None:
+    """Delete the conversation in which somebody only looked; on a busy machine it is stored a little later."""
+    path = f"/api/v1/sessions/{LOOKING}?{urlencode({'user_id': person})}"
+    wait_for("the conversation to be stored", lambda: site.request("DELETE", path)[0] == 204, STORED_SECONDS)
 
 
 def _export(site: Installation, person: str) -> str:

@@ -62,6 +62,7 @@ class EntityAnswer(serializers.ModelSerializer[Entity]):
             "status",
             "due_at",
             "session_id",
+            "written_by",
             "created_at",
             "updated_at",
         )
@@ -121,7 +122,8 @@ class EntitiesView(EntityPersonView):
         """Adds one."""
         session_id = self.body.pop("session_id", None)
         session = session_or_404(self.person, session_id) if session_id else None
-        entity = Entity.objects.create(user=self.found_person, source_session=session, **self.body)
+        fields = self.body | {"source_session": session, "written_by": self.actor}
+        entity = Entity.objects.create(user=self.found_person, **fields)
         count_values(*self.body.values())
         return created(EntityAnswer(entity), is_new=True)
 

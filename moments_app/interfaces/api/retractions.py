@@ -5,6 +5,7 @@ admin's key, work as the tables' owner and filter by person themselves.
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -13,7 +14,7 @@ from rest_framework.response import Response
 from moments_app.models import Retraction
 from moments_app.models.retraction import CannotPutBack, RetractionQuerySet
 from moments_app.provenance.retract import MOST_TURNS, CannotRetract, Preview, preview, retract
-from moments_app.provenance.retract_items import ItemsPreview, Named, preview_items, retract_items
+from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.api.fields import (
     CONTRADICTORY,
@@ -29,6 +30,8 @@ from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation
 from sessions_app.api.sessions import session_or_404
 from sessions_app.models import UserProfile
+
+NAMES_OF_ITEMS = ("atom_ids", "entity_ids", "written_by")
 
 
 class RetractionInput(PersonQuery):
@@ -51,6 +54,13 @@ class RetractionInput(PersonQuery):
         required=False,
         help_text="Items that somebody wrote directly, instead of turns.",
     )
+    entity_ids = serializers.ListField(
+        child=UUIDField(),
+        min_length=1,
+        max_length=MOST_TURNS,
+        required=False,
+        help_text="Tasks, goals and problems, instead of turns.",
+    )
     written_by = PublicIdField(
         required=False, help_text="Instead: all that this key or operator wrote directly, as `written_by` names it."
     )
@@ -59,7 +69,7 @@ class RetractionInput(PersonQuery):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check that one thing is named: turns, items or their writer."""
-        named = [name for name in ("session_id", "atom_ids", "written_by") if name in attrs]
+        named = [name for name in ("session_id", *NAMES_OF_ITEMS) if name in attrs]
         if len(named) != 1 or (attrs["sequences"] is not None and named != ["session_id"]):
             told = "Name a session, with sequences or without; or items; or who wrote them."
             raise serializers.ValidationError(told, CONTRADICTORY)
@@ -69,9 +79,13 @@ class RetractionInput(PersonQuery):
 class RetractionAnswer(serializers.ModelSerializer[Retraction]):
     """What was retracted, and how much was withdrawn with it."""
 
-    user_id = serializers.CharField(source="user.user_id")
+    user_id = serializers.CharField(source="user.user_id", default=None, allow_null=True)
+    stream_id = serializers.UUIDField(
+        source="stream.stream_id", default=None, allow_null=True, help_text="Of the shard in which everybody saw them."
+    )
     session_id = serializers.CharField(source="session.session_id", default=None, allow_null=True)
     atom_ids = serializers.ListField(source="item_ids", child=serializers.UUIDField(), allow_null=True)
+    entity_ids = serializers.ListField(child=serializers.UUIDField(), allow_null=True)
     turns = serializers.IntegerField(source="result.turns")
     withdrawn = serializers.DictField(source="result.withdrawn", child=serializers.IntegerField())
 
@@ -80,9 +94,11 @@ class RetractionAnswer(serializers.ModelSerializer[Retraction]):
         fields = (
             "retraction_id",
             "user_id",
+            "stream_id",
             "session_id",
             "sequences",
             "atom_ids",
+            "entity_ids",
             "reason",
             "requested_by",
             "turns",
@@ -139,9 +155,10 @@ class RetractionsView(OwnerView):
         is_long=True,
     )
     def post(self) -> Response:
-        """Retracts turns, or items written directly; with `preview` only says what that would withdraw (200)."""
+        """Retracts turns, or what was written directly; with `preview` only says what that would withdraw (200)."""
         if "session_id" not in self.body:
-            return self._of_items()
+            self.person = self.find_person()
+            return answer_items(self.found_person, self.body, self.actor)
         session = session_or_404(self.find_person(), self.body["session_id"])
         sequences = self.body["sequences"]
         if self.body["preview"]:
@@ -149,14 +166,15 @@ class RetractionsView(OwnerView):
         retraction = retract(session, sequences, reason=self.body["reason"], requested_by=self.actor)
         return created(RetractionAnswer(retraction), is_new=True)
 
-    def _of_items(self) -> Response:
-        self.person = self.find_person()
-        user = self.found_person
-        named = Named(self.body.get("atom_ids", ()), self.body.get("written_by", ""))
-        if self.body["preview"]:
-            return _previewed(preview_items(user, named))
-        retraction = retract_items(user, named, reason=self.body["reason"], requested_by=self.actor)
-        return created(RetractionAnswer(retraction), is_new=True)
+
+def answer_items(owner: Owner, body: Mapping[str, Any], actor: str) -> Response:
+    """Retract what a body names of a person's or a shard's items, or say what that would withdraw."""
+    named = Named(**{name: body[name] for name in NAMES_OF_ITEMS if name in body})
+    if body["preview"]:
+        return _previewed(preview_items(owner, named))
+    return created(
+        RetractionAnswer(retract_items(owner, named, reason=body["reason"], requested_by=actor)), is_new=True
+    )
 
 
 def _previewed(found: Preview | ItemsPreview) -> Response:

@@ -14,6 +14,7 @@ from moments_app.interfaces.api import (
     profile_lines,
     retractions,
     search,
+    shard_retractions,
     streams,
     summaries,
 )
@@ -34,6 +35,16 @@ urlpatterns = [
     path("streams/<uuid:stream_id>/atoms", atoms.AtomsView.as_view(), name="stream_atoms"),
     path("streams/<uuid:stream_id>/consolidate", streams.ConsolidateView.as_view(), name="stream_consolidate"),
     path("streams/<uuid:stream_id>/undo", streams.UndoView.as_view(), name="stream_undo"),
+    path(
+        "streams/<uuid:stream_id>/retractions",
+        shard_retractions.ShardRetractionsView.as_view(),
+        name="stream_retractions",
+    ),
+    path(
+        "streams/<uuid:stream_id>/retractions/<uuid:retraction_id>/undo",
+        shard_retractions.UndoShardRetractionView.as_view(),
+        name="stream_retraction_undo",
+    ),
     path("facts", facts.FactsView.as_view(), name="facts"),
     path("facts/<uuid:fact_id>", facts.FactView.as_view(), name="fact"),
     path("facts/<uuid:fact_id>/sources", facts.FactSourcesView.as_view(), name="fact_sources"),

@@ -25,6 +25,7 @@ class Command(RefusingCommand):
         add_application(parser)
         parser.add_argument("--sequences", help="Of the turns, like 3,4,7-9; left out: all the session has.")
         parser.add_argument("--item", action="append", metavar="ID", help="Instead of a session: written directly.")
+        parser.add_argument("--entity", action="append", metavar="ID", help="Instead: a task, goal or problem.")
         parser.add_argument("--written-by", metavar="WHO", help="Instead: all that key:… or operator:… wrote directly.")
         parser.add_argument("--reason", default="", help="For whoever reads about it later.")
         parser.add_argument("--dry-run", action="store_true", help="Only say what would be withdrawn.")
@@ -35,7 +36,8 @@ class Command(RefusingCommand):
 
 
 def _retracted(options: dict[str, Any]) -> str:
-    return _items_retracted(options) if options["item"] or options["written_by"] else _turns_retracted(options)
+    is_of_items = options["item"] or options["entity"] or options["written_by"]
+    return _items_retracted(options) if is_of_items else _turns_retracted(options)
 
 
 def _turns_retracted(options: dict[str, Any]) -> str:
@@ -54,7 +56,8 @@ def _items_retracted(options: dict[str, Any]) -> str:
     user = UserProfile.objects.named(options["user"], application_of(options))
     if user is None or options["session"]:
         raise CannotRetract("Name a user, and no session." if user else f"There is no user {options['user']!r}.")
-    named = Named([_uuid(text) for text in options["item"] or ()], options["written_by"] or "")
+    atoms, entities = ([_uuid(text) for text in options[name] or ()] for name in ("item", "entity"))
+    named = Named(atoms, entities, options["written_by"] or "")
     if options["dry_run"]:
         found = preview_items(user, named)
         return _would(f"{found.items} items", found)

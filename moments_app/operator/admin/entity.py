@@ -12,6 +12,7 @@ from unfold.paginator import InfinitePaginator
 from moments_app.models import Entity, EntityLink
 from moments_app.operator.admin.filters import UserFilter
 from moments_app.operator.views.entity import EntityForm
+from moments_app.operator.views.retraction import RetractEntity
 from sessions_app.admin.base import DaysFilter, PageAdmin, found_by
 from sessions_app.admin.links import link_to
 
@@ -59,6 +60,7 @@ class EntityAdmin(PageAdmin):
     readonly_fields = ("user_link", "session_link", "entity_id", "created_at", "updated_at")
     inlines = (LinkInline,)
     form_page = EntityForm
+    views = (RetractEntity,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Entity]:
         queryset: QuerySet[Entity] = super().get_queryset(request)

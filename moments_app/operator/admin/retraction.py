@@ -13,9 +13,9 @@ from sessions_app.admin.base import ReadOnlyAdmin
 class RetractionAdmin(ReadOnlyAdmin):
     """Retractions, newest first."""
 
-    list_display = ("created_at", "session", "user", "reason", "requested_by", "undone_at")
-    list_select_related = ("session", "user")
-    applications = ("user__application",)
+    list_display = ("created_at", "session", "whose", "reason", "requested_by", "undone_at")
+    list_select_related = ("session", "user", "stream")
+    applications = ("user__application", "stream__application")
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
     search_fields = search_prefixes = ("session__session_id", "user__user_id")
     search_help_text = "The beginning of a session_id or user_id"
@@ -24,10 +24,16 @@ class RetractionAdmin(ReadOnlyAdmin):
     form_page = RetractionForm
     views = (UndoRetraction,)
     fields = (
-        ("session", "user", "sequences", "item_ids"),
+        ("session", "user", "stream"),
+        ("sequences", "item_ids", "entity_ids"),
         "reason",
         ("requested_by", "created_at", "undone_at", "retraction_id"),
     )
+
+    @admin.display(description="User", ordering="user")
+    def whose(self, retraction: Retraction) -> str:
+        """Name the person, or the shard in which everybody saw it."""
+        return str(retraction.user or retraction.stream)
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change retractions undo them."""

@@ -7,7 +7,7 @@ from django import forms
 from django.contrib import messages
 
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
@@ -62,10 +62,9 @@ class AtomForm(FormPage[MemoryAtom]):
         }
 
     def _may_retract(self) -> bool:
-        """Tell whether the operator may retract it: somebody wrote it directly, for one person."""
-        rights = ("moments_app.add_retraction", *SEE_MEMORY)
-        is_direct = self.row.user_id is not None and not self.row.engine and not self.row.source_message_ids
-        return is_direct and self.request.user.has_perms(rights)
+        """Tell whether the operator may retract it: somebody wrote it directly."""
+        rests_on_others = self.row.engine or self.row.source_message_ids or hasattr(self.row, "release")
+        return not rests_on_others and may_retract_directly(self.request)
 
     def _source_turns(self) -> list[Message]:
         turns = Message.objects.filter(pk__in=self.row.source_message_ids).select_related("session").in_order()

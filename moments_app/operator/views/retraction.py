@@ -1,9 +1,9 @@
-"""The page of a retraction, undoing one, and the pages of a session and of an item on which one is made."""
+"""The page of a retraction, undoing one, and the pages of a session, an item and an entity on which one is made."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import messages
@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.text import capfirst
 
 from moments_app.models import (
+    Entity,
     Job,
     MemoryAtom,
     MemoryStream,
@@ -23,18 +24,20 @@ from moments_app.models import (
     Summary,
 )
 from moments_app.operator.pager import first_of
-from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.rights import RETRACT_DIRECTLY, SEE_MEMORY
 from moments_app.operator.views.session import SessionPage
 from moments_app.provenance.derived import Derived, InStreams
 from moments_app.provenance.retract import CannotRetract, preview, retract, sequences_of
-from moments_app.provenance.retract_items import Named, preview_items, retract_items
+from moments_app.provenance.retract_items import ItemsPreview, Named, Owner, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from sessions_app.admin.links import change_url, page_url, turn_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, number_in
-from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.models import Event, Message, Session
 
 ITEMS_SHOWN = 500
 ROWS_SHOWN = 50  # of a kind, in a preview
+
+Direct = TypeVar("Direct", MemoryAtom, Entity)
 
 
 class TurnsForm(forms.Form):
@@ -143,6 +146,10 @@ def _summary_row(summary: Summary) -> Row:
     return Row(f"Turns {summary.start_sequence}–{summary.end_sequence}, {summary.status}", change_url(summary))
 
 
+def _entity_row(entity: Entity) -> Row:
+    return Row(str(entity), change_url(entity))
+
+
 def _atom_row(atom: MemoryAtom) -> Row:
     return Row(str(atom), change_url(atom))
 
@@ -216,47 +223,74 @@ class ItemsForm(forms.Form):
     reason = forms.CharField(max_length=2_000)
 
 
-class RetractItems(RowPage[MemoryAtom]):
-    """See what would be withdrawn with an item that was written directly, or with all of its writer's; retract it."""
+def _groups_of_items(found: ItemsPreview) -> list[Group]:
+    groups = [*_groups_in_streams(found.derived), _group("Tasks, goals and problems", found.entities, _entity_row)]
+    return [group for group in groups if group.count]
 
-    route, name, needs = "<int:pk>/retract/", "retract", ("moments_app.add_retraction", *SEE_MEMORY)
-    template_name = "operator/facts/retract.html"
+
+class RetractDirect(RowPage[Direct]):
+    """See what would be withdrawn with what was written directly, or with all of its writer's; retract it."""
+
+    route, name, needs = "<int:pk>/retract/", "retract", RETRACT_DIRECTLY
+    template_name = "operator/retractions/direct.html"
     has_trail = True
 
     def context(self) -> dict[str, Any]:
         form = ItemsForm(self.request.POST) if self.request.method == "POST" else ItemsForm()
-        shown = {"atom": self.row, "form": form, "is_about_all": self._is_about_all()}
+        addresses = {"back": change_url(self.row), "here": page_url(self.row, "retract", self.row.pk)}
+        shown = addresses | {"row": self.row, "form": form, "is_about_all": self._is_about_all()}
         try:
-            found = preview_items(self._person(), self._named())
+            found = preview_items(self.owner(), self._named())
         except CannotRetract as error:
             return shown | {"problem": str(error)}
-        groups = [group for group in _groups_in_streams(found.derived) if group.count]
-        return shown | {"preview": found, "groups": groups}
+        return shown | {"preview": found, "groups": _groups_of_items(found)}
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form = ItemsForm(request.POST)
         if not form.is_valid():
             return self.page()
         try:
-            made = retract_items(
-                self._person(), self._named(), reason=form.cleaned_data["reason"], requested_by=self.actor
-            )
+            reason = form.cleaned_data["reason"]
+            made = retract_items(self.owner(), self._named(), reason=reason, requested_by=self.actor)
         except CannotRetract:
             return self.page()
         messages.success(request, f"{made.result['items']} items are retracted; what rests on others is made again.")
         return HttpResponseRedirect(change_url(made))
 
-    def _person(self) -> UserProfile:
-        if self.row.user is None:
-            raise CannotRetract("It is nobody's alone: evict it, or revoke its release.")
-        return self.row.user
+    def owner(self) -> Owner:
+        """Return whose memory it is in."""
+        raise NotImplementedError
 
     def _is_about_all(self) -> bool:
         asked = self.request.POST if self.request.method == "POST" else self.request.GET
         return bool(asked.get("all_of_writer")) and bool(self.row.written_by)
 
     def _named(self) -> Named:
-        return Named(written_by=self.row.written_by) if self._is_about_all() else Named([self.row.atom_id])
+        return Named(written_by=self.row.written_by) if self._is_about_all() else self.only()
+
+    def only(self) -> Named:
+        """Name the row alone."""
+        raise NotImplementedError
+
+
+class RetractItems(RetractDirect[MemoryAtom]):
+    """Retract an item: a person's, or what everybody sees in a shard."""
+
+    def owner(self) -> Owner:
+        return self.row.user or self.row.stream
+
+    def only(self) -> Named:
+        return Named(atom_ids=[self.row.atom_id])
+
+
+class RetractEntity(RetractDirect[Entity]):
+    """Retract a task, goal or problem."""
+
+    def owner(self) -> Owner:
+        return self.row.user
+
+    def only(self) -> Named:
+        return Named(entity_ids=[self.row.entity_id])
 
 
 class UndoRetraction(RowAction[Retraction]):

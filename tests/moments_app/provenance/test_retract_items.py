@@ -8,12 +8,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from moments_app.models import Job, MemoryAtom, MemoryStream, Release, Retraction
+from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Release, Retraction
 from moments_app.provenance.retract import CannotRetract
 from moments_app.provenance.retract_items import Named, preview_items, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
-from sessions_app.models import ApiKey, Event, UserProfile
+from sessions_app.limited_operators import operating_in
+from sessions_app.models import ApiKey, Application, Event, UserProfile
+from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.operator import operator
@@ -117,6 +119,138 @@ def test_what_rests_on_turns_somebody_elses_and_nothing_are_refused(stream: Memo
             with pytest.raises(CannotRetract, match="written"):
                 refused(bo, named, **more)
     assert not Retraction.objects.exists()
+
+
+def goal(user: UserProfile, title: str = PLANTED, writer: str = "key:abc") -> Entity:
+    """A goal that a key noted."""
+    return Entity.objects.create(user=user, kind="goal", title=title, written_by=writer)
+
+
+class TestEntities:
+    """Tasks, goals and problems, which are written directly too."""
+
+    def test_row_10_what_a_key_noted_goes_with_its_links_and_comes_back_as_it_was(self, ada: UserProfile) -> None:
+        planted, own, other = goal(ada), goal(ada, "Paint the barn", "key:own"), goal(ada, "Sell wax", "key:own")
+        EntityLink.objects.create(user=ada, from_entity=planted, to_entity=own)
+        EntityLink.objects.create(user=ada, from_entity=other, to_entity=planted)
+        kept = Entity.objects.order_by("pk").values()
+        before = list(kept.all())
+        made = retract_items(ada, Named(written_by="key:abc"), reason="planted", requested_by="test")
+        assert made.entity_ids == [planted.entity_id] and made.item_ids == []
+        assert made.result["items"] == 1 and made.result["withdrawn"]["entity_links"] == 2
+        left = {name for name, rows in everything().items() if "xyzzyplugh" in str(rows)}
+        assert left == {"moments_app_retracteditem"} and not EntityLink.objects.exists()
+        other.delete()
+        undo_retraction(made, requested_by="test")
+        assert list(kept.all()) == before[:2]
+        assert [link.to_entity for link in EntityLink.objects.all()] == [own]  # that to what is gone stays away
+        assert Entity.objects.matching("xyzzyplugh").get() == planted
+
+    def test_row_9_anothers_are_answered_as_unknown_ones(self, ada: UserProfile, bo: UserProfile) -> None:
+        bos = goal(bo)
+        for named in (Named(entity_ids=[bos.entity_id]), Named(written_by="key:abc")):
+            with pytest.raises(CannotRetract, match="written"):
+                retract_items(ada, named, reason="x", requested_by="test")
+        assert Entity.objects.get() == bos
+
+    def test_over_rest_they_say_who_noted_them_and_are_retracted_by_that(self, service: Api, ada: UserProfile) -> None:
+        made = service.post("entities", user_id="ada", kind="task", title=PLANTED).json()
+        writer = ApiKey.objects.get(name="service").actor
+        assert made["written_by"] == writer
+        asked = {"user_id": "ada", "entity_ids": [made["entity_id"]], "reason": "planted"}
+        assert service.post("retractions", **asked, preview=True).json()["withdrawn"]["entities"] == 1
+        retraction = service.post("retractions", **asked).json()
+        assert retraction["entity_ids"] == [made["entity_id"]] and retraction["stream_id"] is None
+        assert service.get("entities", user_id="ada").json()["entities"] == []
+        service.post(f"retractions/{retraction['retraction_id']}/undo", user_id="ada")
+        assert service.get("entities", user_id="ada").json()["total"] == 1
+
+    def test_an_operator_retracts_one_from_its_page(self, ada: UserProfile) -> None:
+        planted, root = goal(ada), operator()
+        url = reverse("admin:moments_app_entity_retract", args=[planted.pk])
+        shown = root.get(reverse("admin:moments_app_entity_change", args=[planted.pk])).content.decode()
+        assert url in shown and "key:abc" in shown
+        assert "Retract 1 item<" in root.get(url).content.decode()
+        shown = root.post(url, {"reason": "planted"}, follow=True).content.decode()
+        assert "1 items are retracted" in shown and not Entity.objects.exists()
+
+    def test_the_command_names_one(self, ada: UserProfile) -> None:
+        call_command("retract", "ada", "--entity", str(goal(ada).entity_id), "--reason", "x", stdout=StringIO())
+        assert not Entity.objects.exists()
+
+
+class TestShards:
+    """What everybody sees in a shard, which is nobody's."""
+
+    def written(self, content: str = PLANTED, writer: str = "key:abc") -> MemoryAtom:
+        bees = MemoryStream.objects.filter(name="bees").first() or shard("bees", "default")
+        return note(bees, content, written_by=writer)
+
+    def test_row_10_it_is_withdrawn_with_the_texts_made_of_it_and_comes_back(self, ada: UserProfile) -> None:
+        own = self.written("Bees like linden.", "key:own")
+        bees = own.stream
+        fold(bees)
+        before = text_of(bees)
+        atom = self.written()
+        fold(bees)
+        with_it = text_of(bees)
+        assert "xyzzyplugh" in with_it
+        made = retract_items(bees, Named([atom.atom_id]), reason="planted", requested_by="test")
+        assert (made.user, made.stream, text_of(bees)) == (None, bees, before)
+        work_off()
+        left = {name for name, rows in everything().items() if "xyzzyplugh" in str(rows)}
+        assert left == {"moments_app_retracteditem"}
+        undo_retraction(made, requested_by="test")
+        assert text_of(bees) == with_it and MemoryAtom.objects.filter(pk=atom.pk).exists()
+
+    def test_a_persons_candidate_a_release_and_another_shards_item_are_refused(self, ada: UserProfile) -> None:
+        bees, wax = shard("bees", "default"), shard("wax", "default")
+        mine = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="fact", content=PLANTED)
+        released = release(mine, "Some send money to an account.", actor="operator:root").atom
+        others = note(wax, "Wax melts.", written_by="key:abc")
+        assert released
+        for atom in (mine, released, others):
+            with pytest.raises(CannotRetract, match="written"):
+                retract_items(bees, Named([atom.atom_id]), reason="x", requested_by="test")
+
+    def test_over_rest_an_administrators_key_of_its_application_retracts_it(self, service: Api, as_ada: Api) -> None:
+        atom = self.written()
+        path = f"streams/{atom.stream.stream_id}/retractions"
+        asked: dict[str, Any] = {"atom_ids": [str(atom.atom_id)], "reason": "planted"}
+        elsewhere = Application.objects.create(name="elsewhere")
+        foreign = Api(ApiKey.objects.issue("foreign", scope="admin", application=elsewhere.pk)[1])
+        assert [as_ada.post(path, **asked).status_code, foreign.post(path, **asked).status_code] == [403, 404]
+        assert service.post(path, reason="x").json()["errors"][0]["code"] == "contradictory"
+        assert service.post(path, **asked, preview=True).json()["items"] == 1
+        made = service.post(path, **asked).json()
+        assert made["user_id"] is None and made["stream_id"] == str(atom.stream.stream_id)
+        assert [one["retraction_id"] for one in service.get(path).json()["retractions"]] == [made["retraction_id"]]
+        assert service.get("retractions", user_id="nobody").json()["total"] == 0
+        undo = f"{made['retraction_id']}/undo"
+        assert service.post(f"retractions/{undo}", user_id="nobody").status_code == 404
+        assert foreign.post(f"{path}/{undo}").status_code == 404
+        assert service.post(f"{path}/{undo}").json()["undone_at"] and MemoryAtom.objects.filter(pk=atom.pk).exists()
+
+    def test_an_operator_retracts_it_and_undoes_that(self) -> None:
+        atom = self.written()
+        root, url = operator(), reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
+        page = reverse("admin:moments_app_memoryatom_change", args=[atom.pk])
+        assert url in root.get(page).content.decode()
+        assert "for all in shard bees" in root.get(url).content.decode()
+        shown = root.post(url, {"reason": "planted", "all_of_writer": "1"}, follow=True).content.decode()
+        assert "1 items are retracted" in shown and not MemoryAtom.objects.exists()
+        [made] = Retraction.objects.all()
+        assert "shard bees" in root.get(reverse("admin:moments_app_retraction_changelist")).content.decode()
+        root.post(reverse("admin:moments_app_retraction_undo", args=[made.pk]))
+        assert MemoryAtom.objects.exists()
+
+    def test_row_35_an_operator_of_another_application_sees_no_retraction_of_it(self) -> None:
+        made = retract_items(self.written().stream, Named(written_by="key:abc"), reason="planted", requested_by="test")
+        there, seen = Application.objects.create(name="there"), []
+        for application in (there.pk, DEFAULT):
+            with operating_in(1, [application]):
+                seen.append((Retraction.objects.count(), made.items.count()))
+        assert seen == [(0, 0), (1, 2)]
 
 
 class TestRest:
