@@ -50,7 +50,7 @@ ENTRIES = {
     "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
     "sessions_app.dailylimit": Entry("limit", "limits", "speed"),
-    "auth.user": Entry("login", "logins", "badge"),
+    "auth.user": Entry("login", "people who work here", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
 # What else entries have: what needs somebody, and whether they are shown, as functions of a request.
@@ -156,6 +156,5 @@ NAVIGATION = [
         "sessions_app.apikey",
         "sessions_app.dailylimit",
         "auth.user",
-        "auth.group",
     ),
 ]
