@@ -50,7 +50,7 @@ ENTRIES = {
     "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
     "sessions_app.dailylimit": Entry("limit", "limits", "speed"),
-    "auth.user": Entry("login", "logins", "badge"),
+    "auth.user": Entry("login", "people who work here", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
 # What else entries have: what needs somebody, and whether they are shown, as functions of a request.
@@ -75,6 +75,13 @@ _RECALL_CONSOLE: dict[str, object] = {
     "permission": "moments_app.operator.views.recall.may_recall",
     "active": lambda request: request.path.startswith(str(_RECALL_CONSOLE["link"])),
 }
+_PLAYGROUND: dict[str, object] = {
+    "title": "Playground",
+    "icon": "chat",
+    "link": reverse_lazy("admin:sessions_app_userprofile_playground"),
+    "permission": "moments_app.operator.views.playground.may_play",
+    "active": lambda request: request.path == str(_PLAYGROUND["link"]),
+}
 
 
 def name_models() -> None:
@@ -89,7 +96,7 @@ def name_models() -> None:
 
 def _is_page(request: HttpRequest) -> bool:
     """Tell whether this is a page whose address begins with that of a list, and that has an entry of its own."""
-    return any(request.path.startswith(str(page["link"])) for page in (_FIND, _RECALL_CONSOLE))
+    return any(request.path.startswith(str(page["link"])) for page in (_FIND, _RECALL_CONSOLE, _PLAYGROUND))
 
 
 def _section(
@@ -135,7 +142,7 @@ NAVIGATION = [
         more=[_RECALL_CONSOLE],
     )
     | {"separator": False},
-    _section("Prompts", "moments_app.promptresource", "moments_app.probe"),
+    _section("Prompts", "moments_app.promptresource", "moments_app.probe", more=[_PLAYGROUND]),
     _section(
         "Operation",
         "moments_app.failuregroup",
@@ -156,6 +163,5 @@ NAVIGATION = [
         "sessions_app.apikey",
         "sessions_app.dailylimit",
         "auth.user",
-        "auth.group",
     ),
 ]

@@ -451,6 +451,9 @@ class Settings(Group):
     login_second_factor: Literal["optional", "required"] = Field(
         "optional", description="`required`: nobody works in the admin without codes of an app."
     )
+    prompt_approval: Literal["confirm", "second"] = Field(
+        "confirm", description="`second`: another editor than its writer puts a version of a prompt in force."
+    )
     reading_days: int = Field(
         400, ge=30, le=36_500, description="Days that it is kept which operator read of whom. Exports stay on record."
     )

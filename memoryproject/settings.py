@@ -175,6 +175,7 @@ AXES_VERBOSE = False
 LOGIN_HOURS = CONF.login_hours
 LOGIN_IDLE_MINUTES = CONF.login_idle_minutes
 LOGIN_SECOND_FACTOR = CONF.login_second_factor
+PROMPT_APPROVAL = CONF.prompt_approval
 SESSION_COOKIE_AGE = LOGIN_HOURS * 3600
 OTP_TOTP_ISSUER = "Memory platform"
 

@@ -99,7 +99,7 @@ def try_prompt(version: PromptVersion, subject: Session | MemoryStream) -> Trial
     input, is_again = _claimed(process, job)
     active = version.resource.active_version
     versions = [active, version] if active and active.content != version.content else [version]
-    with _room(), ThreadPoolExecutor(len(versions)) as pool:
+    with room(), ThreadPoolExecutor(len(versions)) as pool:
         connection.close()  # none is held while the engine thinks
         answers = list(pool.map(lambda one: _answer(process, caller, input.with_prompt(one)), versions))
     return Trial(input, is_again, answers, process.name)
@@ -115,7 +115,12 @@ def _why_not(caller: Caller) -> str:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def room() -> Iterator[None]:
+    """Hold one of the places for what keeps an operator waiting for a model.
+
+    Raises:
+        CannotTry: all are taken.
+    """
     if not _running.acquire(blocking=False):
         raise CannotTry(f"{AT_ONCE} trials are running already: wait until one has ended.")
     try:

@@ -15,6 +15,7 @@ from moments_app.models.own_text import OwnText, ServedLine
 from moments_app.models.probe import Probe, ProbeResult
 from moments_app.models.profile_line import ProfileLine
 from moments_app.models.prompt import PromptResource, PromptVersion
+from moments_app.models.prompt_trial import PromptTrial, TrialSide
 from moments_app.models.release import Release, ReleaseSource
 from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.stream import MemoryStream
@@ -45,6 +46,7 @@ __all__ = [
     "ProbeResult",
     "ProfileLine",
     "PromptResource",
+    "PromptTrial",
     "PromptVersion",
     "Release",
     "ReleaseSource",
@@ -53,6 +55,7 @@ __all__ = [
     "ServedLine",
     "StreamVersion",
     "Summary",
+    "TrialSide",
     "TurnEmbedding",
     "Vocabulary",
     "Word",

@@ -99,8 +99,11 @@ def groups_of(new: Sequence[Candidate], known: Iterable[Candidate], near: Nearne
 
 
 def to_group(stream: MemoryStream) -> MemoryAtomQuerySet:
-    """Return a shard's candidates that are in no group yet; those that wait for a vector come later."""
-    there = MemoryAtom.objects.active().candidates().filter(stream=stream, alike=None)
+    """Return a shard's candidates that are in no group yet; those that wait for a vector come later.
+
+    What operators said as test people is nobody's, and counts for no rule.
+    """
+    there = MemoryAtom.objects.active().candidates().filter(stream=stream, alike=None, user__is_test=False)
     if settings.EMBEDDING.is_on:
         has_vector = Q(pk__in=FactEmbedding.objects.filter(model__is_active=True).values("source"))
         there = there.filter(has_vector | Q(created_at__lt=timezone.now() - WAIT))
@@ -109,7 +112,7 @@ def to_group(stream: MemoryStream) -> MemoryAtomQuerySet:
 
 def shards_to_group() -> list[MemoryStream]:
     """Return the shards that have such candidates."""
-    waiting = MemoryAtom.objects.active().candidates().filter(alike=None).values("stream")
+    waiting = MemoryAtom.objects.active().candidates().filter(alike=None, user__is_test=False).values("stream")
     return [shard for shard in MemoryStream.objects.filter(pk__in=waiting) if to_group(shard).exists()]
 
 

@@ -84,7 +84,8 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
 
     def _pattern(self, view: type[OperatorView]) -> URLPattern:
         name = f"{self.opts.app_label}_{self.opts.model_name}_{view.name}"
-        pattern: URLPattern = path(view.route, self.admin_site.admin_view(view.as_view(admin=self)), name=name)
+        shown = view.as_view(admin=self)
+        pattern: URLPattern = path(view.route, shown if view.is_open else self.admin_site.admin_view(shown), name=name)
         return pattern
 
     def get_search_results(

@@ -1,10 +1,13 @@
 """Logins of operators and their groups, in the look of the other pages."""
 
+from typing import Any, cast
+
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
+from django.http import HttpRequest, HttpResponse
 from django_otp.plugins.otp_static.models import StaticDevice
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from unfold.admin import TabularInline
@@ -18,6 +21,15 @@ from sessions_app.admin.views.second_factor import (
     RemoveSecondFactor,
     SecondFactor,
     TurnOff,
+)
+from sessions_app.admin.views.staff import (
+    Accept,
+    ChangeRole,
+    Deactivate,
+    Invite,
+    InviteAgain,
+    Reactivate,
+    Staff,
 )
 from sessions_app.models import LoginLimit
 
@@ -47,14 +59,30 @@ class LimitInline(TabularInline):  # type: ignore[misc]
 
 @admin.register(User)
 class LoginAdmin(DjangoUserAdmin, PageAdmin):  # type: ignore[type-arg, misc]
-    """Operators."""
+    """Operators: a page of who they are in place of a list, and Django's form with each permission behind it."""
 
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     form_page = LoginForm
     inlines = (LimitInline,)
-    views = (SecondFactor, RecoveryCodes, TurnOff, GiveCode, RemoveSecondFactor)
+    views = (
+        SecondFactor,
+        RecoveryCodes,
+        TurnOff,
+        GiveCode,
+        RemoveSecondFactor,
+        Invite,
+        InviteAgain,
+        ChangeRole,
+        Deactivate,
+        Reactivate,
+        Accept,
+    )
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show who works here."""
+        return cast(HttpResponse, Staff.as_view(admin=self)(request))
 
 
 @admin.register(Group)

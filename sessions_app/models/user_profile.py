@@ -99,6 +99,13 @@ class UserProfile(models.Model):
         max_length=64, default="UTC", validators=[validate_timezone], help_text="IANA name, e.g. Europe/Berlin."
     )
     metadata = models.JSONField(default=dict, blank=True)
+    is_test = models.BooleanField(
+        "test person",
+        default=False,
+        db_default=models.Value(False),
+        editable=False,
+        help_text="Nobody: operators chat as this person in the playground.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -117,6 +124,7 @@ class UserProfile(models.Model):
         indexes = [
             models.Index(fields=["user_id"], opclasses=["varchar_pattern_ops"], name="user_profile_begins"),
             GinIndex(WORDS, name="user_profile_words"),
+            models.Index(fields=["-id"], condition=models.Q(is_test=True), name="user_profile_test"),
         ]
 
     def __str__(self) -> str:

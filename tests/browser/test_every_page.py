@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from playwright.sync_api import Page
 
+from sessions_app.admin.links import page_url
+from sessions_app.staff import invitation_to, invite
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import every_page
 from tests.support.furnished import furnish
@@ -92,7 +95,9 @@ def test_before_one_is_logged_in_the_policy_holds_and_everybody_can_read_it(tab:
     tab.locator(".opblock-body").first.wait_for()
     tab.context.clear_cookies()
     tab.goto(reverse("admin:login"))
-    assert barriers(tab, on_phone=BUT_COLOURS) == []
+    found = barriers(tab, on_phone=BUT_COLOURS)
+    tab.goto(page_url(User, "invitation", invitation_to(invite("ida", role="viewer", actor="test"))))
+    assert found + barriers(tab) == []
 
 
 def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Page], site: str) -> None:

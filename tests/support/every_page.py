@@ -1,27 +1,30 @@
 """Every page of the admin, found by walking its addresses: one that somebody adds is among them by itself."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.auth.models import User
 from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
 from moments_app.models import MemoryAtom, ProfileLine, StreamVersion
 from sessions_app.models import Session, UserProfile
+from sessions_app.staff import invitation_to
 
-# What stands in an address beside its own model's primary key: a text, or the model whose first row it names. One who
-# adds a page that takes something else adds it here.
-ARGUMENTS: dict[str, str | type[Model]] = {
+# What stands in an address beside its own model's primary key: a text, what makes one, or the model whose first row it
+# names. One who adds a page that takes something else adds it here.
+ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "app_label": "moments_app",
     "candidate": MemoryAtom,
     "kind": "observation",
     "line": ProfileLine,
     "number": "1",
     "session_pk": Session,
+    "token": lambda: invitation_to(User.objects.filter(password__startswith="!").earliest("pk")),
     "user_pk": UserProfile,
     "version": StreamVersion,
 }
@@ -86,8 +89,8 @@ def _argument(route: str, name: str) -> str:
     app_label, model_name, *_rest = route.split("/")
     is_own = name in ("pk", "id", "object_id")
     value = apps.get_model(app_label, model_name) if is_own else ARGUMENTS[name]
-    if isinstance(value, str):
-        return value
+    if not isinstance(value, type):
+        return value if isinstance(value, str) else value()
     row = value._default_manager.order_by("pk").first()
     assert row, f"furnish() makes no {value.__name__}"
     return str(row.pk)

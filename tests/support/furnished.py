@@ -38,6 +38,7 @@ from moments_app.streams.release import extend, release
 from sessions_app.context_ids import new_context_id
 from sessions_app.models import ApiKey, Archive, DailyLimit, DailyUsage, Event, Session, UserProfile
 from sessions_app.models.daily_limit import today
+from sessions_app.staff import invite
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.streams import fold, note, shard
@@ -207,6 +208,7 @@ def _operate(session: Session) -> None:
     """What is there beside memory: a login with a history, a key, an archive, a model of vectors, an event."""
     eve = User.objects.create_user("eve", "eve@example.com", first_name="Eve", last_name="Moreau", is_staff=True)
     LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
+    invite("ida", role="viewer", actor="operator:eve")
     key, _ = ApiKey.objects.issue("my-app", user=session.user)
     for whose in ({"key": key}, {"user": session.user}):
         DailyLimit.objects.create(requests=1_000, model_calls=3, usd=0, **whose)

@@ -43,6 +43,11 @@ async def _answer(protocol: Protocol, request: Request) -> Relay:
     session = chat_session_of(key, request.headers, sent)
     await _count(partial(_count_round, key, session, sent))
     keep_replaying()
+    return await relayed(protocol, session, sent)
+
+
+async def relayed(protocol: Protocol, session: ChatSession, sent: ChatRequest) -> Relay:
+    """Return the answer to a call: memory is in it, and what was said is committed."""
     started = time.monotonic()
     memory = await _with_memory(session, sent)
     left = settings.CHAT.memory_timeout_seconds - (time.monotonic() - started)

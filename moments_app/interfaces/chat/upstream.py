@@ -74,6 +74,13 @@ def _client() -> httpx2.AsyncClient:
     return _clients[loop]
 
 
+async def close() -> None:
+    """Close the connections of an event loop that ends."""
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()
+
+
 def _headers() -> dict[str, str]:
     key = settings.CHAT.upstream_api_key.get_secret_value()
     # Nothing packed is asked for: an answer is read as it is passed on.

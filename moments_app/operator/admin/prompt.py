@@ -14,6 +14,7 @@ from moments_app.operator.views.prompt import (
     TrialSubjects,
     TryPrompt,
 )
+from moments_app.operator.views.prompt_sample import BeginSample, ShowTrial, TryOneOfSample
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import PageAdmin
 from sessions_app.limited_operators import is_limited
@@ -31,7 +32,16 @@ class PromptResourceAdmin(PageAdmin):
     ordering = ("uri",)
     fields = (("name", "uri", "purpose"),)
     change_page = PromptEditor
-    views = (AddVersion, ActivateVersion, CompareVersions, TryPrompt, TrialSubjects)
+    views = (
+        AddVersion,
+        ActivateVersion,
+        CompareVersions,
+        TryPrompt,
+        TrialSubjects,
+        BeginSample,
+        TryOneOfSample,
+        ShowTrial,
+    )
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Ask whose prompt it is, where there are several applications."""

@@ -5,12 +5,14 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from unfold.paginator import InfinitePaginator
 
 from moments_app.operator.views.fact import PersonFacts
 from moments_app.operator.views.find import Find
+from moments_app.operator.views.playground import Chat, EraseTestPerson, Playground, Remember
 from moments_app.operator.views.profile import (
     EditLine,
     EraseProfile,
@@ -36,6 +38,7 @@ class UserProfileAdmin(PageAdmin):
 
     list_display = ("user_id", "gist", "topics", "timezone", "updated_at")
     applications = ("application",)
+    list_filter = ("is_test",)
     paginator = InfinitePaginator
     search_fields = ("user_id",)
     search_help_text = "The beginning of a user_id, or words of a user_id or a summary"
@@ -53,6 +56,10 @@ class UserProfileAdmin(PageAdmin):
         RestoreProfile,
         ExportProfile,
         EraseProfile,
+        Playground,
+        Chat,
+        Remember,
+        EraseTestPerson,
     )
 
     def get_search_results(
@@ -80,7 +87,8 @@ class UserProfileAdmin(PageAdmin):
 
     @admin.display(description="Summary")
     def gist(self, profile: UserProfile) -> str:
-        return Truncator(profile.summary).chars(120)
+        gist = Truncator(profile.summary).chars(120)
+        return format_html('<span class="rem-chip">test person</span> {}', gist) if profile.is_test else gist
 
     @admin.display(description="Preferred topics")
     def topics(self, profile: UserProfile) -> SafeString:

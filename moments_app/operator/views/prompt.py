@@ -16,9 +16,9 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 
 from moments_app.jobs.trial import CannotTry, can_be_tried, try_prompt
-from moments_app.models import EngineCall, MemoryStream, PromptResource, PromptVersion
+from moments_app.models import EngineCall, MemoryStream, PromptResource, PromptTrial, PromptVersion
 from moments_app.models.prompt import NewerVersion
-from moments_app.operator import prompt_trial
+from moments_app.operator import prompt_sample, prompt_trial
 from moments_app.operator.diff import DiffLine, line_diff
 from moments_app.operator.pager import first_of
 from moments_app.operator.prompt_help import help_for
@@ -28,10 +28,12 @@ from sessions_app.admin.links import page_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import RowPage
 from sessions_app.models import Event, Session
+from sessions_app.refusals import Refusal
 from sessions_app.tokens import estimate_tokens
 
 VERSIONS = 50  # a page
 LATEST_CHANGES = 10
+TRIALS = 10  # over samples
 JUNK_DAYS = 30
 MAX_NUMBER = 2**31 - 1  # of a version
 
@@ -84,7 +86,8 @@ class PromptPage(RowPage[PromptResource]):
         """Read a page of versions without their texts, newest first."""
         before = self.number("before")
         calls = EngineCall.objects
-        versions = calls.with_junk(calls.with_invalid_answers(self.row.versions.defer("content")))
+        versions = PromptTrial.objects.tried_versions(self.row.versions.defer("content"))
+        versions = calls.with_junk(calls.with_invalid_answers(versions))
         if before is not None and before <= MAX_NUMBER:
             versions = versions.filter(number__lt=before)
         found, last = first_of(versions, VERSIONS)
@@ -126,6 +129,7 @@ class PromptEditor(PromptPage):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | {"help": help_for(self.row.purpose), "changes": self._changes()}
+        shown |= {"trials": PromptTrial.objects.of(self.row)[:TRIALS], "is_second_asked": is_second_asked()}
         return shown | (self._trial_context() if self.may_try() and can_be_tried(self.row) else {})
 
     def may_try(self) -> bool:
@@ -148,6 +152,7 @@ class PromptEditor(PromptPage):
             "is_about_streams": prompt_trial.is_about_streams(self.row),
             "begins": begins,
             "subjects": prompt_trial.subjects(self.row, begins),
+            "sizes": prompt_sample.SIZES,
             "chosen": self.request.POST.get("subject", ""),
         }
 
@@ -155,6 +160,15 @@ class PromptEditor(PromptPage):
         about = ContentType.objects.get_for_model(PromptResource)
         entries = LogEntry.objects.filter(content_type=about, object_id=str(self.row.pk))
         return list(entries.select_related("user").order_by("-action_time", "-id")[:LATEST_CHANGES])
+
+
+class NotApproved(Refusal):
+    """A version counts only once somebody else than its writer has put it in force."""
+
+
+def is_second_asked() -> bool:
+    """Tell whether it takes a second editor to put a version in force."""
+    return bool(settings.PROMPT_APPROVAL == "second")
 
 
 class ChangesVersions(PromptEditor):
@@ -167,12 +181,26 @@ class ChangesVersions(PromptEditor):
         return bool(self.admin.has_change_permission(self.request, self.row))
 
     def put_in_force(self, version: PromptVersion) -> None:
-        """Have a version count from the next job on."""
+        """Have a version count from the next job on.
+
+        Raises:
+            NotApproved: somebody else has to do so.
+        """
+        if is_second_asked() and version.created_by == self.actor and version.pk != self.row.previous_version_id:
+            raise NotApproved(f"You wrote version {version.number}: another editor puts it in force.")
         self.row.activate(version)
         payload = {"uri": self.row.uri, "version": version.number}
         application = self.row.application_id
         Event.objects.create(type="prompt_activated", actor=self.actor, application_id=application, payload=payload)
         self.log(self.row, f"Put version {version.number} in force.", f"Version {version.number} is in force.")
+
+    def try_to_put_in_force(self, version: PromptVersion) -> None:
+        """Have a version count from the next job on, or say why not."""
+        try:
+            with transaction.atomic():
+                self.put_in_force(version)
+        except NotApproved as error:
+            messages.error(self.request, str(error))
 
 
 class AddVersion(ChangesVersions):
@@ -191,6 +219,8 @@ class AddVersion(ChangesVersions):
             missed = self._missed(form.cleaned_data["after"], error.newest)
             return self.editor(again, status=409, newer=error, missed=missed)
         messages.success(request, f"Saved as version {version.number}.")
+        if "activate" in request.POST:
+            self.try_to_put_in_force(version)
         return self.go_back(version)
 
     @transaction.atomic
@@ -199,8 +229,6 @@ class AddVersion(ChangesVersions):
         note, after = written["note"], written["after"]
         version = resource.add_version(written["content"], created_by=self.actor, note=note, after=after)
         self.admin.log_change(self.request, resource, f"Saved version {version.number}.")
-        if "activate" in self.request.POST:
-            self.put_in_force(version)
         return version
 
     def _missed(self, opened: int, newest: PromptVersion) -> list[list[DiffLine]]:
@@ -216,8 +244,7 @@ class ActivateVersion(ChangesVersions):
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         version = get_object_or_404(self.row.versions, number=self.kwargs["number"])
-        with transaction.atomic():
-            self.put_in_force(version)
+        self.try_to_put_in_force(version)
         return self.go_back(version)
 
 

@@ -49,6 +49,7 @@ class OperatorView(View):
         name: the end of its name.
         permission: what the operator needs: the list's admin has a method `has_…_permission` of this name.
         needs: rights that it takes beside that, because it shows rows of other tables, or much of a person at once.
+        is_open: it is there for those who aren't logged in.
     """
 
     admin: Any = None
@@ -56,6 +57,7 @@ class OperatorView(View):
     name = ""
     permission = "view"
     needs: ClassVar[Sequence[str]] = ()
+    is_open: ClassVar[bool] = False
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Refuse whoever may not, and note whom the page tells of; Django refuses methods that the view lacks."""

@@ -1,0 +1,125 @@
+"""The playground: people who are nobody, and where the lines of a context that they were given come from."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db.models import Q
+
+from moments_app.context.kept import KeptContext, KeptLine
+from moments_app.models import MemoryAtom
+from moments_app.operator.addresses import SESSIONS, Pages
+from sessions_app.admin.links import turn_url
+from sessions_app.models import Message, Session, UserProfile
+from sessions_app.refusals import Conflict
+
+ATOMS, MOMENTS = "rem://atoms/", "rem://moments/key/"
+ORIGINS = 6  # turns of a line that are shown
+
+
+class Somebody(Conflict):
+    """The name is that of a person who is not a test person: nobody speaks for them."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A turn that a line comes from.
+
+    Args:
+        name: what it is called on the page.
+        url: of the turn.
+        here: its sequence in the session that is shown; None where it is in another.
+    """
+
+    name: str
+    url: str
+    here: int | None
+
+
+@dataclass(frozen=True)
+class LitLine:
+    """A line of a context, with where it comes from.
+
+    Args:
+        line: as it was served.
+        url: of the page of what it tells; blank where there is none.
+        origins: the turns that it comes from.
+    """
+
+    line: KeptLine
+    url: str
+    origins: list[Origin]
+
+    @property
+    def here(self) -> str:
+        """The sequences of the turns that light up."""
+        return " ".join(str(origin.here) for origin in self.origins if origin.here is not None)
+
+
+def named_test_person(name: str, application: int) -> UserProfile:
+    """Return the test person of a name, made on first use.
+
+    Raises:
+        Somebody: the application has a person of this name.
+    """
+    person = UserProfile.objects.named(name, application)
+    if person is None:
+        person, _ = UserProfile.objects.get_or_create(
+            application_id=application, user_id=name, defaults={"is_test": True}
+        )
+    if not person.is_test:
+        raise Somebody(f"{name} is a person of the application: nobody speaks for them.")
+    return person
+
+
+def lit_layers(kept: KeptContext, session: Session) -> list[tuple[str, int, list[LitLine]]]:
+    """Return the layers of a context, as name, tokens and lines with their origins.
+
+    Args:
+        kept: as it was served.
+        session: that it was served in.
+    """
+    refs = set(kept.refs())
+    pages, turns = Pages(session.user, refs), _turns_of(session.user, refs)
+    return [
+        (layer.name, layer.tokens, [_lit(line, session, pages, turns) for line in layer.lines])
+        for layer in kept.layers
+        if layer.name != "query"
+    ]
+
+
+def _lit(line: KeptLine, session: Session, pages: Pages, turns: dict[str, list[Message]]) -> LitLine:
+    return LitLine(line, pages.of(line.ref), [_origin(turn, session) for turn in turns.get(line.ref, ())[:ORIGINS]])
+
+
+def _origin(turn: Message, session: Session) -> Origin:
+    is_here = turn.session_id == session.pk
+    name = f"turn {turn.sequence}" if is_here else f"turn {turn.sequence} of {turn.session.session_id}"
+    return Origin(name, turn_url(turn.session_id, turn.sequence), turn.sequence if is_here else None)
+
+
+def _turns_of(user: UserProfile, refs: Collection[str]) -> dict[str, list[Message]]:
+    """Return the turns behind each address; two queries, however many there are."""
+    atoms = MemoryAtom.objects.filter(user=user, atom_id__in=_ids(refs, ATOMS))
+    sources = {f"{ATOMS}{atom}": pks for atom, pks in atoms.values_list("atom_id", "source_message_ids")}
+    keys = {ref.removeprefix(MOMENTS) for ref in refs if ref.startswith(MOMENTS)}
+    said = {ref for ref in refs if ref.startswith(SESSIONS) and "/messages/" in ref}
+    of_session = {ref.removeprefix(SESSIONS).rsplit("/messages/", 1)[0] for ref in said}
+    among = Q(pk__in={pk for pks in sources.values() for pk in pks}) | Q(moment__key__in=keys)
+    if said:
+        numbers = {int(ref.rsplit("/", 1)[1]) for ref in said}
+        among |= Q(session__session_id__in=of_session, sequence__in=numbers)
+    turns = Message.objects.turns().filter(among, user=user).select_related("session", "moment").order_by("sequence")
+    found: dict[str, list[Message]] = defaultdict(list)
+    by_pk = {}
+    for turn in turns:
+        by_pk[turn.pk] = turn
+        found[f"{SESSIONS}{turn.session.session_id}/messages/{turn.sequence}"].append(turn)
+        if turn.moment:
+            found[f"{MOMENTS}{turn.moment.key}"].append(turn)
+    return found | {ref: [by_pk[pk] for pk in pks if pk in by_pk] for ref, pks in sources.items()}
+
+
+def _ids(refs: Iterable[str], prefix: str) -> list[UUID]:
+    return [UUID(ref.removeprefix(prefix)) for ref in refs if ref.startswith(prefix)]

@@ -1,0 +1,120 @@
+"""A trial of a prompt over a sample: what it is tried on, and what came of each in figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from moments_app.jobs.trial import Trial, TrialAnswer
+from moments_app.models import MemoryStream, Probe, PromptResource, PromptTrial, PromptVersion
+from moments_app.models.engine_call import cost_of
+from moments_app.operator.diff import DiffPart, word_diff
+from moments_app.operator.prompt_trial import Side, is_about_streams
+from moments_app.probes.trial import TriedProbe
+from sessions_app.models import Session
+
+SIZES = (3, 5, 10)
+LOOKED_AT = 200  # of the newest sessions or streams, of which the sample is taken
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one of the sample.
+
+    Args:
+        parts: both texts, with what differs marked; one alone where there is no other.
+        added, removed: words that only the tried version has, and only the one in force.
+    """
+
+    parts: list[DiffPart]
+    added: int
+    removed: int
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether the two made something else."""
+        return bool(self.added or self.removed)
+
+
+def sample_of(resource: PromptResource, size: int) -> list[int]:
+    """Choose what a prompt is tried on: the latest of as many people, those with probes first.
+
+    Args:
+        resource: the prompt.
+        size: how many.
+    """
+    newest = _streams() if is_about_streams(resource) else _sessions()
+    asked = set(Probe.objects.filter(user__in={user for _, user in newest}).values_list("user", flat=True))
+    newest.sort(key=lambda one: one[1] not in asked)  # else in their order
+    of_each = {user: pk for pk, user in reversed(newest)}
+    chosen = [pk for pk, user in newest if of_each[user] == pk]
+    return chosen[:size]
+
+
+def _sessions() -> list[tuple[int, int | None]]:
+    rows = Session.objects.filter(message_count__gt=0).order_by("-last_activity_at", "-id")
+    return list(rows.values_list("pk", "user")[:LOOKED_AT])
+
+
+def _streams() -> list[tuple[int, int | None]]:
+    rows = MemoryStream.objects.active().exclude(consolidation_prompt="").order_by("-last_updated_at", "-id")
+    return list(rows.values_list("pk", "user")[:LOOKED_AT])
+
+
+def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:
+    """Put a trial on record: of a version, beside the one in force where that is another.
+
+    Args:
+        version: that is tried.
+        size: of the sample.
+        requested_by: operator:….
+    """
+    trial = PromptTrial.objects.create(version=version, size=size, requested_by=requested_by)
+    active = version.resource.active_version
+    for one in [active, version] if active and active.pk != version.pk else [version]:
+        trial.sides.create(version=one)
+    return trial
+
+
+def note(trial: PromptTrial, made: Trial, outcome: Outcome, probes: Sequence[TriedProbe]) -> bool:
+    """Add what came of one of the sample; return False where the whole sample was tried already."""
+    if not trial.is_taken(differs=outcome.differs):
+        return False
+    sides = {side.version_id: side for side in trial.sides.all()}
+    for number, answer in enumerate(made.answers):
+        if side := sides.get(answer.version.pk):
+            side.add(_figures(answer) | _met(probes, number))
+    return True
+
+
+def compared(sides: Sequence[Side]) -> Outcome:
+    """Compare what the two made; one alone differs from nothing."""
+    texts = [_text(side) for side in sides]
+    parts = word_diff(texts[0], texts[-1])
+    words = {change: sum(part.words for part in parts if part.change == change) for change in ("added", "removed")}
+    return Outcome(parts, words["added"], words["removed"])
+
+
+def _text(side: Side) -> str:
+    if side.made.error:
+        return side.made.error
+    return "\n\n".join(f"{part.heading}\n{part.text}" for part in side.parts)
+
+
+def _figures(answer: TrialAnswer) -> dict[str, Any]:
+    calls = answer.calls
+    costs = [cost_of(call.engine, call.input_tokens, call.output_tokens) for call in calls]
+    return {
+        "calls": len(calls),
+        "failed": int(bool(answer.error)),
+        "milliseconds": sum(call.latency_ms for call in calls),
+        "tokens": answer.tokens,
+        "usd": sum((cost for cost in costs if cost is not None), Decimal(0)),
+        "kept": sum(call.kept for call in calls),
+        "dropped": sum(sum(call.dropped.values()) for call in calls),
+    }
+
+
+def _met(probes: Sequence[TriedProbe], number: int) -> dict[str, int]:
+    measures = [probe.measures[number] for probe in probes]
+    return {"probes": len(measures), "met": sum(bool(measure and measure.is_met) for measure in measures)}

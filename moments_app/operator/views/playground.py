@@ -1,0 +1,199 @@
+"""The playground: chat as a test person through the chat endpoint, with the memory that it gave beside it."""
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any
+from uuid import uuid4
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from moments_app.context import receipts
+from moments_app.context.kept import KeptContext
+from moments_app.interfaces.chat.errors import ChatError
+from moments_app.interfaces.chat.headers import ChatSession
+from moments_app.interfaces.chat.in_process import pass_on
+from moments_app.jobs.trial import CannotTry, room
+from moments_app.models import Job
+from moments_app.moments.build import BuildMoments
+from moments_app.operator.ask_again import can_ask_again
+from moments_app.operator.playground import Somebody, lit_layers, named_test_person
+from moments_app.operator.rights import PREVIEW_CONTEXT, READ_PERSON, SEE_MEMORY
+from moments_app.operator.trace import Round, receipt_of, round_of
+from moments_app.streams.form import FormMemories
+from sessions_app.admin.applications import are_several
+from sessions_app.admin.links import page_url
+from sessions_app.admin.views.base import OperatorPage, RowAction, RowPage
+from sessions_app.limited_operators import unlimited
+from sessions_app.models import Application, Message, Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import OnHold, erase_user
+
+PEOPLE, SESSIONS, TURNS = 20, 10, 40  # that a page shows
+MAX_CHARS = 4_000
+
+
+class PersonForm(forms.Form):
+    """A new test person."""
+
+    name = forms.RegexField(r"^[^/]+$", max_length=100)
+    application = forms.ModelChoiceField(Application.objects.all(), required=False)
+
+
+class SayForm(forms.Form):
+    """What the test person says, in a session or in a new one."""
+
+    text = forms.CharField(max_length=MAX_CHARS)
+    model = forms.CharField(max_length=255)
+    session = forms.RegexField(r"^[^/]*$", max_length=255, required=False)
+
+
+def may_play(request: HttpRequest) -> bool:
+    """Tell the sidebar whether the operator may open the playground."""
+    return request.user.has_perms(Playground.needs)
+
+
+class Playground(OperatorPage):
+    """The test people that there are, and a form for another."""
+
+    route, name, title = "playground/", "playground", "Playground"
+    permission = "change"
+    needs = (READ_PERSON, PREVIEW_CONTEXT, *SEE_MEMORY)
+    template_name = "operator/playground/people.html"
+
+    def context(self) -> dict[str, Any]:
+        people = self.admin.get_queryset(self.request).filter(is_test=True).order_by("-pk")[:PEOPLE]
+        return {
+            "people": people,
+            "has_upstream": can_ask_again(),
+            "applications": Application.objects.all() if are_several() else [],
+            "name": f"test-{self.request.user.get_username()}"[:100],
+        }
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """Make a test person, or go on to the one of this name."""
+        form = PersonForm(request.POST)
+        if not form.is_valid():
+            return self.page(status=400, problem="A name has 1 to 100 characters and no slash.")
+        chosen = form.cleaned_data["application"]
+        try:
+            person = named_test_person(form.cleaned_data["name"], chosen.pk if chosen else DEFAULT)
+        except Somebody as error:
+            return self.page(status=409, problem=str(error))
+        return HttpResponseRedirect(page_url(UserProfile, Chat.name, person.pk))
+
+
+class TestPersonView(RowPage[UserProfile]):
+    """A view of a test person; of nobody else."""
+
+    permission, needs = Playground.permission, Playground.needs
+
+    def rows(self) -> QuerySet[UserProfile]:
+        return super().rows().filter(is_test=True)
+
+
+class Chat(TestPersonView):
+    """The conversation of a test person, with what memory gave to the latest answer."""
+
+    route, name = "<int:pk>/chat/", "chat"
+    template_name = "operator/playground/chat.html"
+
+    @cached_property
+    def session(self) -> Session | None:
+        """The session that the address names, else the latest; None for a new one."""
+        asked = self.request.GET.get("session")
+        sessions = Session.objects.for_user(self.row).order_by("-last_activity_at", "-id")
+        return sessions.filter(session_id=asked).first() if asked is not None else sessions.first()
+
+    def get_title(self) -> str:
+        """Name the page."""
+        return f"Playground: {self.row}"
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        """Say something through the endpoint, and show the answer."""
+        form = SayForm(request.POST)
+        if not form.is_valid():
+            return self.page(status=400, problem="Write something, and name a model of the upstream.")
+        given = form.cleaned_data
+        session_id = given["session"] or f"playground-{uuid4().hex[:8]}"
+        problem = self._said(session_id, given["text"], given["model"])
+        if problem:
+            messages.error(request, problem)
+        return HttpResponseRedirect(page_url(UserProfile, self.name, self.row.pk, session=session_id) + "#say")
+
+    def _said(self, session_id: str, text: str, model: str) -> str:
+        """Pass it on; return why there is no answer, or a blank."""
+        person = self.row
+        session = ChatSession(person.user_id, session_id, application=person.application_id)
+        body = {"model": model, "messages": [{"role": "user", "content": text}]}
+        try:
+            with room():
+                connection.close()  # none is held while the model thinks
+                passed = pass_on(session, body)
+        except (ChatError, CannotTry) as error:
+            return str(error)
+        receipts.waiting.flush()  # so that the page has the context, which else comes a moment later
+        return passed.error
+
+    def context(self) -> dict[str, Any]:
+        session = self.session
+        round_ = round_of(session, None) if session else Round(None, None)
+        receipt = receipt_of(session, round_) if session else None
+        kept = KeptContext.from_sealed(receipt.sealed, receipt.context_id) if receipt else None
+        return {
+            "person": self.row,
+            "session": session,
+            "sessions": Session.objects.for_user(self.row).order_by("-last_activity_at", "-id")[:SESSIONS],
+            "turns": self._turns(session) if session else [],
+            "layers": lit_layers(kept, session) if kept and session else [],
+            "kept": kept,
+            "round": round_,
+            "model": round_.model or settings.MOMENT_BUILDER.model,
+            "has_upstream": can_ask_again(),
+            "max_chars": MAX_CHARS,
+        }
+
+    def _turns(self, session: Session) -> list[Message]:
+        newest = session.messages.turns().filter(user_id=self.row.pk).order_by("-sequence")[:TURNS]
+        return list(newest)[::-1]
+
+
+class Remember(TestPersonView, RowAction[UserProfile]):
+    """Ask for what was said to be remembered now, whatever the thresholds say."""
+
+    route, name = "<int:pk>/remember/", "remember"
+    http_method_names = ["post"]
+
+    def change(self, person: UserProfile) -> str:
+        with transaction.atomic():
+            sessions = Session.objects.for_user(person).order_by("-last_activity_at", "-id")[:SESSIONS]
+            for session in sessions:
+                for process in (BuildMoments.name, FormMemories.name):
+                    Job.objects.request(process, session, requested_by=self.actor, force=True)
+        self.log(person, "Asked for all to be remembered.", "A worker makes moments and facts of what was said now.")
+        return page_url(UserProfile, Chat.name, person.pk)
+
+
+class EraseTestPerson(TestPersonView, RowAction[UserProfile]):
+    """Erase a test person: nobody's id has to be typed for nobody."""
+
+    route, name = "<int:pk>/forget/", "forget"
+    http_method_names = ["post"]
+
+    def change(self, person: UserProfile) -> str:
+        try:
+            with unlimited():  # as for other people: nothing may be left that this operator doesn't see
+                erase_user(person.user_id, application=person.application_id, actor=self.actor)
+        except (OnHold, UserProfile.DoesNotExist) as error:
+            messages.error(self.request, str(error))
+        else:
+            messages.success(self.request, f"{person} and all that was said are gone.")
+        return page_url(UserProfile, Playground.name)
+
+    def people(self) -> Collection[int]:
+        """Return nobody: the page that follows tells of none."""
+        return ()

@@ -1,0 +1,215 @@
+"""The page of people who work here, what changes one of them, and the page that an invitation leads to."""
+
+from functools import cached_property, partial
+from typing import Any
+
+from django import forms
+from django.contrib.auth import authenticate, login
+from django.contrib.auth.forms import SetPasswordForm
+from django.contrib.auth.models import User
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+
+from sessions_app import staff
+from sessions_app.admin.applications import are_several
+from sessions_app.admin.links import list_url, page_url
+from sessions_app.admin.views.base import OperatorPage, RowAction
+from sessions_app.models import Application
+from sessions_app.refusals import Refusal
+from sessions_app.second_factor import is_required, login_of, set_up
+from sessions_app.staff import ROLES
+
+ROLE_CHOICES = [(role.name, role.name) for role in ROLES]
+
+
+class InviteForm(forms.Form):
+    """Who is invited, and as what."""
+
+    username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
+    email = forms.EmailField(required=False)
+    role = forms.ChoiceField(choices=ROLE_CHOICES)
+    applications = forms.ModelMultipleChoiceField(Application.objects.all(), required=False)
+
+
+class RoleForm(forms.Form):
+    """A role that somebody is given."""
+
+    role = forms.ChoiceField(choices=ROLE_CHOICES)
+
+
+class Staff(OperatorPage):
+    """Who works here and as what; it stands in the place of the list of logins."""
+
+    name = "changelist"
+    title = "People who work here"
+    template_name = "operator/logins/staff.html"
+
+    def context(self) -> dict[str, Any]:
+        request = self.request
+        return {
+            "people": [_shown(one) for one in staff.everybody()],
+            "with_second_factor": set(set_up().values_list("user", flat=True)),
+            "roles": ROLES,
+            "form": InviteForm(initial={"role": ROLES[0].name}),
+            "may_invite": self.admin.has_add_permission(request),
+            "may_change": self.admin.has_change_permission(request),
+            "applications": Application.objects.all() if are_several() else [],
+            "days": staff.INVITED_FOR.days,
+        }
+
+    def with_invitation(self, one: User, *, again: bool = False) -> HttpResponse:
+        """Render the page with a login's link, this once: no redirect, because a message would keep it in a cookie."""
+        link = self.request.build_absolute_uri(page_url(User, Accept.name, staff.invitation_to(one)))
+        return self.page(invited=one, link=link, again=again)
+
+
+def _shown(one: User) -> tuple[User, str, str]:
+    return one, staff.role_of(one), staff.state_of(one)
+
+
+class Invite(Staff):
+    """Make a login, and show the link by which somebody chooses its password."""
+
+    route, name, permission = "invite/", "invite", "add"
+    http_method_names = ["post"]
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form = InviteForm(request.POST)
+        if not form.is_valid():
+            return self.page(status=400, form=form)
+        given = form.cleaned_data
+        try:
+            one = staff.invite(given.pop("username"), **given, actor=self.actor)
+        except Refusal as error:
+            return self.page(status=409, form=form, problem=str(error))
+        self.admin.log_addition(request, one, f"Invited as {given['role']}.")
+        return self.with_invitation(one)
+
+
+class LoginAction(RowAction[User]):
+    """A change of somebody who works here.
+
+    Attributes:
+        entry: in the history of the login.
+        told: to the operator, behind the login's name.
+    """
+
+    entry = told = ""
+
+    def change(self, one: User) -> str:
+        do = partial(self.do, one, login_of(self.request))
+        self.attempt(one, do, log=self.entry, message=f"{one} {self.told}", about=str(one))
+        return list_url(User)
+
+    def do(self, one: User, by: User) -> None:
+        """Change a login.
+
+        Args:
+            one: the login.
+            by: the operator.
+
+        Raises:
+            Refusal: it isn't changed.
+        """
+        raise NotImplementedError
+
+
+class ChangeRole(LoginAction):
+    """Give somebody another role."""
+
+    route, name = "<int:pk>/role/", "role"
+    told = "has another role from now on."
+
+    @property
+    def entry(self) -> str:  # type: ignore[override]
+        """The role that was chosen."""
+        return f"Made {self.request.POST.get('role')}."
+
+    def do(self, one: User, by: User) -> None:
+        form = RoleForm(self.request.POST)
+        if not form.is_valid():
+            raise Refusal("Choose a role of the list.")
+        staff.give_role(one, form.cleaned_data["role"], by=by)
+
+
+class Deactivate(LoginAction):
+    """Keep somebody out from their next page on."""
+
+    route, name = "<int:pk>/deactivate/", "deactivate"
+    entry, told = "Deactivated.", "can't get in any more."
+
+    def do(self, one: User, by: User) -> None:
+        staff.let_in(one, by=by, is_active=False)
+
+
+class Reactivate(LoginAction):
+    """Let somebody in again who was deactivated."""
+
+    route, name = "<int:pk>/reactivate/", "reactivate"
+    entry, told = "Reactivated.", "may get in again."
+
+    def do(self, one: User, by: User) -> None:
+        staff.let_in(one, by=by, is_active=True)
+
+
+class InviteAgain(RowAction[User]):
+    """Make a new link for somebody who lost theirs, or their password."""
+
+    route, name = "<int:pk>/invite/", "invite_again"
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        one = self.row
+        page = Staff(admin=self.admin)
+        page.setup(request)
+        try:
+            staff.invite_again(one, by=login_of(request))
+        except Refusal as error:
+            return page.page(status=409, problem=f"{one}: {error}")
+        self.admin.log_change(request, one, "Invited again.")
+        return page.with_invitation(one, again=True)
+
+
+@method_decorator([sensitive_post_parameters(), never_cache], name="dispatch")
+class Accept(OperatorPage):
+    """The page that an invitation leads to: whoever has the link chooses the password, and is in."""
+
+    route, name, is_open = "invitation/<str:token>/", "invitation", True
+    title = "Invitation"
+    template_name = "operator/logins/invitation.html"
+
+    def may_enter(self) -> bool:
+        return True
+
+    def page(self, *, status: int = 200, **more: Any) -> HttpResponse:
+        """Render the page; one that leads to nothing is gone."""
+        is_void = self.invited is None and not self._is_in()
+        return super().page(status=410 if is_void else status, **more)
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        """Take the password, and log whoever chose it in."""
+        if self.invited is None:
+            return self.page()
+        form = SetPasswordForm(self.invited, request.POST)
+        if not form.is_valid():
+            return self.page(status=400, form=form)
+        password = form.cleaned_data["new_password1"]
+        joined = staff.join(self.kwargs["token"], password)
+        known = authenticate(request, username=joined.get_username(), password=password) if joined else None
+        if known is not None:  # an address that guessed passwords is kept out here, too
+            login(request, known)
+        return HttpResponseRedirect(reverse("admin:index"))
+
+    @cached_property
+    def invited(self) -> User | None:
+        """Whose password is to be chosen; None where the link holds no more, or somebody is logged in."""
+        return None if self._is_in() else staff.invited_by(self.kwargs["token"])
+
+    def _is_in(self) -> bool:
+        return bool(self.request.user.is_authenticated)
+
+    def context(self) -> dict[str, Any]:
+        return {"invited": self.invited, "is_in": self._is_in(), "is_required": is_required()}

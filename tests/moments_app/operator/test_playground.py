@@ -1,0 +1,138 @@
+"""The playground: a test person chats through the endpoint, and memory stands beside it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from pydantic import SecretStr
+from pytest_django.fixtures import Settings
+
+from memoryproject.conf import ChatSettings
+from moments_app.models import ContextReceipt, Job, MemoryAtom, MemoryStream
+from moments_app.streams.alike import shards_to_group, to_group
+from sessions_app.models import Event, Message, UserProfile
+from tests.support import openai_server as behave
+from tests.support.jobs import build
+from tests.support.openai_server import OpenAIServer
+from tests.support.operator import operator
+from tests.support.pages import page
+from tests.support.streams import candidate, shard
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PLAYGROUND = reverse("admin:sessions_app_userprofile_playground")
+
+
+@pytest.fixture
+def upstream(settings: Settings, tmp_path: Path) -> Iterator[OpenAIServer]:
+    settings.SPOOL_DIR = tmp_path / "spool"
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+    with OpenAIServer() as server:
+        server.always(behave.content("Noted."))
+        settings.CHAT = ChatSettings(
+            upstream_base_url=server.base_url,
+            upstream_api_key=SecretStr("upstream-key"),
+            memory_timeout_seconds=30,
+            store_timeout_seconds=30,
+        )
+        yield server
+
+
+@pytest.fixture
+def tess(transactional_db: None) -> UserProfile:
+    """A test person."""
+    return UserProfile.objects.create(user_id="tess", is_test=True)
+
+
+def url(name: str, person: UserProfile) -> str:
+    return reverse(f"admin:sessions_app_userprofile_{name}", args=[person.pk])
+
+
+def say(client: Client, person: UserProfile, text: str, session: str = "") -> Any:
+    data = {"text": text, "model": "test-model", "session": session}
+    return client.post(url("chat", person), data, follow=True)
+
+
+def said(person: UserProfile) -> list[tuple[str, str]]:
+    turns = Message.objects.turns().filter(user=person).order_by("session", "sequence")
+    return list(turns.values_list("role", "content"))
+
+
+@pytest.mark.slow
+def test_what_a_test_person_says_goes_through_the_endpoint_and_memory_stands_beside_the_answer(
+    root: Client, upstream: OpenAIServer
+) -> None:
+    answer = root.post(PLAYGROUND, {"name": "tess"}, follow=True)
+    person = UserProfile.objects.get()
+    assert (person.user_id, person.is_test) == ("tess", True) and "test person" in answer.content.decode()
+    shown = say(root, person, "I keep bees.").content.decode()
+    assert said(person) == [("user", "I keep bees."), ("assistant", "Noted.")]
+    session = person.sessions.get()
+    say(root, person, "How are my bees?", session.session_id)
+    shown = page(root, url("chat", person))
+    assert 'data-lights="0"' in shown and 'href="#turn-0"' in shown  # the line that is the turn
+    assert ContextReceipt.objects.filter(session=session).count() == 2
+    asked = upstream.requests[-1]["messages"]
+    assert "I keep bees." in str(asked) and asked[-1]["content"] == "How are my bees?"
+    build(session)
+    say(root, person, "What of the bees?")  # in a new session
+    shown = page(root, url("chat", person))
+    assert f"turn 0 of {session.session_id}" in shown
+
+
+def test_why_there_is_no_answer_is_said_and_what_was_said_is_kept(
+    root: Client, tess: UserProfile, upstream: OpenAIServer
+) -> None:
+    upstream.always(behave.error(500, detail="a secret of the upstream"))
+    shown = say(root, tess, "Hello?").content.decode()
+    assert "There is no answer: status 500." in shown and "a secret" not in shown
+    assert said(tess) == [("user", "Hello?")]
+
+
+def test_without_an_upstream_the_page_says_so(root: Client, tess: UserProfile) -> None:
+    assert "no upstream is set" in page(root, PLAYGROUND)
+    shown = page(root, url("chat", tess))
+    assert "no upstream is set" in shown and "Say it" not in shown
+    assert "status 503" in say(root, tess, "Hello?").content.decode()
+
+
+def test_row_18_nobody_speaks_for_a_person_of_an_application(
+    root: Client, ada: UserProfile, upstream: OpenAIServer
+) -> None:
+    assert "nobody speaks for them" in root.post(PLAYGROUND, {"name": "ada"}).content.decode()
+    posted = {"text": "x", "model": "x"}
+    assert {root.post(url(name, ada), posted).status_code for name in ("chat", "remember", "forget")} == {404}
+    assert said(ada) == [] and UserProfile.objects.filter(pk=ada.pk).exists()
+
+
+def test_row_18_a_viewer_neither_chats_nor_erases(tess: UserProfile, upstream: OpenAIServer) -> None:
+    viewer = operator(group="viewers")
+    assert viewer.get(PLAYGROUND).status_code == 403
+    assert {viewer.post(url(name, tess)).status_code for name in ("chat", "remember", "forget")} == {403}
+
+
+def test_an_editor_has_all_remembered_and_erases_the_test_person_in_one_click(
+    tess: UserProfile, upstream: OpenAIServer
+) -> None:
+    editor = operator(group="editors")
+    say(editor, tess, "I keep bees.")
+    editor.post(url("remember", tess))
+    assert set(Job.objects.filter(user=tess, force=True).values_list("process", flat=True)) == {
+        "build_moments",
+        "form_memories",
+    }
+    assert "are gone" in editor.post(url("forget", tess), follow=True).content.decode()
+    assert not UserProfile.objects.exists() and not Message.objects.exists()
+    assert Event.objects.filter(type="user_erased", actor="operator:editors").exists()
+
+
+def test_row_24_what_a_test_person_said_is_never_counted_as_said_alike(tess: UserProfile, ada: UserProfile) -> None:
+    stream = shard("repairs", "agent")
+    for person in (tess, ada):
+        candidate(person, stream, f"Say units, {person}.")
+    assert [atom.user for atom in to_group(stream)] == [ada]
+    MemoryAtom.objects.filter(user=ada).delete()
+    assert shards_to_group() == [] and MemoryStream.objects.filter(pk=stream.pk).exists()

@@ -1,0 +1,145 @@
+"""People who work here: invited, given a role, kept out."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import LazySettings
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+
+from memoryproject.groups import GROUPS
+from sessions_app import staff
+from sessions_app.models import Application, Event, Session
+from sessions_app.staff import ROLES, invitation_to, invite, role_of, state_of
+from tests.support.operator import operator
+from tests.support.pages import list_url, page
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PASSWORD = "a long and secret word"
+PASSWORDS = {"new_password1": PASSWORD, "new_password2": PASSWORD}
+
+
+def post(client: Client, name: str, *arguments: Any, **data: Any) -> Any:
+    return client.post(reverse(f"admin:auth_user_{name}", args=arguments), data)
+
+
+def link_in(answer: Any) -> str:
+    found = re.search(r'value="http://testserver(/[^"]+)"', answer.content.decode())
+    assert found
+    return found[1]
+
+
+def ida(role: str = "viewer") -> User:
+    return invite("ida", role=role, actor="test")
+
+
+class TestInviting:
+    """A link, a password, and they are in."""
+
+    def test_whoever_is_invited_chooses_a_password_and_is_in_with_their_role(self) -> None:
+        answer = post(operator(group="administrators"), "invite", username="ida", role="viewer")
+        assert answer.status_code == 200
+        guest, link = Client(), link_in(answer)
+        assert "Come in" in page(guest, link)
+        assert guest.post(link, PASSWORDS).status_code == 302
+        assert guest.get(list_url(Session)).status_code == 200
+        assert guest.get(list_url(User)).status_code == 403
+        login = User.objects.get(username="ida")
+        assert (role_of(login), state_of(login), login.is_staff, login.is_superuser) == (
+            "viewer",
+            "active",
+            True,
+            False,
+        )
+        assert set(Event.objects.filter(type__startswith="login_").values_list("type", "actor")) == {
+            ("login_invited", "operator:administrators"),
+            ("login_joined", "operator:ida"),
+        }
+
+    def test_row_36_a_link_works_once_until_another_is_made_and_for_some_days(self) -> None:
+        root, login = operator(), ida()
+        first = reverse("admin:auth_user_invitation", args=[invitation_to(login)])
+        second = link_in(post(root, "invite_again", login.pk))
+        assert Client().post(first, PASSWORDS).status_code == 410
+        assert Client().post(second, PASSWORDS).status_code == 302
+        assert Client().get(second).status_code == 410
+        third = link_in(post(root, "invite_again", login.pk))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(staff, "INVITED_FOR", timedelta(0))
+            assert Client().get(third).status_code == 410
+        assert Client().get(third).status_code == 200
+        post(root, "deactivate", login.pk)
+        assert Client().get(third).status_code == 410
+        assert Client().get(third[:-2] + "/").status_code == 410
+
+    def test_a_weak_password_is_refused_and_the_link_goes_on_working(self) -> None:
+        link = reverse("admin:auth_user_invitation", args=[invitation_to(ida())])
+        answer = Client().post(link, {"new_password1": "password", "new_password2": "password"})
+        assert answer.status_code == 400 and b"too common" in answer.content
+        assert Client().post(link, PASSWORDS).status_code == 302
+
+    def test_where_a_second_factor_is_required_it_is_asked_for_next(self, settings: LazySettings) -> None:
+        settings.LOGIN_SECOND_FACTOR = "required"
+        guest = Client()
+        answer = guest.post(reverse("admin:auth_user_invitation", args=[invitation_to(ida())]), PASSWORDS, follow=True)
+        assert "QR code" in answer.content.decode()
+
+    def test_a_name_that_is_taken_in_any_case_is_refused(self) -> None:
+        ida()
+        answer = post(operator(), "invite", username="Ida", role="viewer")
+        assert answer.status_code == 409 and b"There is a login named Ida." in answer.content
+        assert post(operator(group="administrators"), "invite", username="bo", role="queen").status_code == 400
+
+    def test_somebody_is_invited_to_one_application_alone(self) -> None:
+        other = Application.objects.create(name="other")
+        post(operator(), "invite", username="ida", role="editor", applications=[other.pk])
+        assert [limit.application for limit in User.objects.get(username="ida").limits.all()] == [other]
+
+
+class TestRoles:
+    """Three, by name."""
+
+    def test_roles_are_the_groups_that_each_migrate_makes(self) -> None:
+        assert [role.group for role in ROLES] == list(GROUPS)
+
+    def test_a_role_takes_the_place_of_the_one_before_and_other_groups_stay(self) -> None:
+        root, login = operator(), ida()
+        login.groups.add(Group.objects.create(name="auditors"))
+        post(root, "role", login.pk, role="editor")
+        assert set(login.groups.values_list("name", flat=True)) == {"auditors", "editors"}
+        assert "editor" in page(root, list_url(User))
+        post(root, "role", login.pk, role="queen")
+        assert role_of(User.objects.get(pk=login.pk)) == "editor"
+
+    def test_row_18_nobody_changes_themselves_or_a_superuser_above_them(self) -> None:
+        administrator, root = operator(group="administrators"), User.objects.create_superuser("root")
+        own = User.objects.get(username="administrators")
+        for login in (own, root):
+            post(administrator, "role", login.pk, role="viewer")
+            post(administrator, "deactivate", login.pk)
+            assert post(administrator, "invite_again", login.pk).status_code == 409
+        own.refresh_from_db()
+        assert role_of(own) == "administrator" and own.is_active
+        root.refresh_from_db()
+        assert role_of(root) == "superuser" and root.is_active
+
+    def test_row_18_an_editor_sees_and_changes_nobody_who_works_here(self) -> None:
+        editor, login = operator(group="editors"), ida()
+        names = ("role", "deactivate", "reactivate", "invite_again")
+        assert {post(editor, name, login.pk, role="administrator").status_code for name in names} == {403}
+        assert post(editor, "invite", username="bo", role="viewer").status_code == 403
+        assert editor.get(list_url(User)).status_code == 403
+
+    def test_who_is_deactivated_is_out_at_once_and_may_come_in_again(self) -> None:
+        root, guest = operator(), operator(group="viewers")
+        login = User.objects.get(username="viewers")
+        post(root, "deactivate", login.pk)
+        assert guest.get(list_url(Session)).status_code == 302
+        assert "deactivated" in page(root, list_url(User))
+        post(root, "reactivate", login.pk)
+        guest.force_login(login)
+        assert guest.get(list_url(Session)).status_code == 200
