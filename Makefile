@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test package clients frameworks bench bench-recall trust house lock
+.PHONY: run quick shuffle test package clients typescript frameworks bench bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -47,6 +47,13 @@ package: .venv/installed-dev
 clients: .venv/installed-dev
 	.venv/bin/python -m tests.support.blocking_client
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist clients/python
+
+# Makes the TypeScript client of the API's description, compiles it strictly, and uses it against a site; needs node and npm.
+typescript: .venv/installed-dev
+	.venv/bin/python manage.py spectacular --format openapi-json --file clients/typescript/schema.json
+	cd clients/typescript && npm ci --silent && npm run --silent schema && npm run --silent build
+	cd clients/typescript && npm pack --silent --pack-destination $(CURDIR)/dist
+	TYPESCRIPT_CLIENT=clients/typescript .venv/bin/python -m pytest -n0 tests/clients/test_typescript.py
 
 # Runs the code of docs/frameworks.md with the frameworks as they are today.
 frameworks: .venv/installed-dev
