@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test package frameworks bench bench-recall trust house lock
+.PHONY: run quick shuffle test package clients typescript frameworks bench bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -42,6 +42,18 @@ package: .venv/installed-dev
 	.venv/bin/python -m uv venv --quiet dist/empty
 	.venv/bin/python -m uv pip install --quiet --python dist/empty/bin/python --constraint requirements-production.txt dist/*.whl
 	cd dist && env -u DATA_DIR DATABASE_URL=postgres://nobody@localhost/nothing empty/bin/memory-platform check
+
+# Makes the blocking Python client of the one with `await`, and the wheel that has the client alone.
+clients: .venv/installed-dev
+	.venv/bin/python -m tests.support.blocking_client
+	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist clients/python
+
+# Makes the TypeScript client of the API's description, compiles it strictly, and uses it against a site; needs node and npm.
+typescript: .venv/installed-dev
+	.venv/bin/python manage.py spectacular --format openapi-json --file clients/typescript/schema.json
+	cd clients/typescript && npm ci --silent && npm run --silent schema && npm run --silent build
+	cd clients/typescript && npm pack --silent --pack-destination $(CURDIR)/dist
+	TYPESCRIPT_CLIENT=clients/typescript .venv/bin/python -m pytest -n0 tests/clients/test_typescript.py
 
 # Runs the code of docs/frameworks.md with the frameworks as they are today.
 frameworks: .venv/installed-dev

@@ -1,12 +1,17 @@
-"""What a wheel holds: the packages with their data, and the templates, which stand beside them in the repository."""
+"""What a wheel holds: the packages with their data, and what stands elsewhere here: templates and client."""
 
 from setuptools import find_packages, setup
 
 TEMPLATES = "memoryproject.templates"
+CLIENT = "memory_platform"
 
 setup(
-    packages=[*find_packages(include=["memoryproject*", "sessions_app*", "moments_app*"]), TEMPLATES],
-    package_dir={TEMPLATES: "templates"},
+    packages=[
+        *find_packages(include=["memoryproject*", "sessions_app*", "moments_app*"]),
+        *find_packages("clients/python"),
+        TEMPLATES,
+    ],
+    package_dir={TEMPLATES: "templates", CLIENT: f"clients/python/{CLIENT}"},
     package_data={"": ["**/*"]},
     exclude_package_data={"": ["**/__pycache__/*", "*.pyc"]},
 )

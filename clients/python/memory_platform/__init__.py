@@ -1,0 +1,1 @@
+"""What applications import of the memory platform."""

@@ -1,0 +1,303 @@
+"""What the platform answers, as it stands in the API's description; the platform may add fields."""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+Role = Literal["user", "assistant", "tool", "system"]
+Kind = Literal["fact", "moment", "turn"]
+Mode = Literal["hybrid", "semantic", "text"]
+Format = Literal["json", "markdown", "messages", "xml"]
+Plan = Literal["query", "stable"]
+Retrieval = Literal["query", "auto", "off"]
+
+
+class PlacedMessage(TypedDict):
+    """A message that was added, or was there."""
+
+    sequence: int
+    external_id: str | None
+    created_at: str
+    tokens: int
+    created: bool
+
+
+class DueJob(TypedDict):
+    """Work that became due."""
+
+    job_id: str
+    process: str
+    status: str
+
+
+class Appended(TypedDict):
+    """What came of adding messages."""
+
+    session_id: str
+    user_id: str
+    message_count: int
+    total_tokens: int
+    messages: list[PlacedMessage]
+    jobs: list[DueJob]
+
+
+class Message(TypedDict):
+    """A turn, or a partition event."""
+
+    sequence: int
+    kind: Literal["turn", "partition"]
+    role: Role
+    content: str
+    tool_name: str
+    name: str
+    payload: Any
+    tokens: int
+    created_at: str
+    external_id: str | None
+    moment_key: str | None
+    retracted_at: str | None
+    metadata: Any
+
+
+class Omitted(TypedDict):
+    """The turns between the boundary and those that were returned."""
+
+    count: int
+    from_sequence: int
+    to_sequence: int
+
+
+class LiveMessages(TypedDict):
+    """What is to be replayed of a session."""
+
+    messages: list[Message]
+    has_partition_event: bool
+    omitted: Omitted | None
+    live_from_sequence: int
+    message_count: int
+
+
+class MessagePage(TypedDict):
+    """A page of a transcript."""
+
+    messages: list[Message]
+    has_more: bool
+
+
+class ContextBudget(TypedDict):
+    """Tokens that were asked for, allowed, and used."""
+
+    requested: int | None
+    applied: int
+    estimated_used: int
+
+
+class ContextTrimmed(TypedDict):
+    """What did not fit."""
+
+    layer: str
+    count: int
+    tokens: int
+    reason: str
+
+
+class ContextItem(TypedDict):
+    """A line of a context, with its source."""
+
+    text: str
+    tokens: int
+    ref: str
+    sequence_range: list[int] | None
+    time: str | None
+    role: NotRequired[str]
+
+
+class ContextLayer(TypedDict):
+    """A layer of a context."""
+
+    name: str
+    tokens: int
+    items: list[ContextItem]
+
+
+class Context(TypedDict):
+    """A context with its accounts; `context` is text, and a list of messages where these were asked for."""
+
+    context_id: str
+    budget: ContextBudget
+    sources: dict[str, int]
+    trimmed: list[ContextTrimmed]
+    layers: list[ContextLayer]
+    has_partition_event: bool
+    cached: bool
+    degraded: bool
+    context: Any
+
+
+class Ranks(TypedDict):
+    """The places of a result by meaning and by words."""
+
+    semantic: NotRequired[int | None]
+    text: NotRequired[int | None]
+
+
+class Result(TypedDict):
+    """One thing that was found."""
+
+    kind: Kind
+    ref: str
+    content: str
+    session_id: str | None
+    sequence: int | None
+    role: str
+    time: str
+    valid_from: str | None
+    valid_until: str | None
+    score: float
+    ranks: Ranks
+
+
+class Found(TypedDict):
+    """What was found, best first."""
+
+    results: list[Result]
+    mode: Mode
+    degraded: bool
+
+
+class MomentRow(TypedDict):
+    """A moment in a list."""
+
+    key: str
+    name: str
+    category: NotRequired[str]
+    summary: str
+    topic_tags: NotRequired[list[str]]
+    starts_timestamp: str
+    ends_timestamp: str
+
+
+class Moment(MomentRow):
+    """A moment in full."""
+
+    detail: NotRequired[str]
+    emotion_tags: NotRequired[list[str]]
+    present_persons: NotRequired[list[str]]
+    source_session_id: NotRequired[str | None]
+    first_sequence: int
+    last_sequence: int
+    previous_moment_keys: NotRequired[list[str]]
+    engine: str
+    created_at: str
+
+
+class Moments(TypedDict):
+    """A page of moments, latest first."""
+
+    moments: list[MomentRow]
+    total: int
+    has_more: bool
+
+
+class Fact(TypedDict):
+    """Something that was said of a person, and when it held."""
+
+    fact_id: str
+    uri: str
+    atom_type: Literal["observation", "fact"]
+    content: str
+    subject: str
+    attribute: str
+    value: str
+    said_at: str
+    valid_from: NotRequired[str | None]
+    valid_until: NotRequired[str | None]
+    state: NotRequired[Literal["active", "absorbed", "ended", "evicted"]]
+    is_wrong: bool
+    replaced_by: NotRequired[str | None]
+    ended_at: str | None
+    session_id: NotRequired[str | None]
+    created_at: str
+
+
+class Facts(TypedDict):
+    """A page of facts, what was said last first."""
+
+    facts: list[Fact]
+    has_more: bool
+
+
+class Correction(TypedDict):
+    """What correcting or withdrawing a fact changed."""
+
+    correction_id: str | None
+    fact_id: NotRequired[str | None]
+    before: str
+    after: NotRequired[str]
+
+
+class Profile(TypedDict):
+    """What is known of a person."""
+
+    user_id: str
+    uri: str
+    summary: NotRequired[str]
+    interests: NotRequired[list[str]]
+    preferred_topics: NotRequired[list[str]]
+    timezone: NotRequired[str]
+    metadata: NotRequired[Any]
+    created_at: str
+    updated_at: str
+
+
+class Session(TypedDict):
+    """A session with its counters."""
+
+    session_id: str
+    user_id: str
+    agent_id: NotRequired[str]
+    source: NotRequired[str]
+    title: NotRequired[str]
+    message_count: NotRequired[int]
+    total_tokens: NotRequired[int]
+    last_activity: str
+    live_from_sequence: NotRequired[int]
+    metadata: NotRequired[Any]
+    created_at: str
+
+
+class Sessions(TypedDict):
+    """A page of sessions, latest activity first."""
+
+    sessions: list[Session]
+    total: int
+    has_more: bool
+
+
+class Accepted(TypedDict):
+    """Work that was asked for."""
+
+    status: NotRequired[str]
+    job_id: str
+
+
+class Job(TypedDict):
+    """A job with its outcome so far."""
+
+    job_id: str
+    process: str
+    status: NotRequired[Literal["queued", "processing", "completed", "failed", "skipped"]]
+    session_id: NotRequired[str | None]
+    user_id: NotRequired[str | None]
+    attempts: NotRequired[int]
+    result: NotRequired[Any]
+    error: NotRequired[str]
+    queued_at: NotRequired[str]
+    started_at: NotRequired[str | None]
+    finished_at: NotRequired[str | None]
+
+
+class Erased(TypedDict):
+    """What an erasure removed."""
+
+    erasure_id: str
+    rows: dict[str, int]
+    has_files_left: bool

@@ -1,0 +1,47 @@
+"""What is added: messages as the platform takes them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from memory_platform.client.answers import Appended
+
+BATCH = 500  # messages that one request takes
+
+Message = Mapping[str, Any]
+Said = str | Message | Iterable[Message]
+
+
+def prepared(said: Said) -> list[dict[str, Any]]:
+    """Return messages with an external id each, by which a repeated request adds nothing twice.
+
+    Args:
+        said: a text of the user's, a message (`role`, `content`, …), or several.
+    """
+    if isinstance(said, str):
+        said = {"role": "user", "content": said}
+    several = [said] if isinstance(said, Mapping) else said
+    return [_prepared(message) for message in several]
+
+
+def _prepared(message: Message) -> dict[str, Any]:
+    made = {"external_id": uuid4().hex} | {name: value for name, value in message.items() if value is not None}
+    if isinstance(made.get("created_at"), datetime):
+        made["created_at"] = made["created_at"].isoformat()
+    return made
+
+
+def batches(messages: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+    """Yield the messages of each request; of none one request, which is refused with the reason."""
+    for first in range(0, max(len(messages), 1), BATCH):
+        yield messages[first : first + BATCH]
+
+
+def joined(answers: Sequence[Appended]) -> Appended:
+    """Return one answer for all batches."""
+    messages = [message for answer in answers for message in answer["messages"]]
+    jobs = [job for answer in answers for job in answer["jobs"]]
+    joined = answers[-1].copy()  # has the counters
+    joined["messages"], joined["jobs"] = messages, jobs
+    return joined

@@ -1,0 +1,145 @@
+/**
+ * Client of the memory platform: `Memory` is what is remembered of one person.
+ *
+ *     const memory = new Memory("nora", { url: "http://localhost:8000", key: "mem_…" });
+ *     await memory.add("I restore kilns in Turin.");
+ *     console.log((await memory.context("Where do I restore kilns?")).context);
+ *
+ * `memory.api` calls any operation of the REST interface, with the types of its description.
+ */
+
+import createClient, { type Client } from "openapi-fetch";
+
+import { patient } from "./retries.js";
+import type { components, paths } from "./schema.js";
+
+export type { components, paths } from "./schema.js";
+
+type Schemas = components["schemas"];
+export type Message = Schemas["MessageInputRequest"];
+export type Appended = Schemas["AppendAnswer"];
+export type Context = Schemas["ContextAnswer"];
+export type Found = Schemas["SearchAnswer"];
+export type LiveMessages = Schemas["LiveMessages"];
+export type ContextOptions = Omit<Schemas["ContextInputRequest"], "user_id" | "agent_id" | "session_id" | "query">;
+export type SearchOptions = Omit<Schemas["SearchInputRequest"], "user_id" | "agent_id" | "query">;
+
+/** Messages that one request takes. */
+const BATCH = 500;
+
+export interface Options {
+  /** Of the site. */
+  url: string;
+  /** An API key. */
+  key: string;
+  /** Of the conversation, where a call names no other. */
+  sessionId?: string;
+  /** Your id of the assistant. */
+  agentId?: string;
+  /** Tries of a call that comes to nothing. */
+  attempts?: number;
+  /** In place of the global one. */
+  fetch?: (request: Request) => Promise<Response>;
+}
+
+/** The platform refused a call: `status` of the answer, and `errors` with a code, a detail and a field each. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    readonly errors: Schemas["Error"]["errors"],
+  ) {
+    super(`${status}: ${errors.map((error) => error.detail).join("; ") || "no error of the platform"}`);
+    this.name = "Refused";
+  }
+}
+
+/** What is remembered of one person, named by your id. */
+export class Memory {
+  /** Every operation of the REST interface. */
+  readonly api: Client<paths>;
+
+  constructor(
+    readonly userId: string,
+    private readonly options: Options,
+  ) {
+    this.api = createClient<paths>({
+      baseUrl: options.url.replace(/\/+$/, ""),
+      headers: { Authorization: `Bearer ${options.key}` },
+      fetch: patient(options.fetch ?? ((request) => fetch(request)), options.attempts ?? 5),
+    });
+  }
+
+  /** The same memory in another conversation. */
+  session(sessionId: string): Memory {
+    return new Memory(this.userId, { ...this.options, sessionId });
+  }
+
+  /** Add what was said: a text of the user's, a message, or several. Messages get external ids, so that none is added twice. */
+  async add(said: string | Message | Message[], more: { source?: string; contextId?: string } = {}): Promise<Appended> {
+    const messages = prepared(said);
+    const answers: Appended[] = [];
+    for (let first = 0; first < Math.max(messages.length, 1); first += BATCH) {
+      answers.push(await this.append(messages.slice(first, first + BATCH), more));
+    }
+    const last = answers[answers.length - 1] as Appended;
+    return {
+      ...last,
+      messages: answers.flatMap((answer) => answer.messages),
+      jobs: answers.flatMap((answer) => answer.jobs),
+    };
+  }
+
+  /** The memory that a model should have before it answers; `context` is to be sent to it. */
+  async context(query = "", options: ContextOptions = {}): Promise<Context> {
+    const body = { ...this.about(), session_id: this.sessionId, query, ...options };
+    return answered(await this.api.POST("/api/v1/memory/context", { body }));
+  }
+
+  /** What answers a query, best first. */
+  async search(query: string, options: SearchOptions = {}): Promise<Found> {
+    const body = { ...this.about(), query, ...options };
+    return answered(await this.api.POST("/api/v1/memory/search", { body }));
+  }
+
+  /** What is to be replayed of the conversation. */
+  async messages(limit?: number): Promise<LiveMessages> {
+    const query = { user_id: this.userId, view: "live" as const, ...(limit === undefined ? {} : { limit }) };
+    const path = { session_id: this.sessionId };
+    const answer = await this.api.GET("/api/v1/sessions/{session_id}/messages", { params: { path, query } });
+    return answered(answer) as LiveMessages; // `view=all` alone has pages
+  }
+
+  private get sessionId(): string {
+    return this.options.sessionId ?? "default";
+  }
+
+  private about(): { user_id: string; agent_id?: string } {
+    const agent = this.options.agentId;
+    return { user_id: this.userId, ...(agent === undefined ? {} : { agent_id: agent }) };
+  }
+
+  private async append(messages: Message[], more: { source?: string; contextId?: string }): Promise<Appended> {
+    const body = {
+      ...this.about(),
+      messages,
+      ...(more.source === undefined ? {} : { source: more.source }),
+      ...(more.contextId === undefined ? {} : { context_id: more.contextId }),
+    };
+    const params = { path: { session_id: this.sessionId } };
+    return answered(await this.api.POST("/api/v1/sessions/{session_id}/messages", { params, body }));
+  }
+}
+
+function prepared(said: string | Message | Message[]): Message[] {
+  const messages: Message[] =
+    typeof said === "string" ? [{ role: "user", content: said }] : Array.isArray(said) ? said : [said];
+  return messages.map((message) => ({ ...message, external_id: message.external_id ?? crypto.randomUUID() }));
+}
+
+function answered<Answer>(given: { data?: Answer; error?: unknown; response: Response }): Answer {
+  if (given.data !== undefined) {
+    return given.data;
+  }
+  const told = given.error as Partial<Schemas["Error"]> | undefined;
+  throw new Refused(given.response.status, Array.isArray(told?.errors) ? told.errors : []);
+}

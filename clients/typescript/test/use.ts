@@ -1,0 +1,53 @@
+/** Uses the built client against a site: MEMORY_URL and MEMORY_KEY; it ends with status 0 where all holds. */
+
+import assert from "node:assert/strict";
+
+import { Memory, Refused, type Message } from "memory-platform-client";
+
+const url = process.env["MEMORY_URL"] ?? "";
+const key = process.env["MEMORY_KEY"] ?? "";
+
+const memory = new Memory("ada+b?c", { url, key, agentId: "coach" });
+const said: Message[] = [
+  { role: "user", content: "I keep bees." },
+  { role: "assistant", content: "How many hives?" },
+];
+const added = await memory.add(said);
+assert.deepEqual(
+  added.messages.map((message) => message.created),
+  [true, true],
+);
+assert.equal((await memory.messages()).messages[0]?.content, "I keep bees.");
+assert.ok(String((await memory.session("friday").context("What do I keep?", { max_tokens: 800 })).context).includes("bees"));
+assert.equal((await memory.search("bees", { kinds: ["turn"] })).results[0]?.content, "I keep bees.");
+
+// Every operation has types: a query that the description doesn't have is an error of the compiler.
+const moments = await memory.api.GET("/api/v1/moments", { params: { query: { user_id: memory.userId, limit: 3 } } });
+assert.equal(moments.data?.total, 0);
+// @ts-expect-error: there is no such parameter
+await memory.api.GET("/api/v1/moments", { params: { query: { person: "ada" } } });
+
+// An answer that was lost on its way: the message is there once.
+let lost = 1;
+const flaky = new Memory("bo", {
+  url,
+  key,
+  fetch: async (request) => {
+    const response = await fetch(request);
+    if (lost-- > 0) {
+      throw new TypeError("the connection was reset");
+    }
+    return response;
+  },
+});
+assert.deepEqual(
+  (await flaky.add("I keep geese.")).messages.map((message) => message.created),
+  [false],
+);
+assert.equal((await flaky.messages()).messages.length, 1);
+
+await assert.rejects(
+  new Memory("ada", { url, key: "mem_wrong" }).search("bees"),
+  (error) => error instanceof Refused && error.status === 401,
+);
+console.log("All holds.");
