@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ TELLING = 2  # stop words of only one language that suffice to identify it
 ALONE = 0.5  # share of its weight that a single character has in scripts with words of two characters
 POSITIONS = 16_383  # positions that PostgreSQL can tell apart
 OCCURRENCES = 255  # positions of a word that PostgreSQL stores
+KEPT = 20_000  # words of which the stems are kept, for each choice of languages
+_PLACES = [str(place) for place in range(1, POSITIONS + 1)]  # beyond the last, PostgreSQL takes all for one
 
 _LATIN = {
     "cs": "czech",
@@ -146,17 +149,17 @@ def load() -> None:
 
 def vector(text: str) -> str:
     """Return the stems that index a text, with their positions, in the syntax of a `tsvector`."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, stems in enumerate(_indexed(text[:MAX_CHARS]), start=1):
+    found: dict[str, list[str]] = defaultdict(list)
+    # Half of what it costs to store a text is spent in this loop.
+    for place, stems in zip(chain(_PLACES, repeat(_PLACES[-1])), _indexed(text[:MAX_CHARS]), strict=False):
         for stem in stems:
-            if stem and len(places[stem]) < OCCURRENCES:
-                places[stem].append(min(place, POSITIONS))
-    return " ".join(f"'{stem}':{','.join(map(str, dict.fromkeys(found)))}" for stem, found in places.items())
+            found[stem].append(place)
+    return " ".join([f"'{stem}':{','.join(places[:OCCURRENCES])}" for stem, places in found.items()])
 
 
 def stems_in(text: str) -> frozenset[str]:
     """Return the stems that index a text."""
-    return frozenset(stem for stems in _indexed(text[:MAX_CHARS]) for stem in stems if stem)
+    return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS])))
 
 
 def certain_language(text: str) -> str:
@@ -200,14 +203,14 @@ def whole_words(text: str) -> list[QueryWord]:
 def places_of(text: str, words: Iterable[QueryWord]) -> Iterator[tuple[int, int]]:
     """Yield where some words begin and end in a text, in any of their forms."""
     wanted = {stem for word in words for stem in word.stems}
-    languages = likely_languages(text)
+    stems = _stems_in(likely_languages(text))
     end = 0
     for script, run in _runs(text):
         start = text.find(run, end)
         if start < 0:  # written in a way that only its normal form shows
             continue
         end = start + len(run)
-        parts = _parts(script, run) if script != "word" else _stems_of(run, languages)
+        parts = _parts(script, run) if script != "word" else stems[run]
         if not wanted.isdisjoint(parts):
             yield start, end
 
@@ -257,14 +260,14 @@ def _likely(ranked: Sequence[tuple[str, float]]) -> tuple[str, ...]:
 # --- a text ---
 
 
-def _indexed(text: str) -> Iterator[Iterable[str]]:
-    """Yield the stems of each position of a text."""
-    languages = likely_languages(text)
-    for script, run in _runs(text):
-        if script == "word":
-            yield _stems_of(run, languages)
-        else:
-            yield from ((part,) for part in _parts(script, run))
+def _indexed(text: str) -> Iterable[Iterable[str]]:
+    """Return the stems of each position of a text."""
+    stems = _stems_in(likely_languages(text))
+    if text.isascii():
+        return map(stems.__getitem__, _ASCII_RUN.findall(text))
+    return chain.from_iterable(
+        [stems[run]] if script == "word" else ((part,) for part in _parts(script, run)) for script, run in _runs(text)
+    )
 
 
 def _runs(text: str) -> Iterable[tuple[str, str]]:
@@ -275,7 +278,26 @@ def _runs(text: str) -> Iterable[tuple[str, str]]:
     return ((match.lastgroup or "", match[0]) for match in _RUN.finditer(text))
 
 
-@lru_cache(maxsize=20_000)
+class _Stems(dict[str, tuple[str, ...]]):
+    """The stems of each word in texts of some languages, of many words kept.
+
+    Args:
+        languages: likeliest first.
+    """
+
+    def __init__(self, languages: tuple[str, ...]) -> None:
+        self._languages = languages
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= KEPT:
+            self.clear()
+        stems = self[word] = _stems_of(word, self._languages)
+        return stems
+
+
+_stems_in = lru_cache(maxsize=64)(_Stems)
+
+
 def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     """Return the stems of a word in a text of these languages. A stop word has none."""
     if len(word) > MAX_WORD:
@@ -284,11 +306,11 @@ def _stems_of(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
     languages = languages if is_latin else (_language_by_script(word),)
     plain = _plain(_one_way(word))
     if not languages[0] or any(map(str.isdigit, word)):
-        return (plain,)
+        return (plain,) if plain else ()
     if _is_stop_word(word, languages[0]):
         return ()
     stems = (_stem(word, language) for language in languages if not _is_stop_word(word, language))
-    return tuple(dict.fromkeys((*stems, plain) if is_latin and DEFAULT not in languages else stems))
+    return tuple(filter(None, dict.fromkeys((*stems, plain) if is_latin and DEFAULT not in languages else stems)))
 
 
 def _parts(script: str, run: str) -> Iterator[str]:
@@ -306,7 +328,7 @@ def _words_of_run(script: str, run: str, languages: tuple[str, ...], tried: tupl
     if script != "word":
         for part in _parts(script, run):
             yield QueryWord(part, (part,), ALONE if len(part) < len(run) and len(part) == 1 else 1.0)
-    elif stems := _stems_of(run, languages) and _query_stems(run, tried):
+    elif stems := _stems_in(languages)[run] and _query_stems(run, tried):
         yield QueryWord(run.casefold(), stems)
 
 

@@ -36,11 +36,11 @@ def note_platform_text(session: Session, messages: Iterable[Message]) -> None:
 
     No statement runs where no turn looks like a served text: several lines, or one with a date as memory writes it.
     """
-    lines = {turn: text_lines(text) for turn in messages if turn.role in COMPARED and (text := _text(turn))}
-    likely = {turn: own for turn, own in lines.items() if may_be_platform_text(own)}
-    known = _served(session, {line.hash for own in likely.values() for line in own[:LINES]}) if likely else {}
+    lines = [(turn, text_lines(text)) for turn in messages if turn.role in COMPARED and (text := _text(turn))]
+    likely = [(turn, own) for turn, own in lines if may_be_platform_text(own)]
+    known = _served(session, {line.hash for _, own in likely for line in own[:LINES]}) if likely else {}
     if known:
-        found = [_own_text(turn, own, platform_places(own[:LINES], known)) for turn, own in likely.items()]
+        found = [_own_text(turn, own, platform_places(own[:LINES], known)) for turn, own in likely]
         OwnText.objects.bulk_create([own for own in found if own])
 
 

@@ -152,6 +152,8 @@ def _hashes(texts: Iterable[str]) -> set[int]:
 
 def may_be_platform_text(lines: Sequence[TextLine]) -> bool:
     """Tell whether any line would be the platform's if all were served: one plain line alone never is."""
+    if len(lines) == 1 and not (lines[0].is_marked or lines[0].is_frame):
+        return False
     return _is_platform_text(lines, lambda _: True)
 
 

@@ -1,23 +1,25 @@
 """`import_sessions`: add conversations from elsewhere as if they had been posted.
 
 The process takes the messages that a reader in `sessions_app/imports` finds, one after another, and appends them in
-batches, each as a whole or not at all. An import can be repeated: a message is recognized by its `external_id`, even
-if it has been archived since. One that says something else than the message with its `external_id` is rejected.
+batches, many in a transaction. An import can be repeated: a message is recognized by its `external_id`, even if it has
+been archived since. One that says something else than the message with its `external_id` is rejected.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
 from django.db.models.functions import MD5
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.transcript.append import BATCH_MAX, NewMessage, append
+from sessions_app.transcript.append import BATCH_MAX, NewMessage
+from sessions_app.transcript.append_many import Batch, append_many
 
-# Messages are held back so that those of one session are appended together. At this many messages, or this much text,
-# all of them are appended.
+# Messages are held back so that those of one session are appended together, and those of many in one transaction. At
+# this many messages, or this much text, all of them are appended.
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
 OTHER_TEXT = "Another message of its session has its external_id, and says something else."
@@ -83,16 +85,31 @@ def import_sessions(
         imported.rejected += 1
         on_rejected(rejected)
 
-    for batch in _batches(found, reject):
+    for portion in _portions(_batches(found, reject)):
         with transaction.atomic():
-            added, doubtful = _append(batch, application)
+            outcomes = _append(portion, application)
             transaction.set_rollback(dry_run)
-        imported.added += added
-        imported.known += len(batch) - added - len(doubtful)
-        for rejected in doubtful:
-            reject(rejected)
-        on_batch(imported)
+        for batch, (added, rejected) in zip(portion, outcomes, strict=True):
+            imported.added += added
+            imported.known += len(batch) - added - len(rejected)
+            for one in rejected:
+                reject(one)
+            on_batch(imported)
     return imported
+
+
+def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:
+    """Yield as many batches at a time as are appended in one transaction."""
+    portion: list[list[Record]] = []
+    count = chars = 0
+    for batch in batches:
+        portion.append(batch)
+        count, chars = count + len(batch), chars + sum(_chars(record.message) for record in batch)
+        if count >= PENDING_MAX or chars >= PENDING_MAX_CHARS:
+            yield portion
+            portion, count, chars = [], 0, 0
+    if portion:
+        yield portion
 
 
 def _batches(found: Iterable[Record | Rejected], reject: Callable[[Rejected], None]) -> Iterable[list[Record]]:
@@ -120,58 +137,92 @@ def _chars(message: NewMessage) -> int:
     return len(message.content) + sum(map(len, others))
 
 
-def _append(batch: list[Record], application: int) -> tuple[int, list[Rejected]]:
-    """Append a batch; return how many messages were added, and the records that can't be."""
-    place = batch[0].place
-    user = UserProfile.objects.ensure(place.user_id, application)
-    session = Session.objects.for_user(user).filter(session_id=place.session_id).first()
-    batch, rejected = _agreeing(batch, _said(session, batch) if session else {})
-    new, doubtful = _unknown(session, batch) if session else (batch, [])
-    rejected += doubtful
-    if not new:
-        return 0, rejected
-    messages = [record.message for record in new]
-    appended = append(user, place.session_id, messages, agent_id=place.agent_id, source=place.source)
-    added = sum(created for _, created in appended.messages)
-    if added and place.title and not appended.session.title:
-        appended.session.title = place.title
-        appended.session.save(update_fields=["title"])
-    return added, rejected
+def _append(portion: list[list[Record]], application: int) -> list[tuple[int, list[Rejected]]]:
+    """Append batches; return for each how many messages were added, and the records that can't be."""
+    people = {batch[0].place.user_id for batch in portion}
+    users = UserProfile.objects.ensure_held(people, application)
+    known = _Known(list(users.values()), portion)
+    checked = [known.checked(batch) for batch in portion]
+    added = iter(append_many([_to_append(users, new) for new, _ in checked if new]))
+    return [(next(added) if new else 0, rejected) for new, rejected in checked]
 
 
-def _said(session: Session, batch: list[Record]) -> dict[str | None, str]:
-    """Return the hashes of what the session's messages say, by `external_id`; archived ones have no text to compare."""
-    ids = [record.message.external_id for record in batch]
-    known = session.messages.filter(user_id=session.user_id, external_id__in=ids).exclude(kind=Message.Kind.ARCHIVED)
-    return dict(known.values_list("external_id", MD5("content")))
+def _to_append(users: Mapping[str, UserProfile], new: list[Record]) -> Batch:
+    place, messages = new[0].place, [record.message for record in new]
+    return Batch(users[place.user_id], place.session_id, messages, place.agent_id, place.source, place.title)
 
 
-def _agreeing(batch: list[Record], said: dict[str | None, str]) -> tuple[list[Record], list[Rejected]]:
-    """Leave out the records that say something else than the message that has their `external_id` already."""
-    said = dict(said)
+class _Known:
+    """What is there already of the sessions that records belong to.
+
+    Nothing is locked for it and no text read, so that a repeated import costs little.
+
+    Args:
+        users: the people whose sessions they are.
+        portion: the records, by session.
+    """
+
+    def __init__(self, users: Sequence[UserProfile], portion: list[list[Record]]) -> None:
+        wanted = {batch[0].place.session_id for batch in portion}
+        names = {user.pk: user.user_id for user in users}
+        sessions = Session.objects.filter(user__in=users, session_id__in=wanted)
+        self._sessions = {(names[session.user_id], session.session_id): session for session in sessions}
+        sent = [
+            (session.user_id, session.pk, record.message.external_id or "")
+            for batch in portion
+            if (session := self._session_of(batch))
+            for record in batch
+        ]
+        self._stored: dict[int | None, dict[str | None, str | None]] = defaultdict(dict)
+        for pk, external_id, kind, text in _sent_as(sent):
+            # An archived message has no text to compare.
+            self._stored[pk][external_id] = None if kind == Message.Kind.ARCHIVED else text
+        self._said: dict[tuple[str, str], dict[str | None, str | None]] = {}
+
+    def _session_of(self, batch: list[Record]) -> Session | None:
+        place = batch[0].place
+        return self._sessions.get((place.user_id, place.session_id))
+
+    def checked(self, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
+        """Return the records of a session that it doesn't have, and those that can't be added."""
+        place, session = batch[0].place, self._session_of(batch)
+        stored = self._stored[session.pk] if session else {}
+        agreeing, rejected = _agreeing(batch, self._said.setdefault((place.user_id, place.session_id), dict(stored)))
+        new = [record for record in agreeing if record.message.external_id not in stored]
+        if new and session and session.kept_from_sequence:
+            new, doubtful = _not_archived(session, new)
+            rejected += doubtful
+        return new, rejected
+
+
+def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str]]:
+    """Return session, `external_id`, kind and the hash of the text of messages by their names."""
+    return Message.objects.sent_as(names).values_list("session_id", "external_id", "kind", MD5("content"))
+
+
+def _agreeing(batch: list[Record], said: dict[str | None, str | None]) -> tuple[list[Record], list[Rejected]]:
+    """Leave out the records that say something else than the message that has their `external_id` already.
+
+    Args:
+        batch: of one session.
+        said: hashes of what its messages say, by `external_id`, to which those of the batch are added.
+    """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
     for record in batch:
         text = hashlib.md5(record.message.content.encode(), usedforsecurity=False).hexdigest()
-        if said.setdefault(record.message.external_id, text) == text:
+        if said.setdefault(record.message.external_id, text) in (None, text):
             agreeing.append(record)
         else:
             rejected.append(Rejected(record.where, OTHER_TEXT))
     return agreeing, rejected
 
 
-def _unknown(session: Session, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
-    """Return the records that the session doesn't have, and those of which this can't be told.
+def _not_archived(session: Session, new: list[Record]) -> tuple[list[Record], list[Rejected]]:
+    """Return the records that are newer than what retention has deleted, and those of which this can't be told.
 
-    A repeated import locks nothing and reads no text. If retention has deleted the session's oldest turns, their ids
-    are gone too, so those turns are recognized by their time.
+    The ids of the oldest turns are gone with them, so those turns are recognized by their time.
     """
-    ids = [record.message.external_id for record in batch]
-    known = session.messages.filter(user_id=session.user_id, external_id__in=ids)  # archived ones too
-    known_ids = set(known.values_list("external_id", flat=True))
-    new = [record for record in batch if record.message.external_id not in known_ids]
-    if not new or not session.kept_from_sequence:
-        return new, []
     turns = session.messages.turns().filter(user_id=session.user_id)
     until = turns.order_by("sequence").values_list("created_at", flat=True).first() or session.last_activity_at
     reason = "It has no time: it may be one of its session's turns that were archived."

@@ -1,10 +1,12 @@
 """One entry of a session: a turn, the remaining row of an archived turn, or a partition event."""
 
+from collections.abc import Collection
 from typing import Self
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -13,6 +15,11 @@ from sessions_app.models.daily_limit import size_of
 from sessions_app.models.searched import Searched, SearchedQuerySet, said_fields
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
+
+_SENT_AS_SQL = """
+SELECT message.id FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS sent (user_id, session_id, external_id)
+JOIN sessions_app_message message USING (user_id, session_id, external_id)
+"""
 
 
 class MessageQuerySet(SearchedQuerySet["Message"]):
@@ -41,6 +48,17 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
     def in_order(self) -> Self:
         """Return the messages in conversation order: by sequence, each partition event right after its turn."""
         return self.order_by("sequence", "-kind", "id")
+
+    def sent_as(self, names: Collection[tuple[int, int, str]]) -> Self:
+        """Return the messages that clients sent under these names.
+
+        Args:
+            names: each a person's and a session's primary key and the client's own id of the message.
+        """
+        if not names:
+            return self.none()
+        columns = [list(column) for column in zip(*names, strict=True)]
+        return self.filter(pk__in=RawSQL(_SENT_AS_SQL, columns))  # noqa: S611 (parameters)
 
     def archive(self) -> int:
         """Remove the text of these turns, which an archive holds by now. Their words and vectors stay.

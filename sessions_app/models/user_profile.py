@@ -52,6 +52,19 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
         created = UserProfile(**named)
         return created if insert_unless_there(created) else self.get(**named)
 
+    def ensure_held(self, user_ids: Collection[str], application: int = DEFAULT) -> "dict[str, UserProfile]":
+        """Return the profiles of people of an application by `user_id`, protected from erasure as by `hold`.
+
+        They are created on first use.
+        """
+        while True:  # again when one was erased between two statements
+            found = {user.user_id: user for user in self.filter(application=application, user_id__in=user_ids)}
+            if missing := sorted({*user_ids} - found.keys()):
+                new = [UserProfile(application_id=application, user_id=user_id) for user_id in missing]
+                self.bulk_create(new, ignore_conflicts=True)
+            elif self.hold([user.pk for user in found.values()]) == {user.pk for user in found.values()}:
+                return found
+
     def named(self, user_id: str, application: int) -> "UserProfile | None":
         """Return the person whom an application calls so, if there is one."""
         return self.filter(application=application, user_id=user_id).first()

@@ -24,6 +24,17 @@ from sessions_app.refusals import Conflict
 from sessions_app.tokens import estimate_tokens
 
 BATCH_MAX = 500  # messages that a client may send at once
+# The columns of a session that change with each append.
+COUNTED = [
+    "message_count",
+    "last_sequence",
+    "total_tokens",
+    "live_tokens",
+    "weighted_tokens",
+    "last_activity_at",
+    "last_arrived_at",
+    "status",
+]
 CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
 
 # Sent inside the transaction, with `session` (locked, counters up to date) and `messages` (those added). A receiver
@@ -105,28 +116,50 @@ def append(
     if context_id:
         check_context_id(context_id, user, session_id)
         batch = [answered_from(new, context_id) for new in batch]
-    known = _known(session, batch)
+    placed = placed_in(session, batch, _known(session, batch))
+    added = [message for message, is_new in placed if is_new]
+    if not added:
+        return Appended(session, placed, [])
+    Message.objects.bulk_create(added)
+    count(session, added)
+    session.save(update_fields=COUNTED)
+    jobs = request_due(session, added)
+    count_stored(message.size for message in added)  # at last: others may wait for what it locks
+    return Appended(session, placed, jobs)
+
+
+def placed_in(
+    session: Session, batch: Sequence[NewMessage], known: dict[str | None, Message]
+) -> list[tuple[Message, bool]]:
+    """Return the message for each of a batch, in the same order, and True if it is still to be added.
+
+    Args:
+        session: locked.
+        batch: in conversation order.
+        known: those of the session that have one of the batch's external ids, to which the others are added.
+
+    Raises:
+        IdTaken: names the message by its position in the batch.
+    """
     placed: list[tuple[Message, bool]] = []
-    added: list[Message] = []
+    added = 0
     for position, new in enumerate(batch):
         message = known.get(new.external_id) if new.external_id else None
         if message and not _says(message, new):
             holder = f"message {message.sequence}, which says something else"
             raise IdTaken(f"messages[{position}]: its external_id is that of {holder}.")
-        placed.append((message, False) if message else (_turn(session, new, len(added)), True))
+        placed.append((message, False) if message else (_turn(session, new, added), True))
         if not message:
-            added.append(placed[-1][0])
+            added += 1
             if new.external_id:
-                known[new.external_id] = added[-1]
-    if not added:
-        return Appended(session, placed, [])
-    Message.objects.bulk_create(added)
-    _count(session, added)
-    jobs: list[DueJob] = []
-    for _receiver, due in messages_appended.send(sender=Session, session=session, messages=added):
-        jobs += cast(Sequence[DueJob], due)
-    count_stored(message.size for message in added)  # at last: others may wait for what it locks
-    return Appended(session, placed, jobs)
+                known[new.external_id] = placed[-1][0]
+    return placed
+
+
+def request_due(session: Session, added: Sequence[Message]) -> list[DueJob]:
+    """Tell who listens what was added, and return the jobs that became due."""
+    answers = messages_appended.send(sender=Session, session=session, messages=added)
+    return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
 def answered_from(new: NewMessage, context_id: UUID) -> NewMessage:
@@ -180,7 +213,8 @@ def _turn(session: Session, new: NewMessage, position: int) -> Message:
     )
 
 
-def _count(session: Session, added: Sequence[Message]) -> None:
+def count(session: Session, added: Sequence[Message]) -> None:
+    """Bring the counters of a session up to date, which is to be saved then."""
     tokens = sum(message.tokens for message in added)
     session.message_count += len(added)
     session.last_sequence += len(added)
@@ -192,15 +226,3 @@ def _count(session: Session, added: Sequence[Message]) -> None:
     newest = min(session.last_arrived_at, max(message.created_at for message in added))
     session.last_activity_at = newest if session.message_count == len(added) else max(session.last_activity_at, newest)
     session.status = Session.Status.ACTIVE
-    session.save(
-        update_fields=[
-            "message_count",
-            "last_sequence",
-            "total_tokens",
-            "live_tokens",
-            "weighted_tokens",
-            "last_activity_at",
-            "last_arrived_at",
-            "status",
-        ]
-    )
