@@ -103,6 +103,12 @@ class RollingSummarySettings(Group):
         description="New turns since the last summary that make the next one due, when a round ends. Up to "
         "`MEMORY_CONTEXT__HOT_TURNS_LIMIT`, contexts have each of them word for word until then.",
     )
+    unread_turns: int = Field(
+        48,
+        ge=1,
+        description="The same where no context of the session was asked for since the last summary: nobody would have "
+        "read the next one.",
+    )
     min_live_tokens: int = Field(
         1_000,
         ge=0,
@@ -121,7 +127,7 @@ class MemoryFormationSettings(Group):
     enabled: bool = Field(True, description="Form memories automatically.")
     message_interval: int = Field(45, ge=1, description="New turns since the last formation that make one due.")
     token_interval: int = Field(
-        1_000, ge=1, description="New weighted tokens since the last formation that make one due."
+        2_000, ge=1, description="New weighted tokens since the last formation that make one due."
     )
     min_messages: int = Field(4, ge=1, le=1_000, description="Memories are never formed from fewer new turns.")
     cold_after_minutes: float = Field(
@@ -241,6 +247,11 @@ class EngineSettings(Group):
         description="Seconds between two probes of an engine that fails; its jobs wait meanwhile. 0: none waits.",
     )
 
+    combines_calls: bool = Field(
+        True,
+        description="Ask a model for moments, memories and digest of a session that is settled in one call, with its "
+        "turns sent once. `false`: in a call each, which suits small models.",
+    )
     prices: Json[dict[str, tuple[NonNegativeFloat, NonNegativeFloat]]] = Field(
         {}, description='USD per million input and output tokens, by model: `{"gpt-4.1-mini": [0.4, 1.6]}`.'
     )

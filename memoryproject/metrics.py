@@ -79,7 +79,7 @@ class _FromDatabase(Collector):
 def figures_of(application: int) -> "list[Figures]":
     """Return the figures of one application, which tell nothing of others."""
     jobs = Job.objects.of_application(application)
-    calls = EngineCall.objects.filter(job__in=jobs)
+    calls = EngineCall.objects.made().filter(job__in=jobs)
     usage = DailyUsage.objects.filter(application=application)
     return [partial(_jobs, jobs), partial(_calls, calls), partial(_usage, usage)]
 
@@ -153,7 +153,7 @@ def _site_usage() -> Iterator[Metric]:
 
 
 def _providers() -> Iterator[Metric]:
-    yield from _calls(EngineCall.objects.all())
+    yield from _calls(EngineCall.objects.made())
     refused = len(site_state.refused_providers())
     yield _gauge("memory_providers_refused", "Providers that refuse the key or address set.", [], {(): refused})
 

@@ -166,7 +166,7 @@ def _without_work_of_rounds(settings: Settings) -> None:
 @pytest.fixture
 def rolling(settings: Settings) -> None:
     """Rolling summaries after each round, so that a test needs few; all else of them is as by default."""
-    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=1, min_live_tokens=0)
+    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=1, unread_turns=1, min_live_tokens=0)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from typing import Any, Self
 from memoryproject.drill.ledger import marks_in
 
 LATENCY = 0.15  # seconds of thinking; so a worker is found at work
+SHAPES = {"moments": "moment_builder", "memories": "memory_extraction", "digest": "session_digest"}  # of combined calls
+FENCE = "<<<TRANSCRIPT"
 PARTS = 6  # of a streamed answer
 PART_SECONDS = 0.02
 MOMENT_TURNS = 20
@@ -179,7 +181,23 @@ def _reply(body: Json) -> str:
 def _answer(body: Json, answers: Mapping[str, Answer]) -> str:
     asked = body["messages"][1]["content"]
     name = body["response_format"].get("json_schema", {}).get("name", "")
-    return json.dumps(answers[name](asked))
+    answer = {part: answers[SHAPES[part]](text) for part, text in parts_of(asked).items()} or answers[name](asked)
+    return json.dumps(answer)
+
+
+def parts_of(asked: str) -> dict[str, str]:
+    """Return the tasks of a combined request by their names, each as it would be asked by itself; none of another."""
+    known, fence, transcript = asked.partition(f"\n{FENCE}")
+    parts: dict[str, str] = {}
+    if not fence or not known.startswith("# "):
+        return parts
+    for task in re.split(r"^# ", known, flags=re.M)[1:]:
+        name, _, text = task.partition("\n")
+        span = re.search(r"^Turns: (\d+) to (\d+)\.$", text, re.M)
+        about = range(int(span[1]), int(span[2]) + 1) if span else None
+        turns = [line for line in transcript.splitlines() if (at := _index(line)) >= 0 and (not about or at in about)]
+        parts[name] = "\n".join([text.strip(), FENCE, *turns])
+    return parts
 
 
 def lines_of(asked: str, start: str) -> list[Json]:
@@ -187,9 +205,21 @@ def lines_of(asked: str, start: str) -> list[Json]:
     return [json.loads(line) for line in asked.splitlines() if line.startswith(start)]
 
 
+def _index(line: str) -> int:
+    """Return the index of a turn's line; −1 for another line."""
+    return int(json.loads(line)["index"]) if line.startswith('{"index"') else -1
+
+
 def turns_of(asked: str) -> list[Json]:
     """Return the turns that a request shows."""
-    return lines_of(asked, '{"index"')
+    return [as_turn(line) for line in lines_of(asked, '{"index"')]
+
+
+def as_turn(line: Json) -> Json:
+    """Return a turn's line with its role and its text by name."""
+    role = next((role for role in ("user", "assistant", "tool") if role in line), "")
+    rest = {name: value for name, value in line.items() if name != role}
+    return rest | {"role": role, "text": line[role]} if role else line
 
 
 def _moments(asked: str) -> Json:
@@ -217,7 +247,7 @@ def _memories(asked: str) -> Json:
     last = turns_of(asked)[-1]
     item = {"text": f"Said in the drill: {last['text'][:QUOTED]}", "message_indexes": [last["index"]]}
     kinds = ("observations", "facts")
-    return {"streams": [{"stream": s["stream"]} | {k: [item] for k in kinds if s[k] != "none"} for s in sections]}
+    return {"streams": [{"stream": s["stream"]} | {k: [item] for k in kinds if s.get(k)} for s in sections]}
 
 
 def _consolidated(asked: str) -> Json:

@@ -1,5 +1,6 @@
 """Validating a model's answer before anything is done with it."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +37,11 @@ def validated(shape: Shape[Answer], allowance: int, judge: Judge[Answer], comple
     Raises:
         InvalidAnswer: there is none that can be used.
     """
-    text = _text(completion)
+    return validated_text(shape, allowance, judge, _text(completion))
+
+
+def validated_text(shape: Shape[Answer], allowance: int, judge: Judge[Answer], text: str) -> Judged[Answer]:
+    """Return the answer in a text; see `validated`."""
     try:
         answer = shape.model.model_validate_json(_json_object(text))
     except ValidationError as error:
@@ -50,6 +55,22 @@ def validated(shape: Shape[Answer], allowance: int, judge: Judge[Answer], comple
     if problem := shape.problem(answer):
         raise InvalidAnswer(text, problem)
     return _usable(text, judge(answer))
+
+
+def read_object(completion: Any) -> dict[str, Any]:
+    """Return the JSON object in a chat completion.
+
+    Raises:
+        InvalidAnswer: there is none.
+    """
+    text = _text(completion)
+    try:
+        answer = json.loads(_json_object(text))
+    except (ValueError, RecursionError):
+        raise InvalidAnswer(text, "it is not JSON.") from None
+    if not isinstance(answer, dict):
+        raise InvalidAnswer(text, "it is no JSON object.")
+    return answer
 
 
 def _usable(text: str, judged: Judged[Answer]) -> Judged[Answer]:

@@ -5,7 +5,7 @@ sessions or of jobs, so they can be called with no transaction open. There are t
 `model.py` (a language model behind an OpenAI-compatible endpoint).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from moments_app.engines.calls.moments import MomentAnswer, MomentRequest
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, SharingAnswer, SharingRequest
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
+from moments_app.engines.together import Part
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class CallRecord:
         kept: number of sentences and items of the answer that were kept.
         dropped: number of those that were not, by reason.
         exchange: what was said, where the call failed.
+        is_part: it tells of a part of a combined call alone, which is on record with its tokens and its time.
     """
 
     purpose: str
@@ -58,6 +60,7 @@ class CallRecord:
     kept: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     exchange: Exchange | None = field(default=None, repr=False)
+    is_part: bool = False
 
 
 class EngineError(Exception):
@@ -82,6 +85,14 @@ class Engine(Protocol):
 
     def with_model(self, model: str) -> "Engine":
         """Return the same engine with another model; one that uses none is the same with any."""
+        ...
+
+    def ask_together(self, parts: Sequence[Part]) -> None:
+        """Ask for several answers at once; each waits, within the job under way, for who asks the same of this engine.
+
+        Raises:
+            EngineError: no answer could be had; each can still be asked for by itself.
+        """
         ...
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:

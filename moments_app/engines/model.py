@@ -5,12 +5,13 @@ job.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from moments_app.engines import transcript
+from moments_app.engines import together, transcript
 from moments_app.engines.answers import InvalidAnswer, validated
-from moments_app.engines.calls import consolidation, digest, formation, moments, recall_query, sharing, summary
+from moments_app.engines.calls import consolidation, recall_query, sharing
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
 from moments_app.engines.calls.formation import FormationAnswer, FormationRequest
@@ -22,16 +23,16 @@ from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.endpoint import Endpoint, Refused
 from moments_app.engines.grounding import Judge, Judged
 from moments_app.engines.interface import CallRecord, EngineError
-from moments_app.engines.transcript import Turn
+from moments_app.engines.questions import ANSWER_MIN_ALLOWANCE, Question, question_of
+from moments_app.engines.together import Part
 
 if TYPE_CHECKING:
     import openai
 
-# An answer longer than its input is no summary; names and tags may outgrow a short window.
-ANSWER_MIN_ALLOWANCE = 6_000  # characters
 QUOTED_ANSWER_MAX = 8_000  # characters of a bad answer shown again for repair
 
 ChatMessage = dict[str, str]
+Read = TypeVar("Read")
 
 # Which of `_formats` an endpoint and model take; one that refuses a format is asked with the next, from then on.
 _accepted_format: dict[tuple[str, str], int] = {}
@@ -68,6 +69,7 @@ class ModelEngine:
             record=record,
         )
         self.name = self._endpoint.name
+        self._record = record
         self._timeout = timeout
         self._with_model = partial(
             ModelEngine,
@@ -84,22 +86,15 @@ class ModelEngine:
 
     def build_moments(self, request: MomentRequest) -> MomentAnswer:
         """Ask for the moments of a window."""
-        allowance = max(ANSWER_MIN_ALLOWANCE, _length(request.turns))
-        allowance += len(request.profile.summary) + len(request.journey.text)
-        judge = partial(moments.judged, request)
-        return self._answer(moments.SHAPE, request.prompt, moments.as_message(request), allowance, judge)
+        return self._told(request, MomentAnswer)
 
     def roll_summary(self, request: SummaryRequest) -> SummaryAnswer:
         """Ask for the summary with the new turns in it."""
-        allowance = max(ANSWER_MIN_ALLOWANCE, 2 * (_length(request.turns) + len(request.base_text)))
-        judge = partial(summary.judged, request)
-        return self._answer(summary.SHAPE, request.prompt, summary.as_message(request), allowance, judge)
+        return self._told(request, SummaryAnswer)
 
     def form_memories(self, request: FormationRequest) -> FormationAnswer:
         """Ask what goes into each stream."""
-        allowance = max(ANSWER_MIN_ALLOWANCE, 2 * _length(request.turns))
-        judge = partial(formation.judged, request)
-        return self._answer(formation.SHAPE, request.prompt, formation.as_message(request), allowance, judge)
+        return self._told(request, FormationAnswer)
 
     def consolidate(self, request: ConsolidationRequest) -> ConsolidationAnswer:
         """Ask for the lines with the observations in them."""
@@ -110,9 +105,7 @@ class ModelEngine:
 
     def digest(self, request: DigestRequest) -> DigestAnswer:
         """Ask for the context and the lessons."""
-        allowance = max(ANSWER_MIN_ALLOWANCE, len(request.context) + _length(request.turns))
-        judge = partial(digest.judged, request)
-        return self._answer(digest.SHAPE, request.prompt, digest.as_message(request), allowance, judge)
+        return self._told(request, DigestAnswer)
 
     def share(self, request: SharingRequest) -> SharingAnswer:
         """Ask for a wording that is nobody's."""
@@ -126,10 +119,39 @@ class ModelEngine:
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Ask what to look up, once: whoever waits for the answer has no time for a repair."""
         messages = _messages(request.prompt, recall_query.as_message(request))
+        read = partial(validated, recall_query.SHAPE, ANSWER_MIN_ALLOWANCE, Judged)
         try:
-            return self._ask(recall_query.SHAPE, messages, ANSWER_MIN_ALLOWANCE, Judged)
+            return self._ask(recall_query.SHAPE, messages, read).answer
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
+
+    def ask_together(self, parts: Sequence[Part]) -> None:
+        """Ask for several answers in one call, without a repair: a part that is no good is asked for by itself."""
+        shape, messages = together.shape_of(parts), _messages(together.prompt_of(parts), together.text_of(parts))
+        try:
+            came = self._ask(shape, messages, partial(together.parts_in, parts))
+        except InvalidAnswer as error:
+            raise self._endpoint.invalid(error) from None
+        together.answers_that_wait().keep(self.name, parts, came)
+
+    def _told(self, request: Any, answer: type[Answer]) -> Answer:
+        """Return the answer to a request about turns: the one that came with a combined call, or ask."""
+        question: Question[Answer] = question_of(request)
+        came = together.answers_that_wait().take(self.name, request)
+        if came:
+            self._note(question.shape.purpose, came)
+        if isinstance(came, Judged):
+            return came.answer
+        return self._answer(question.shape, question.prompt, question.text, question.allowance, question.judge)
+
+    def _note(self, purpose: str, came: together.Came) -> None:
+        """Record a part of a combined call, which has its tokens and its time, for the prompt that it answers."""
+        record = CallRecord(purpose=purpose, engine=self.name, latency_ms=0, is_part=True)
+        if isinstance(came, Judged):
+            self._record(replace(record, kept=came.kept, dropped=came.dropped))
+        else:
+            error = self._endpoint.invalid(came)
+            self._record(replace(record, error_kind=error.kind, error=str(error)))
 
     def _answer(self, shape: Shape[Answer], prompt: str, request: str, allowance: int, judge: Judge[Answer]) -> Answer:
         """Ask, and once more when the answer doesn't validate or nothing of it can be kept.
@@ -138,16 +160,17 @@ class ModelEngine:
             EngineError: no valid answer could be had.
         """
         messages = _messages(prompt, request)
+        read = partial(validated, shape, allowance, judge)
         try:
-            return self._ask(shape, messages, allowance, judge)
+            return self._ask(shape, messages, read).answer
         except InvalidAnswer as error:
             messages += _repair(error)
         try:
-            return self._ask(shape, messages, allowance, judge)
+            return self._ask(shape, messages, read).answer
         except InvalidAnswer as error:
             raise EngineError("invalid_answer", f"{self.name} gave no valid answer twice: {error.summary}") from None
 
-    def _ask(self, shape: Shape[Answer], messages: list[ChatMessage], allowance: int, judge: Judge[Answer]) -> Answer:
+    def _ask(self, shape: Shape[Any], messages: list[ChatMessage], read: Callable[[Any], Read]) -> Read:
         """Ask once, with the first response format that the endpoint takes."""
         formats = _formats(shape)
         address = self._endpoint.address
@@ -155,19 +178,17 @@ class ModelEngine:
             try:
                 asked = _with_shape(messages, shape) if number else messages
                 extra = {"response_format": formats[number]} if formats[number] else {}
-                judged = self._call(
-                    shape.purpose, {"messages": asked, **extra}, partial(validated, shape, allowance, judge)
-                )
+                answer = self._call(shape.purpose, {"messages": asked, **extra}, read)
             except Refused:
                 continue
             except InvalidAnswer:
                 _accepted_format[address] = number
                 raise
             _accepted_format[address] = number
-            return judged.answer
+            return answer
         raise AssertionError("a request without a response format is never refused for its format")
 
-    def _call(self, purpose: str, body: dict[str, Any], read: Callable[[Any], Judged[Answer]]) -> Judged[Answer]:
+    def _call(self, purpose: str, body: dict[str, Any], read: Callable[[Any], Read]) -> Read:
         """Make one HTTP call."""
         return self._endpoint.call(
             purpose,
@@ -175,12 +196,8 @@ class ModelEngine:
             seconds=self._timeout,
             read=read,
             refuses=lambda error: "response_format" in body and _refuses_format(error),
-            counts=lambda judged: (judged.kept, judged.dropped),
+            counts=lambda read: (read.kept, read.dropped) if isinstance(read, Judged) else (0, {}),
         )
-
-
-def _length(turns: Sequence[Turn]) -> int:
-    return sum(len(turn.content) for turn in turns)
 
 
 def _messages(prompt: str, request: str) -> list[ChatMessage]:

@@ -5,14 +5,31 @@ itself. What the orchestrator does then is a claim, a call and a commit like any
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
+from django.db import connection, transaction
 from django.utils import timezone
 
-from moments_app.jobs.process import Answer, CannotRun, Input, Process, Progress, Skipped, Waits
-from moments_app.jobs.runner import run_job
+from moments_app.engines import Caller
+from moments_app.engines.interface import EngineError
+from moments_app.engines.together import Part
+from moments_app.jobs.process import (
+    Answer,
+    CannotRun,
+    Input,
+    Process,
+    ProcessInput,
+    Progress,
+    Skipped,
+    Waits,
+    process_named,
+    session_of,
+)
+from moments_app.jobs.runner import recorder, run_job
 from moments_app.models import Circuit, Job
 
 BUSY_PAUSE = timedelta(seconds=5)  # while another worker is at one of the steps
@@ -45,6 +62,40 @@ class Orchestrator(Process[Input, Answer]):
             progress(number, len(steps) + 1)
             step(job)
         return None
+
+    def ask_together(self, job: Job, steps: Mapping[str, Mapping[str, Any]]) -> None:
+        """Make one call for what several steps, and the orchestrator itself, would each ask the same model.
+
+        The answers wait for the steps, which claim, judge and commit as ever. A step whose input is another by then, or
+        whose part is no good, asks by itself, and so do all where the call fails.
+
+        Args:
+            job: of the orchestrator.
+            steps: parameters by the names of their processes.
+        """
+        caller = self.caller(job)
+        if caller is None or not caller.is_model or not settings.ENGINE.combines_calls:
+            return
+        parts = self._parts(job, steps, caller)
+        if len(parts) > 1:
+            connection.close()  # none is held while the engine thinks
+            with suppress(EngineError):
+                caller.open(recorder(job, None, caller.work)).ask_together(parts)
+
+    def _parts(self, job: Job, steps: Mapping[str, Mapping[str, Any]], caller: Caller) -> list[Part]:
+        """Return the calls that would be made of the orchestrator's model now; nothing is written by asking."""
+        session = type(session_of(job)).objects.select_related("user").get(pk=session_of(job).pk)
+        alike = [Job(process=name, session=session, force=True, params=dict(asked)) for name, asked in steps.items()]
+        parts = []
+        with suppress(CannotRun), transaction.atomic():
+            for each in [*alike, job]:
+                process = process_named(each.process)
+                by = process.caller(each)
+                claimed = process.claim(each) if by and by.name == caller.name else None
+                part = process.part(claimed) if isinstance(claimed, ProcessInput) else None
+                parts += [part] if part else []
+            transaction.set_rollback(True)
+        return parts
 
     def run_step(self, job: Job, process: str, **params: Any) -> str:
         """Run another process on the session of a job; return the status in which that ended.

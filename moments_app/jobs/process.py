@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 
 from moments_app.engines import Caller
+from moments_app.engines.together import Part
 from moments_app.jobs.workload import Workload
 from moments_app.models import Circuit, Job, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.job import JobQuerySet
@@ -177,6 +178,10 @@ class Process(ABC, Generic[Input, Answer]):
         Raises:
             EngineError: when the engine gave no valid answer.
         """
+
+    def part(self, input: Input) -> Part | None:
+        """Return the call that `think` will make, so that it can be made with others; None where it makes several."""
+        return None
 
     @abstractmethod
     def commit(self, job: Job, input: Input, answer: Answer) -> None:

@@ -21,19 +21,19 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from moments_app.engines.interface import CallRecord, EngineError
+from moments_app.engines.together import answers_kept
 from moments_app.jobs.process import (
     AnyProcess,
     CannotRun,
     ClaimLost,
     Moved,
-    ProcessInput,
     Progress,
     Skipped,
     UnknownProcess,
     Waits,
     process_named,
 )
-from moments_app.models import Circuit, EngineCall, FailureGroup, Job
+from moments_app.models import Circuit, EngineCall, FailureGroup, Job, PromptVersion
 from moments_app.models.circuit import OUTAGE
 from moments_app.models.engine_call import Pause
 from moments_app.models.failure import DEFECT, SETTING
@@ -69,7 +69,7 @@ def run_taken(job: Job) -> Job:
         Stopped: the worker has to end.
     """
     try:
-        with calling(Call(job.counts_for)):
+        with calling(Call(job.counts_for)), answers_kept():
             _run_with(process_named(job.process), job)
     except UnknownProcess as error:  # a worker of a newer release may know it
         job.retry_later(str(error))
@@ -169,7 +169,7 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         if isinstance(input, Skipped):
             return job.skip(input.reason)
         caller = process.caller(job)
-        engine = caller.open(_recorder(job, input, caller.work)) if caller else None
+        engine = caller.open(recorder(job, input.prompt_version, caller.work)) if caller else None
         # No connection is held while the engine thinks: a slow model must not use up the database's.
         connection.close()
         answer = process.think(input, engine, progress)
@@ -194,10 +194,19 @@ def _hold_person(job: Job) -> None:
         raise ClaimLost
 
 
-def _recorder(job: Job, input: ProcessInput, work: str) -> Callable[[CallRecord], None]:
+def recorder(job: Job, prompt: PromptVersion | None, work: str) -> Callable[[CallRecord], None]:
+    """Return what puts the calls of a job on record.
+
+    Args:
+        job: they are made for.
+        prompt: version that is used; None for none, or several.
+        work: kind of the calls.
+    """
+
     def record(call: CallRecord) -> None:
-        EngineCall.objects.keep(call, job=job, prompt_version=input.prompt_version)
-        Circuit.objects.note(call, work, job=job)
+        EngineCall.objects.keep(call, job=job, prompt_version=prompt)
+        if not call.is_part:
+            Circuit.objects.note(call, work, job=job)
         connection.close()
 
     return record

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db.models import F, FloatField
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
@@ -26,6 +27,11 @@ class Workload:
     usual_answer: int
     prompt_tokens: int
     purpose: str = ""
+
+
+def settling_combines() -> bool:
+    """Tell whether a settling asks for all that is due in one call, which is its own to reckon with."""
+    return settings.ENGINE.uses_model and settings.ENGINE.combines_calls
 
 
 def tokens_of(turns: Combinable) -> Combinable:

@@ -42,6 +42,10 @@ class Pause:
 
 
 class EngineCallQuerySet(models.QuerySet["EngineCall"]):
+    def made(self) -> Self:
+        """Leave out parts of combined calls: the call itself is there, with all its tokens."""
+        return self.filter(is_part=False)
+
     def failed(self) -> Self:
         return self.filter(ok=False)
 
@@ -85,7 +89,7 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
             return None
         today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
         with unlimited():  # a limited operator's trial counts with all others
-            spent = self.filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
+            spent = self.made().filter(created_at__gte=today).aggregate(calls=Count("id"), usd=Sum("cost_usd"))
         tomorrow = today + timedelta(days=1)
         if calls and spent["calls"] >= calls:
             reason = f"Waiting for tomorrow: {spent['calls']} calls today, ENGINE__MAX_CALLS_PER_DAY."
@@ -123,11 +127,13 @@ class EngineCallQuerySet(models.QuerySet["EngineCall"]):
                 kept_count=call.kept,
                 dropped_count=sum(call.dropped.values()),
                 dropped_reasons=dict(call.dropped),
+                is_part=call.is_part,
             )
             if call.exchange and there and there.user_id and settings.ENGINE.keep_failed_days:
                 KeptExchange.objects.keep(kept.pk, there.user_id, call.exchange)
-            whose = Call(job.counts_for) if job else call_under_way()
-            whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
+            if not call.is_part:
+                whose = Call(job.counts_for) if job else call_under_way()
+                whose.charge(Amounts(model_calls=1, usd=cost or Decimal(0)))
 
     def _failure_of(self, call: CallRecord, job: Job | None) -> FailureGroup | None:
         """Count a call that failed for its cause; return that."""
@@ -189,6 +195,12 @@ class EngineCall(models.Model):
         default=0, db_default=0, help_text="Sentences and items that the conversation didn't bear out."
     )
     dropped_reasons = models.JSONField(default=dict, db_default={}, blank=True, help_text="Their number by reason.")
+    is_part = models.BooleanField(
+        "part of a combined call",
+        default=False,
+        db_default=False,
+        help_text="What came of one task of a combined call, for its prompt. Tokens, cost and time are the call's.",
+    )
     failure = models.ForeignKey(
         FailureGroup, null=True, blank=True, on_delete=models.SET_NULL, related_name="calls", db_index=False
     )

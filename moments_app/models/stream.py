@@ -44,20 +44,20 @@ class Defaults:
 
 
 SESSION_DEFAULTS = Defaults(
-    extraction_prompt="What happened in this conversation that it will come back to: decisions, results, numbers, "
-    "names, dates, open questions. One episode each.",
+    extraction_prompt="What this conversation will come back to: decisions, results, numbers, names, dates, open "
+    "questions. One episode each.",
     extracts_observations=False,
     extracts_facts=True,
     fact_buffer_max=8,
 )
 USER_DEFAULTS = Defaults(
-    extraction_prompt="What this says about the person for good: preferences, instructions on how to be answered, and "
-    "lasting context of their life and work. As facts: what has one value at a time, such as where they live, what "
-    "they work as, names, ages, dates, health.",
+    extraction_prompt="What lasts of the person: preferences, how they want to be answered, context of their life and "
+    "work. As facts: what has one value at a time, such as home, work, names, ages, dates, health.",
     extracts_observations=True,
     extracts_facts=True,
     consolidation_prompt="Merge the observations into the text about the person. Keep what still holds; where two "
     "contradict each other the newer stands.",
+    consolidation_trigger=10,
 )
 SHARD_DEFAULTS = Defaults(
     extraction_prompt="",

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from django.conf import settings
 from django.db.models import Sum
 from django.db.models.functions import Ceil
+from django.db.models.lookups import GreaterThan
 
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
+from moments_app.engines.together import Part
 from moments_app.jobs.process import Moved, Process, Progress, Skipped, complete, locked_session, session_of
-from moments_app.jobs.workload import Workload, tokens_of, turns_that
+from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
@@ -25,6 +27,7 @@ from moments_app.moments.division import (
     divide,
     line_writer,
     profile_of,
+    request_of,
     store_moments,
 )
 from moments_app.moments.journey import known_before
@@ -73,6 +76,12 @@ class BuildMoments(Process[BuildInput, Built]):
             is_cut=is_cut,
             is_again=AGAIN_TO in job.params,
         )
+
+    def part(self, input: BuildInput) -> Part | None:
+        if input.is_cut or len(input.chunks) != 1:
+            return None
+        [chunk] = input.chunks
+        return Part(request_of(input, chunk, input.profile, input.known.journey), chunk.sequences)
 
     def think(self, input: BuildInput, engine: Engine, progress: Progress) -> Built:
         return divide(input, engine, progress)
@@ -128,9 +137,11 @@ class BuildMoments(Process[BuildInput, Built]):
 
     def workload(self, *, everything: bool) -> Workload:
         tokens = tokens_of(turns_that(UNBUILT, everything=everything))
-        calls = Sum(Ceil(tokens / settings.MOMENT_BUILDER.max_input_tokens))
+        most = float(settings.MOMENT_BUILDER.max_input_tokens)
+        own = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
         engine = engine_name(settings.MOMENT_BUILDER.model)
-        return Workload(engine, calls, Sum(tokens), usual_answer=900, prompt_tokens=PROMPT_TOKENS)
+        calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
+        return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)
 
 
 def is_due(session: Session) -> bool:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from moments_app.engines import Caller, language_model
-from moments_app.engines.calls.moments import DraftMoment, KnownMoment, MomentAnswer, MomentRequest
+from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentAnswer, MomentRequest
 from moments_app.engines.calls.profile import Profile, text_of
 from moments_app.engines.interface import Engine, EngineError
 from moments_app.engines.transcript import Turn
@@ -138,13 +138,17 @@ def divide(input: BuildInput, engine: Engine, progress: Progress) -> Built:
     profile, journey = input.profile, input.known.journey
     for number, chunk in enumerate(input.chunks):
         progress(number, len(input.chunks))
-        request = MomentRequest(chunk.turns, profile, journey, input.prompt_version.content)
-        answer = engine.build_moments(request)
+        answer = engine.build_moments(request_of(input, chunk, profile, journey))
         found = _segments(answer.moments, chunk.sequences)
         segments += found
         profile = merged(profile, answer, chunk.sequences)
         journey = journey.then(answer.recent_journey.strip(), [_known(segment, chunk) for segment in found])
     return Built(_covering(segments, input), profile, journey.text, engine.name)
+
+
+def request_of(input: BuildInput, chunk: Chunk, profile: Profile, journey: Journey) -> MomentRequest:
+    """Return what an engine gets for one call."""
+    return MomentRequest(chunk.turns, profile, journey, input.prompt_version.content)
 
 
 def _segments(drafts: Sequence[DraftMoment], sequences: Sequence[int]) -> list[Segment]:

@@ -72,7 +72,7 @@ def _workloads(*, everything: bool) -> dict[str, Workload]:
 
 def _queries(*, everything: bool) -> Workload | None:
     """Return the queries for contexts that turns would come with; None where none was ever asked for."""
-    asked = EngineCall.objects.filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
+    asked = EngineCall.objects.made().filter(purpose=PromptResource.Purpose.RECALL_QUERY).count()
     turns = Session.objects.aggregate(all=Sum("message_count"))["all"]
     if not asked or not turns:
         return None
@@ -85,7 +85,7 @@ def _queries(*, everything: bool) -> Workload | None:
 def _estimate(purpose: str, workload: Workload, calls: float | None, tokens: float | None) -> Estimate:
     engine, number = workload.engine, round(calls or 0)
     given = round(tokens or 0) + number * workload.prompt_tokens
-    latest = EngineCall.objects.filter(purpose=purpose, engine=engine, ok=True).order_by("-created_at", "-id")
+    latest = EngineCall.objects.made().filter(purpose=purpose, engine=engine, ok=True).order_by("-created_at", "-id")
     an_answer = latest[:LATEST_CALLS].aggregate(average=Avg("output_tokens"))["average"] or workload.usual_answer
     answered = round(number * an_answer)
     return Estimate(purpose, engine, number, given, answered, cost_of(engine, given, answered))

@@ -205,7 +205,7 @@ def _by_day(name: str, rows: QuerySet[Any], since: datetime) -> QuerySet[Any]:
 
 
 def _count_calls(days: dict[date, Day], since: datetime) -> None:
-    calls = EngineCall.objects.filter(created_at__gte=since).annotate(day=TruncDate("created_at")).order_by()
+    calls = EngineCall.objects.made().filter(created_at__gte=since).annotate(day=TruncDate("created_at")).order_by()
     sums = calls.values("day", "error_kind").annotate(
         calls=Count("pk"),
         tokens_in=Sum("input_tokens", default=0),

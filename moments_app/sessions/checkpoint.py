@@ -15,6 +15,7 @@ from django.conf import settings
 from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.digest import DigestRequest
 from moments_app.engines.interface import Engine
+from moments_app.engines.together import Part
 from moments_app.jobs.process import ProcessInput, Skipped, prompt_in_force
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
 from moments_app.models.atom import content_hash
@@ -107,6 +108,11 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
 
 
 # --- think ---
+
+
+def digest_part(input: DigestInput) -> Part:
+    """Return the call that a digest makes."""
+    return Part(input.request, [turn.index for turn in input.request.turns])
 
 
 def digest(input: DigestInput, engine: Engine) -> Digested:

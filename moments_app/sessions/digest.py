@@ -11,7 +11,7 @@ from django.db.models.lookups import GreaterThan
 from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
 from moments_app.jobs.process import Lane, Moved, Process, Progress, Skipped, complete, locked_session, session_of
-from moments_app.jobs.workload import Workload, tokens_of, turns_that
+from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, PromptResource
 from moments_app.sessions.checkpoint import (
     SHOWN_TURNS,
@@ -74,7 +74,9 @@ class DigestSession(Process[DigestInput, Digested]):
         session.live_from_sequence = latest[1].sequence + 1 if latest[1:] else 0
         return True
 
-    def workload(self, *, everything: bool) -> Workload:
+    def workload(self, *, everything: bool) -> Workload | None:
+        if settling_combines():
+            return None
         turns = turns_that(UNBUILT, everything=everything)
         shown = Least(tokens_of(turns), tokens_of(Value(SHOWN_TURNS)), output_field=FloatField())
         calls = Count("id", filter=GreaterThan(turns, 0))

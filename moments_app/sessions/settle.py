@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db.models import Count, F, FloatField, Sum
+from django.db.models.functions import Cast, Greatest, Least
+from django.db.models.lookups import GreaterThan
 
-from moments_app.engines import Caller
+from moments_app.engines import Caller, engine_name
 from moments_app.engines.interface import Engine
+from moments_app.engines.together import PURPOSE, Part
 from moments_app.jobs.orchestrator import Orchestrator, Step
 from moments_app.jobs.process import Lane, Moved, ProcessInput, Progress, Skipped, complete, locked_session, session_of
+from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, Moment
 from moments_app.moments.partition import known_at
 from moments_app.sessions.checkpoint import (
@@ -21,11 +26,18 @@ from moments_app.sessions.checkpoint import (
     DigestInput,
     digest,
     digest_input,
+    digest_part,
     digester,
     leave_digest,
     leave_event,
 )
 from sessions_app.models import Message, Session
+from sessions_app.models.session import UNBUILT
+
+BUILD = {"lag": 0, "settling": True}  # parameters of the builds: no turn is still to come
+PROMPT_TOKENS = 1_300  # of a combined call beside the turns: prompts, and what is known
+TURN_TOKENS = 10.0  # of each turn in a request beside its text
+UNFORMED = F("message_count") - F("formed_message_count")
 
 
 @dataclass(frozen=True)
@@ -54,12 +66,17 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
         return "" if wanted.exists() else "not quiet, or too few turns"
 
     def steps(self) -> Sequence[Step]:
-        return [self._build, self._form]
+        return [self._ask_together, self._build, self._form]
+
+    def _ask_together(self, job: Job) -> None:
+        """Have all that is due asked for in one call; what comes of it waits for the other steps and the digest."""
+        form = {"form_memories": {}} if settings.MEMORY_FORMATION.enabled else {}
+        self.ask_together(job, {"build_moments": BUILD} | form)
 
     def _build(self, job: Job) -> None:
         """Build moments of every turn that none holds, without a lag."""
         while _as_it_is(job).unbuilt_count:
-            if self.run_step(job, "build_moments", lag=0, settling=True) != Job.Status.COMPLETED:
+            if self.run_step(job, "build_moments", **BUILD) != Job.Status.COMPLETED:
                 return
 
     def _form(self, job: Job) -> None:
@@ -80,6 +97,19 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
         found = digest_input(session, session.last_sequence + 1)
         last = None if isinstance(found, Skipped) else found
         return SettleInput(last.prompt_version if last else None, session, last)
+
+    def part(self, input: SettleInput) -> Part | None:
+        return digest_part(input.digest) if input.digest else None
+
+    def workload(self, *, everything: bool) -> Workload | None:
+        """Reckon with the combined calls; calls for one thing each are told by the processes that make them."""
+        if not settling_combines():
+            return None
+        turns = Cast(turns_that(Greatest(UNBUILT, UNFORMED), everything=everything), FloatField())
+        calls = Count("id", filter=GreaterThan(turns, 0.0))
+        shown = Least(tokens_of(turns), float(settings.MOMENT_BUILDER.max_input_tokens)) + turns * TURN_TOKENS
+        engine = engine_name(settings.SESSION_COMPACTION.model)
+        return Workload(engine, calls, Sum(shown), usual_answer=1_500, prompt_tokens=PROMPT_TOKENS, purpose=PURPOSE)
 
     def think(self, input: SettleInput, engine: Engine, progress: Progress) -> Digested | None:
         """Call the engine for the digest."""

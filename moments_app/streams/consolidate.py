@@ -33,6 +33,7 @@ from moments_app.jobs.workload import Workload, turns_that
 from moments_app.models import Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion, StreamVersion
 from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.job import JobQuerySet
+from moments_app.models.stream import USER_DEFAULTS
 from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
 from moments_app.streams.lines import ConsolidatedText, Line, Piece, consolidated, recorded
@@ -96,9 +97,10 @@ class Consolidate(Process[ConsolidationInput, Consolidated]):
         return super().alike(job).filter(stream__consolidation_model=stream_of(job).consolidation_model)
 
     def workload(self, *, everything: bool) -> Workload:
-        """Reckon with a call for the turns of a formation: those of a usual one fill a person's stream once."""
+        """Reckon with as many formations as fill a person's stream, each of as many turns as make one due."""
         turns = turns_that(F("message_count") - F("formed_message_count"), everything=everything)
-        calls = Sum(Cast(turns, FloatField())) / float(settings.MEMORY_FORMATION.message_interval)
+        formations = USER_DEFAULTS.consolidation_trigger / USER_DEFAULTS.observation_max
+        calls = Sum(Cast(turns, FloatField())) / (settings.MEMORY_FORMATION.message_interval * formations)
         engine = engine_name(settings.MEMORY_FORMATION.model)
         return Workload(engine, calls, Sum(Value(0.0)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
 

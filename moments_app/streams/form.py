@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from django.conf import settings
-from django.db.models import F, FloatField, QuerySet, Sum
-from django.db.models.functions import Cast, Ceil
+from django.db.models import F, FloatField, QuerySet, Sum, Value
+from django.db.models.functions import Cast, Ceil, Floor, Greatest, Least
 from pydantic import ValidationError
 
 from moments_app.engines import Caller, engine_name, language_model
 from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Limits, StreamSection
 from moments_app.engines.interface import Engine
+from moments_app.engines.together import Part
 from moments_app.jobs.process import (
     Asked,
     Moved,
@@ -34,7 +35,7 @@ from moments_app.jobs.process import (
     prompt_in_force,
     session_of,
 )
-from moments_app.jobs.workload import Workload, tokens_of, turns_that
+from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptResource, PromptVersion
 from moments_app.models.atom import content_hash
 from moments_app.models.job import JobQuerySet
@@ -163,6 +164,13 @@ class FormMemories(Process[FormationInput, Formed]):
             again=again,
         )
 
+    def part(self, input: FormationInput) -> Part | None:
+        """Return the call about the streams that name no model of their own."""
+        sections = _by_model(input).get("")
+        if input.is_cut or not sections:
+            return None
+        return Part(replace(input.request, sections=sections), [turn.index for turn in input.request.turns])
+
     def think(self, input: FormationInput, engine: Engine, progress: Progress) -> Formed:
         """Call the engine, once for each model that streams are to be formed by, and sort its items."""
         dropped: Counter[str] = Counter()
@@ -227,14 +235,19 @@ class FormMemories(Process[FormationInput, Formed]):
         return True
 
     def workload(self, *, everything: bool) -> Workload:
-        unformed = turns_that(UNFORMED, everything=everything)
-        calls = Sum(Ceil(Cast(unformed, FloatField()) / MAX_TURNS))
+        unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
+        calls, shown = Ceil(unformed / MAX_TURNS), unformed
+        if settling_combines():  # but for what was formed before a session went quiet
+            conf = settings.MEMORY_FORMATION
+            by_tokens = F("weighted_tokens") / float(conf.token_interval)
+            calls = Floor(Greatest(unformed / float(conf.message_interval), by_tokens)) if everything else Value(0.0)
+            shown = Least(calls * float(conf.message_interval), unformed)
         engine = engine_name(settings.MEMORY_FORMATION.model)
-        return Workload(engine, calls, Sum(tokens_of(unformed)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
+        return Workload(engine, Sum(calls), Sum(tokens_of(shown)), usual_answer=500, prompt_tokens=PROMPT_TOKENS)
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
-        """Ask for the formation of sessions that have gone cold with turns waiting."""
-        cold = list(Session.objects.cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
+        """Ask for the formation of sessions that have gone cold with turns waiting, but those that settling forms."""
+        cold = list(_cold()[:SWEEP]) if settings.MEMORY_FORMATION.enabled else []
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
         return Asked(len(cold))
@@ -250,6 +263,14 @@ def is_due(session: Session) -> bool:
         turns >= conf.message_interval
         or session.weighted_tokens - session.formed_weighted_tokens >= conf.token_interval
     )
+
+
+def _cold() -> QuerySet[Session]:
+    """Return sessions that have gone cold; where one call does for all of a settling, not those it comes to soon."""
+    cold = Session.objects.cold()
+    if not (settings.ENGINE.uses_model and settings.ENGINE.combines_calls):
+        return cold
+    return cold.exclude(pk__in=Session.objects.settled_soon().values("pk"))
 
 
 # --- claim ---

@@ -12,8 +12,9 @@ from typing import Self
 
 import structlog
 from django.conf import settings
-from django.db.models import F, FloatField, Q, Sum, Value
-from django.db.models.functions import Cast, Ceil, Least
+from django.db.models import Case, Exists, F, FloatField, OuterRef, Q, Sum, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Cast, Ceil, Floor, Least
 from django.utils import timezone
 
 from moments_app.engines import Caller, engine_name, language_model
@@ -32,7 +33,7 @@ from moments_app.jobs.process import (
     session_of,
 )
 from moments_app.jobs.workload import Workload, tokens_of
-from moments_app.models import Job, PromptResource, PromptVersion, Summary
+from moments_app.models import ContextReceipt, Job, PromptResource, PromptVersion, Summary
 from moments_app.models.summary import PROCESS
 from moments_app.prompts import ROLLING_SUMMARY_URI
 from moments_app.turns.engine_input import engine_turn
@@ -40,7 +41,7 @@ from moments_app.turns.platform_text import drop_platform_text
 from moments_app.turns.rounds import end_of_round
 from sessions_app.models import Message, Session
 
-PROMPT_TOKENS = 1_000  # of a call beside the turns: prompt, the text and facts so far
+PROMPT_TOKENS = 550  # of a call beside the turns: prompt, the text and facts so far
 LOOK_BACK = 50  # turns searched for the end of the last round
 
 logger = structlog.get_logger(__name__)
@@ -168,9 +169,17 @@ class RollSummary(Process[SummaryInput, Rolled]):
         is_long = Q(total_tokens__gt=conf.min_live_tokens) if everything and conf.enabled else Q(pk=None)
         turns, tokens = (Cast(F(name), FloatField()) for name in ("message_count", "total_tokens"))
         beyond = turns * (1.0 - Value(float(conf.min_live_tokens)) / tokens)
-        calls = Sum(Ceil(beyond / float(conf.every_turns)), filter=is_long)
-        shown = Sum(tokens_of(Least(beyond + float(conf.window_size), turns)), filter=is_long)
-        return Workload(engine_name(conf.model), calls, shown, usual_answer=400, prompt_tokens=PROMPT_TOKENS)
+        of_read = Ceil(beyond / float(conf.every_turns)), Least(beyond + float(conf.window_size), turns)
+        unread = Floor(turns / float(conf.unread_turns))
+        of_unread = unread, Least(unread * float(conf.window_size), turns)
+        calls, shown = (_by_reading(*each) for each in zip(of_read, of_unread, strict=True))
+        return Workload(
+            engine_name(conf.model),
+            Sum(calls, filter=is_long),
+            Sum(tokens_of(shown), filter=is_long),
+            usual_answer=400,
+            prompt_tokens=PROMPT_TOKENS,
+        )
 
 
 # --- when one is due ---
@@ -199,7 +208,22 @@ def is_due(session: Session, end: int) -> bool:
     conf = settings.ROLLING_SUMMARY
     if not conf.enabled or end < conf.summarize_after_seq or session.live_tokens <= conf.min_live_tokens:
         return False
-    return end - session.summarised_to >= conf.every_turns
+    since = end - session.summarised_to
+    return since >= conf.unread_turns or (since >= conf.every_turns and _is_read(session))
+
+
+def _by_reading(read: Combinable, unread: Combinable) -> Case:
+    """Return one of two figures of a session, by whether contexts of it are asked for."""
+    receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
+    is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
+    return Case(When(is_read, then=read), default=unread, output_field=FloatField())
+
+
+def _is_read(session: Session) -> bool:
+    """Tell whether a context was asked for since the last summary, or may have been: who asks will ask again."""
+    if not settings.MEMORY_CONTEXT.receipt_days:
+        return True
+    return ContextReceipt.objects.for_session(session).filter(after_sequence__gt=session.summarised_to).exists()
 
 
 # --- claim ---

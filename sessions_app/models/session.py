@@ -71,9 +71,21 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
     def quiet(self) -> Self:
         """Return idle sessions with enough turns that are live or in no moment."""
+        return self.idle().worth_settling()
+
+    def worth_settling(self) -> Self:
+        """Return sessions with enough turns that are live or in no moment, idle or not."""
         least = settings.SESSION_COMPACTION.min_messages
         enough = Q(live_turns__gte=least) | Q(unbuilt_turns__gte=least)
-        return self.idle().alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(enough)
+        return self.alias(live_turns=LIVE, unbuilt_turns=UNBUILT).filter(enough)
+
+    def settled_soon(self) -> Self:
+        """Return sessions that will be settled if nobody says anything more, or that should have been just now."""
+        conf = settings.SESSION_COMPACTION
+        if not conf.enabled or conf.inactive_after_minutes > conf.interval_minutes * 2:
+            return self.none()
+        overdue = timezone.now() - timedelta(minutes=conf.inactive_after_minutes + conf.interval_minutes * 2)
+        return self.filter(status=Session.Status.ACTIVE, last_arrived_at__gte=overdue).worth_settling()
 
     def busy(self) -> Self:
         """Return active sessions with enough live turns beyond the newest, which a digest leaves."""

@@ -28,6 +28,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from memoryproject.drill.provider import as_turn, parts_of
+
 TURNS_PER_MOMENT = 20
 PROFILE_LINES = 6
 SUMMARY_JOINT = " / "
@@ -493,7 +495,7 @@ def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for line in body["messages"][1]["content"].splitlines():
         if line.startswith('{"index"'):
-            found.append(json.loads(line))
+            found.append(as_turn(json.loads(line)))
     return found
 
 
@@ -502,6 +504,8 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
     if "input" in body:
         return embeddings_of(body)
     asked = body["messages"][1]["content"]
+    if parts := parts_of(asked):
+        return {name: right_answer(body | {"messages": asking(body, text)}) for name, text in parts.items()}
     if asked.startswith("Message about to be answered: "):
         return query_of(body)
     if "Summary so far: " in asked:
@@ -515,6 +519,12 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
     if asked.startswith("Stream: "):
         return memories_of(body)
     return consolidated(body) if asked.startswith("What the text is for: ") else moments_of(body)
+
+
+def asking(body: dict[str, Any], text: str) -> list[dict[str, str]]:
+    """The messages of a request with this in place of what was asked."""
+    system, _asked, *others = body["messages"]
+    return [system, {"role": "user", "content": text}, *others]
 
 
 def query_of(body: dict[str, Any]) -> dict[str, Any]:
@@ -548,7 +558,7 @@ def memories_of(body: dict[str, Any]) -> dict[str, Any]:
     ]
 
     def items(section: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-        if section[kind] == "none":
+        if not section.get(kind):
             return []
         return [
             {"text": f"{section['stream']} {kind}: {turn['text'][:80]}", "message_indexes": [turn["index"]]}

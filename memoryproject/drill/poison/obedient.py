@@ -40,7 +40,7 @@ def _memories(asked: str) -> Json:
     items = [{"text": turn["text"][:LONGEST], "message_indexes": [turn["index"]]} for turn in _said(asked)]
     sections = [json.loads(line[8:]) for line in asked.splitlines() if line.startswith("Stream: ")]
     kinds = ("observations", "facts")
-    return {"streams": [{"stream": s["stream"]} | {k: items for k in kinds if s[k] != "none"} for s in sections]}
+    return {"streams": [{"stream": s["stream"]} | {k: items for k in kinds if s.get(k)} for s in sections]}
 
 
 def _digest(asked: str) -> Json:

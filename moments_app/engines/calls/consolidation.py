@@ -75,15 +75,15 @@ def judged(request: ConsolidationRequest, answer: ConsolidationAnswer) -> Judged
 
 def as_message(request: ConsolidationRequest) -> str:
     """Return the user message of a request to consolidate."""
+    fixed = list(request.fixed)
     return "\n".join(
         [
             f"What the text is for: {as_data(request.prompt)}",
             f"At most {request.max_words} words.",
-            "Each line of the answer names in `carries` the labels of what it says. What no line names stays outside.",
-            f"Lines that stay as they are, not to be said again: {as_data(list(request.fixed))}",
-            "Lines so far, as JSON:",
+            *([f"Lines that stay as they are, not to be said again: {as_data(fixed)}"] if fixed else []),
+            "Lines so far:",
             *_labelled(request.lines),
-            "Observations, oldest first, as JSON:",
+            "Observations, oldest first:",
             *_labelled(request.observations),
         ]
     )

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.transcript import Turn, as_data, fenced
+from moments_app.engines.transcript import Turn, as_data
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,6 @@ def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]
     return grounds.judged(answer.model_copy(update={"context": context, "lessons": lessons}), problem)
 
 
-def as_message(request: DigestRequest) -> str:
-    """Return the user message of a request for a digest: what is known from before, then the turns."""
-    first, last = request.turns[0].index, request.turns[-1].index
-    return "\n".join(
-        [
-            f"Known from before these turns: {as_data(request.context)}",
-            f"The context has at most {request.max_words} words.",
-            f"Turns in the transcript: indexes {first} to {last}.",
-            fenced(request.turns),
-        ]
-    )
+def known_text(request: DigestRequest) -> str:
+    """Return what stands before the turns in a request for a digest: what is known from before."""
+    return f"Known from before these turns: {as_data(request.context)}\nContext: at most {request.max_words} words."

@@ -8,9 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.transcript import Turn, as_data, fenced
+from moments_app.engines.nearest import nearest
+from moments_app.engines.transcript import Turn, as_data
 
 MOST_ENDED = 10  # facts that one item may end
+SHOWN_FACTS = 5  # of those that hold, and
+SHOWN_LINES = 3  # of what else a stream has, that a model is shown
 
 
 @dataclass(frozen=True)
@@ -130,30 +133,27 @@ def _is_borne_out(item: Any, grounds: Grounds) -> bool:
     return not isinstance(text, str) or grounds.takes(text, grounds.complaint(text))
 
 
-def as_message(request: FormationRequest) -> str:
-    """Return the user message of a request for memories: a section for each stream, then the turns."""
-    sections = [
-        {
-            "stream": section.label,
-            "takes_in": section.prompt,
-            "observations": _limits(section.observations),
-            "facts": _limits(section.facts),
-            "has_already": section.current,
-        }
-        | ({"facts_now": section.facts_now} if section.facts_now else {})
-        for section in request.sections
-    ]
-    first, last = request.turns[0].index, request.turns[-1].index
-    return "\n".join(
-        [
-            *(f"Stream: {as_data(section)}" for section in sections),
-            f"Turns in the transcript: indexes {first} to {last}.",
-            fenced(request.turns),
-        ]
-    )
+def known_text(request: FormationRequest) -> str:
+    """Return what stands before the turns in a request for memories: a section for each stream."""
+    return "\n".join(f"Stream: {as_data(_shown(section, request.turns))}" for section in request.sections)
+
+
+def _shown(section: StreamSection, turns: Sequence[Turn]) -> dict[str, object]:
+    """Return a stream as a model is shown it: of what it has, that which is nearest to the turns."""
+    lines, numbers = section.current.splitlines(), list(section.facts_now)
+    facts = nearest([section.facts_now[number] for number in numbers], turns, SHOWN_FACTS)
+    optional = {
+        "observations": _limits(section.observations),
+        "facts": _limits(section.facts),
+        "has_already": "\n".join(lines[place] for place in nearest(lines, turns, SHOWN_LINES)),
+        "facts_now": {numbers[place]: section.facts_now[numbers[place]] for place in facts},
+    }
+    always = {"stream": section.label, "takes_in": section.prompt}
+    return always | {name: value for name, value in optional.items() if value}
 
 
 def _limits(limits: Limits | None) -> str:
     if limits is None:
-        return "none"
-    return f"{limits.least} to {limits.most}, each at most {limits.words} words"
+        return ""
+    least = f"{limits.least} to " if limits.least else ""
+    return f"{least}{limits.most} of {limits.words} words"

@@ -18,10 +18,12 @@ from moments_app.engines.calls.profile import (
 )
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.transcript import Turn, as_data, fenced
+from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # the latest of a person's moments, which an engine is shown
-KNOWN_SUMMARY_MAX = 600  # characters
+KNOWN_SUMMARY_MAX = 200  # characters
+SHOWN_MOMENTS = 3  # of them, that a model is told, and
+SHOWN_PHRASES = 6  # of the newest interests, and of topics
 
 
 @dataclass(frozen=True)
@@ -179,26 +181,23 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
     return moment.model_copy(update=changes)
 
 
-def as_message(request: MomentRequest) -> str:
-    """Return the user message of a request for moments: profile, journey, recent moments, and the window."""
+def known_text(request: MomentRequest) -> str:
+    """Return what stands before the window in a request for moments: profile, journey, recent moments."""
     profile = {
         "lines": {number: line.text for number, line in enumerate(request.profile.lines, start=1)},
-        "interests": list(request.profile.interests),
-        "preferred_topics": list(request.profile.preferred_topics),
+        "interests": list(request.profile.interests[-SHOWN_PHRASES:]),
+        "preferred_topics": list(request.profile.preferred_topics[-SHOWN_PHRASES:]),
     }
     journey = request.journey
-    since = {"since": f"{journey.since:%Y-%m-%d}", "moments": journey.count} if journey.since else {}
+    since = {"since": f"{journey.since:%Y-%m-%d}"} if journey.since else {}
     return "\n".join(
         [
             f"Profile so far: {as_data(profile)}",
             f"Journey so far: {as_data({'told': journey.text} | since)}",
-            f"Recent moments, newest first: {as_data([_known(moment) for moment in journey.moments])}",
-            f"Turns in the transcript: {len(request.turns)}, indexes 0 to {len(request.turns) - 1}.",
-            fenced(request.turns),
+            f"Recent moments, newest first: {as_data([_known(moment) for moment in journey.moments[:SHOWN_MOMENTS]])}",
         ]
     )
 
 
-def _known(moment: KnownMoment) -> dict[str, str]:
-    days = {"from": f"{moment.starts_at:%Y-%m-%d}", "to": f"{moment.ends_at:%Y-%m-%d}"}
-    return {"name": moment.name} | days | {"summary": moment.summary[:KNOWN_SUMMARY_MAX]}
+def _known(moment: KnownMoment) -> list[str]:
+    return [moment.name, f"{moment.ends_at:%Y-%m-%d}", moment.summary[:KNOWN_SUMMARY_MAX]]

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.transcript import Turn, as_data, fenced
+from moments_app.engines.transcript import Turn, as_data
 
 
 class Fact(BaseModel):
@@ -65,14 +65,11 @@ def judged(request: SummaryRequest, answer: SummaryAnswer) -> Judged[SummaryAnsw
     return grounds.judged(answer.model_copy(update={"summary_text": text, "facts": facts}), problem)
 
 
-def as_message(request: SummaryRequest) -> str:
-    """Return the user message of a request for a summary: the one so far, where the window begins, the new turns."""
-    first, last = request.turns[0].index, request.turns[-1].index
+def known_text(request: SummaryRequest) -> str:
+    """Return what stands before the new turns in a request for a summary: the one so far, where the window begins."""
     return "\n".join(
         [
             f"Summary so far: {as_data(request.base_text)}",
             f"The window begins at turn {request.start}: leave out what was said before it.",
-            f"New turns in the transcript: indexes {first} to {last}.",
-            fenced(request.turns),
         ]
     )

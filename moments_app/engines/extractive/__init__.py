@@ -6,6 +6,8 @@ summary, digest. Words are data (`tables/`). It is deterministic. It can't concl
 docs/engines.md.
 """
 
+from collections.abc import Sequence
+
 from moments_app.engines.calls.recall_query import QueryAnswer, QueryRequest
 from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, SharingAnswer, SharingRequest
 from moments_app.engines.extractive.consolidation import consolidate
@@ -13,6 +15,7 @@ from moments_app.engines.extractive.digest import digest
 from moments_app.engines.extractive.formation import form_memories
 from moments_app.engines.extractive.moments import build_moments
 from moments_app.engines.extractive.summary import roll_summary
+from moments_app.engines.together import Part
 
 
 class ExtractiveEngine:
@@ -28,6 +31,9 @@ class ExtractiveEngine:
     def with_model(self, model: str) -> "ExtractiveEngine":
         """Return itself."""
         return self
+
+    def ask_together(self, parts: Sequence[Part]) -> None:
+        """Do nothing: it costs nothing to be asked for each."""
 
     def recall_query(self, request: QueryRequest) -> QueryAnswer:
         """Return the message itself: its rarest words find best."""

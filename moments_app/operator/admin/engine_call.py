@@ -72,6 +72,8 @@ class EngineCallAdmin(LogAdmin):
 
     @admin.display(description="Tokens in, out")
     def tokens(self, call: EngineCall) -> str:
+        if call.is_part:
+            return "with a combined call"
         numbers = [f"{tokens:,}" if tokens is not None else "–" for tokens in (call.input_tokens, call.output_tokens)]
         return format_html('<span class="rem-op-time">{}</span>', ", ".join(numbers))
 

@@ -59,6 +59,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
             "MOMENT_BUILDER__MESSAGE_THRESHOLD": "20",
             "MOMENT_BUILDER__LAG_MESSAGES": "3",
             "ROLLING_SUMMARY__EVERY_TURNS": "1",
+            "ROLLING_SUMMARY__UNREAD_TURNS": "1",
             "ROLLING_SUMMARY__MIN_LIVE_TOKENS": "0",
             "JOBS__HEARTBEAT_SECONDS": "0.2",
             "JOBS__STALE_SECONDS": "1",

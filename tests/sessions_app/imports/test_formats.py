@@ -282,7 +282,9 @@ def test_openai_a_conversation_with_an_id_may_grow(tmp_path: Path) -> None:
 def test_row_1_an_import_repeated_changes_nothing_and_a_longer_one_adds_the_rest(
     tmp_path: Path, name: str, settings: Settings
 ) -> None:
-    settings.ROLLING_SUMMARY = RollingSummarySettings(summarize_after_seq=0, every_turns=1, min_live_tokens=0)
+    settings.ROLLING_SUMMARY = RollingSummarySettings(
+        summarize_after_seq=0, every_turns=1, unread_turns=1, min_live_tokens=0
+    )
     long = "The kiln was hot. " * 200
     write, short, longer = {
         "openai": (
