@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0063_failures_found")]
+    dependencies = [("moments_app", "0065_retract_what_is_written")]
 
     operations = [
         migrations.AddField(

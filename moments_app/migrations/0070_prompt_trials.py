@@ -9,7 +9,7 @@ TRIALS, SIDES = "moments_app_prompttrial", "moments_app_trialside"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0063_failures_found")]
+    dependencies = [("moments_app", "0067_parts_of_calls")]
 
     operations = [
         migrations.CreateModel(
