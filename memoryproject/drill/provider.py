@@ -103,9 +103,11 @@ class _Handler(BaseHTTPRequestHandler):
         if status:
             return self._send({"error": {"message": "The drill has this refused."}}, status)
         body: Json = json.loads(text)
-        if "input" in body:
+        if self.path.endswith("/embeddings"):
             return self._send(_embeddings(body))
         provider = self.server.provider
+        if self.path.endswith("/responses"):
+            return self._send(_response(provider.reply({"messages": _messages(body["input"])})))
         if body.get("stream"):
             return self._stream(provider.reply(body))
         text = _answer(body, provider.answers) if "response_format" in body else provider.reply(body)
@@ -147,6 +149,18 @@ class _Handler(BaseHTTPRequestHandler):
 def _completion(kind: str, text: str, finish_reason: str | None = "stop") -> Json:
     choice = {"index": 0, kind: {"role": "assistant", "content": text}, "finish_reason": finish_reason}
     return {"id": "drill", "object": "chat.completion", "created": 0, "model": "drill", "choices": [choice]}
+
+
+def _response(text: str) -> Json:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    item = {"type": "message", "id": "drill", "role": "assistant", "status": "completed", "content": [part]}
+    whole = {"id": "drill", "object": "response", "created_at": 0, "status": "completed", "model": "drill"}
+    return whole | {"output": [item]}
+
+
+def _messages(items: Any) -> list[Json]:
+    """Return the input of a response as messages."""
+    return [{"role": "user", "content": items}] if isinstance(items, str) else [i for i in items if "content" in i]
 
 
 def _reply(body: Json) -> str:
