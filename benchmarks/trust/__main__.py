@@ -10,14 +10,14 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import describe_machine
 from benchmarks.trust import contract, fuzz, held, isolation, page
 from benchmarks.trust.calls import Operation, Schema, operations
-from benchmarks.trust.isolation import FOREIGN, OWN, TOPIC, UNKNOWN, Caller, Probed, Upstream
+from benchmarks.trust.isolation import FOREIGN, OWN, Caller, Probed, Upstream
+from benchmarks.trust.people import IDS, Known, seed
 from memoryproject.conf import BASE_DIR
 from memoryproject.drill.poison import report as poison
 from memoryproject.drill.provider import Provider, well
@@ -25,7 +25,6 @@ from memoryproject.drill.recovery import now, wait_until_caught_up
 from memoryproject.drill.report import Row, table
 from memoryproject.drill.site import Site
 
-TURNS = 60
 LOAD_KEYS = 8  # a key has a rate of its own
 MAKE_KEYS = """
 from sessions_app.models import ApiKey, Application, UserProfile
@@ -34,16 +33,9 @@ for user, scope, name in {wanted!r}:
     person = UserProfile.objects.ensure(user, application) if user else None
     print("key", ApiKey.objects.issue("trust", user=person, application=application, scope=scope)[1])
 """
-IDS = {  # where a person's ids are listed, and under which name
-    "session_id": ("sessions", "sessions", "session_id"),
-    "key": ("moments", "moments", "key"),
-    "job_id": ("jobs", "jobs", "job_id"),
-    "stream_id": ("streams", "streams", "stream_id"),
-    "entity_id": ("entities", "entities", "entity_id"),
-    "retraction_id": ("retractions", "retractions", "retraction_id"),
-}
 MOST_IDS = 3  # of a kind that are tried
 METRICS = Operation("GET", "/metrics")
+AS_OF = "2026-06-01"
 FIRST, SECOND = "default", "second"  # applications
 
 
@@ -69,14 +61,15 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
         site, [("", "admin"), ("ada", "write"), ("ada", "read"), ("", "read"), ("stranger", "write")]
     )
     for person, word in (("ada", OWN), ("bo", FOREIGN)):
-        _seed(site, service, person, word)
+        seed(Known(site, service, person), word)
     of_second, of_its_bo = _keys(site, [("", "admin"), ("bo", "write")], SECOND)
     for person in ("ada", "bo"):  # who have the same names there, and nothing of what Bo says here
-        _seed(site, of_second, person, OWN)
+        seed(Known(site, of_second, person), OWN)
     wait_until_caught_up(site, now(), "^nobody$")  # retracted turns have no vectors
     known, schemas = operations(site)
-    ids = {name: _ids(site, service, name, "ada") for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
-    bos = {name: _ids(site, service, name, "bo") for name in IDS}
+    ada, bo = Known(site, service, "ada"), Known(site, service, "bo")
+    ids = {name: ada.ids(name) for name in IDS} | {"user_id": ["ada", "bo", "nobody"]}
+    bos = {name: bo.ids(name) for name in IDS}
     foreign = {name: [one for one in bos[name] if one not in ids[name]][:MOST_IDS] for name in IDS}
     if empty := [name for name, found in foreign.items() if not found]:
         raise RuntimeError(f"Bo has none of these to ask for: {', '.join(empty)}.")
@@ -87,6 +80,7 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
         Caller(of_ada, {"user_id": "bo"}, is_bound=True),
         Caller(of_stranger, {}, is_bound=True),
         Caller(service, {"user_id": "ada"}, is_bound=False),
+        Caller(service, {"user_id": "ada", "as_of": AS_OF}, is_bound=False),
     ]
     namesakes = [Caller(of_second, {"user_id": "bo"}, is_bound=False), Caller(of_its_bo, {}, is_bound=True)]
     elsewhere = [Caller(of_second, {"user_id": "ada"}, is_bound=True)]
@@ -143,6 +137,7 @@ def _isolated(
     for callers, foreign in asked:
         found += isolation.probe(site, [*known, METRICS], schemas, callers, foreign, bo)
     found += isolation.without_filters(site, bo)
+    found += isolation.operators_pages(site, "bo", FIRST, SECOND)
     found.leaks += upstream.leaks
     provider.failure = well
     return found
@@ -152,38 +147,6 @@ def _keys(site: Site, wanted: list[tuple[str, str]], application: str = FIRST) -
     named = [(person, scope, application) for person, scope in wanted]
     printed = site.manage("shell", "-v", "0", "-c", MAKE_KEYS.format(wanted=named))
     return [line.split()[1] for line in printed.splitlines() if line.startswith("key ")]
-
-
-def _seed(site: Site, key: str, person: str, word: str) -> None:
-    """Give a person what there can be: two sessions, moments, a goal, a retraction."""
-    ask = partial(_ask, site, key)
-    for session in ("talk", f"{person}-own"):
-        messages = [
-            {
-                "role": ("user", "assistant")[number % 2],
-                "content": f"{word}: part {number} of what {person} says about {TOPIC}.",
-            }
-            for number in range(TURNS)
-        ]
-        ask("POST", f"sessions/{session}/messages", {"user_id": person, "messages": messages})
-        ask("POST", "moments/build", {"user_id": person, "session_id": session, "force": True, "lag": 2})
-    goal = {"user_id": person, "kind": "goal", "title": f"Make {word}", "body": f"From {TOPIC}."}
-    ask("POST", "entities", goal)
-    retraction = {"user_id": person, "session_id": f"{person}-own", "sequences": [3], "reason": word}
-    ask("POST", "retractions", retraction)
-
-
-def _ask(site: Site, key: str, method: str, path: str, body: Any = None) -> Any:
-    status, answer = site.request(method, f"/api/v1/{path}", body, headers={"Authorization": f"Bearer {key}"})
-    if status >= 300:
-        raise RuntimeError(f"{method} {path} is answered {status}: {answer.decode()[:300]}")
-    return json.loads(answer)
-
-
-def _ids(site: Site, key: str, name: str, person: str) -> list[str]:
-    path, listed, field = IDS[name]
-    found = _ask(site, key, "GET", f"{path}?user_id={person}&limit=50")[listed]
-    return sorted({str(one[field]) for one in found} - {UNKNOWN})
 
 
 def _drilled() -> list[Row]:

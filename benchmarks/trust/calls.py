@@ -13,7 +13,8 @@ from memoryproject.drill.site import Site
 
 Schema = dict[str, Any]
 
-MCP, CHAT = "/mcp", "/v1/chat/completions"
+MCP, CHAT, RESPONSES = "/mcp", "/v1/chat/completions", "/v1/responses"
+APPEND = "/api/v1/sessions/{session_id}/messages"
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
 CHAT_BODY: Schema = {
     "type": "object",
@@ -34,6 +35,17 @@ CHAT_BODY: Schema = {
                 },
             },
         },
+    },
+}
+RESPONSES_BODY: Schema = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+        "model": {"type": "string"},
+        "stream": {"type": "boolean"},
+        "input": {"type": "string"},
+        "previous_response_id": {"type": "string"},
+        "conversation": {"type": "string"},
     },
 }
 
@@ -140,7 +152,8 @@ def operations(site: Site) -> tuple[list[Operation], dict[str, Schema]]:
         for path, methods in description["paths"].items()
         for method, details in methods.items()
     ]
-    return [*found, *_tools(site), Operation("POST", CHAT, body=CHAT_BODY)], description["components"]["schemas"]
+    chats = [Operation("POST", CHAT, body=CHAT_BODY), Operation("POST", RESPONSES, body=RESPONSES_BODY)]
+    return [*found, *_tools(site), *chats], description["components"]["schemas"]
 
 
 def _operation(method: str, path: str, details: Schema) -> Operation:

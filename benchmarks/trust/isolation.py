@@ -1,11 +1,12 @@
 """One person asks for what is another's, by every operation there is. Nothing of it may come back, or be changed."""
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.trust.calls import CHAT, MCP, Call, Operation, Schema, call, least, read_resource
+from benchmarks.trust.calls import APPEND, CHAT, MCP, RESPONSES, Call, Operation, Schema, call, least, read_resource
 from memoryproject.drill.site import Site
 
 OWN, FOREIGN = "quincemarmalade", "walnutliqueur"  # words in everything that Ada says, and that Bo says
@@ -19,6 +20,11 @@ SELECT md5(string_agg(line, '|' ORDER BY line)) FROM (
     UNION ALL SELECT 'o' || id || summary || key FROM moments_app_moment WHERE user_id = %s
     UNION ALL SELECT 's' || id || title || session_id FROM sessions_app_session WHERE user_id = %s
     UNION ALL SELECT 'p' || id || summary FROM sessions_app_userprofile WHERE id = %s
+    UNION ALL SELECT 'a' || id || content || state FROM moments_app_memoryatom WHERE user_id = %s
+    UNION ALL SELECT 'e' || id || title || status FROM moments_app_entity WHERE user_id = %s
+    UNION ALL SELECT 'c' || id || COALESCE(undone_at::text, '') FROM moments_app_correction WHERE user_id = %s
+    UNION ALL SELECT 'q' || id || question || expected FROM moments_app_probe WHERE user_id = %s
+    UNION ALL SELECT 'r' || id || COALESCE(undone_at::text, '') FROM moments_app_retraction WHERE user_id = %s
 ) lines
 """
 
@@ -85,14 +91,14 @@ def probe(
         bo: his primary key.
     """
     found = Probed()
-    before = site.rows(STATE, bo, bo, bo, bo)
+    before = site.rows(STATE, *[bo] * STATE.count("%s"))
     for caller in callers:
         for operation in operations:
             for pair in _pairs(operation, schemas, caller, foreign):
                 _compare(site, caller, *pair, found)
         for uri in _addresses(foreign):
             _compare(site, caller, read_resource(uri, **_named(caller)), None, found)
-    if site.rows(STATE, bo, bo, bo, bo) != before:
+    if site.rows(STATE, *[bo] * STATE.count("%s")) != before:
         found.leaks.append("Something of Bo's was changed.")
     return found
 
@@ -127,6 +133,13 @@ def without_filters(site: Site, bo: int) -> Probed:
     return found
 
 
+def operators_pages(site: Site, person: str, of: str, operates_in: str) -> Probed:
+    """Open all pages about a person as an operator who is limited to another application."""
+    asked = f"from benchmarks.trust.operator_pages import probe; probe{(person, of, operates_in, FOREIGN, TOPIC)!r}"
+    found = json.loads(site.manage("shell", "-v", "0", "-c", asked).splitlines()[-1])
+    return Probed(found["probes"], [f"{url}: Bo's words are shown to a limited operator." for url in found["leaks"]])
+
+
 def _pairs(
     operation: Operation, schemas: Mapping[str, Schema], caller: Caller, foreign: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[Call, Call | None]]:
@@ -159,6 +172,10 @@ def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: Caller,
         body = least(operation.body, schemas)
         names = {"user_id", *_asked(operation, schemas)}
         body |= {name: value for name, value in sent.items() if name in names}
+    if operation.path == APPEND and operation.method == "POST":
+        body["messages"] = [{"role": "assistant", "content": f"That is all of {TOPIC}."}]
+    if operation.path == RESPONSES:
+        body = {"model": "drill", "input": f"What of {TOPIC}?", "previous_response_id": "drill"}
     if operation.path == CHAT:
         body = {"model": "drill", "messages": [{"role": "user", "content": f"What of {TOPIC}?"}]}
     return call(operation, path, query, body, **_named(caller, ids.get("session_id", "")))

@@ -109,7 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(_embeddings(body))
         provider = self.server.provider
         if self.path.endswith("/responses"):
-            return self._stream_response(provider.reply({"messages": body["input"]}))
+            text = provider.reply({"messages": _messages(body["input"])})
+            return self._stream_response(text) if body.get("stream") else self._send(_response(text))
         if body.get("stream"):
             return self._stream(provider.reply(body))
         text = _answer(body, provider.answers) if "response_format" in body else provider.reply(body)
@@ -132,7 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream_response(self, text: str) -> None:
         deltas = [{"type": "response.output_text.delta", "delta": part} for part in _parts(text)]
-        self._events([json.dumps(event) for event in (*deltas, _completed(text))])
+        self._events(
+            [json.dumps(event) for event in (*deltas, {"type": "response.completed", "response": _response(text)})]
+        )
 
     def _events(self, events: Sequence[str]) -> None:
         self.send_response(200)
@@ -158,10 +161,16 @@ def _completion(kind: str, text: str, finish_reason: str | None = "stop") -> Jso
     return {"id": "drill", "object": "chat.completion", "created": 0, "model": "drill", "choices": [choice]}
 
 
-def _completed(text: str) -> Json:
-    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-    response = {"id": "drill", "object": "response", "model": "drill", "status": "completed", "output": [message]}
-    return {"type": "response.completed", "response": response}
+def _response(text: str) -> Json:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    item = {"type": "message", "id": "drill", "role": "assistant", "status": "completed", "content": [part]}
+    whole = {"id": "drill", "object": "response", "created_at": 0, "status": "completed", "model": "drill"}
+    return whole | {"output": [item]}
+
+
+def _messages(items: Any) -> list[Json]:
+    """Return the input of a response as messages."""
+    return [{"role": "user", "content": items}] if isinstance(items, str) else [i for i in items if "content" in i]
 
 
 def _parts(text: str) -> list[str]:

@@ -51,6 +51,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
         is_usual = parameters["cursor_factory"] is base.Cursor
         return parameters | ({"cursor_factory": Cursor} if is_usual else {})
 
+    def chunked_cursor(self) -> Any:
+        """Return a cursor that reads rows in chunks, within a transaction; else one that reads them at once.
+
+        One on the server that outlives its transaction is bound to a connection that a pooler gives to somebody else.
+        """
+        return super().chunked_cursor() if self.in_atomic_block else self.cursor()
+
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         connection = super().get_new_connection(conn_params)
         for _ in range(self.pool.max_size if self.pool else 0):

@@ -90,9 +90,12 @@ class PackedFile:
 
 def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
     """Yield each turn as a line without its line end, in conversation order, with a few in memory at a time."""
-    lines = turns.order_by("sequence").annotate(line=LINE).values_list("line", flat=True)
-    for line in lines.iterator(chunk_size=AT_ONCE):
-        yield line.encode()
+    lines = turns.order_by("sequence").annotate(line=LINE).values_list("sequence", "line")
+    page = list(lines[:AT_ONCE])
+    while page:
+        for _, line in page:
+            yield line.encode()
+        page = list(lines.filter(sequence__gt=page[-1][0])[:AT_ONCE])
 
 
 @contextmanager

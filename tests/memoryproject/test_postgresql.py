@@ -101,3 +101,19 @@ def test_connection_that_the_server_ended_is_replaced(pooled: DatabaseWrapper) -
     pooled.close()
     assert ask(connection, "SELECT pg_terminate_backend(%s, 20000)", backend)
     assert ask(pooled, "SELECT pg_backend_pid()") != backend
+
+
+def test_rows_read_in_chunks_leave_no_cursor_where_a_pooler_may_give_the_connection_away() -> None:
+    for kind in ("first", "second", "third"):
+        Event.objects.create(type=kind)
+
+    def cursors_meanwhile() -> int:
+        rows = Event.objects.order_by("pk").iterator(chunk_size=1)
+        assert next(rows).type == "first"
+        found: int = ask(connection, "SELECT count(*) FROM pg_cursors WHERE name LIKE %s", "_django%")
+        assert [row.type for row in rows] == ["second", "third"]
+        return found
+
+    assert cursors_meanwhile() == 0
+    with transaction.atomic():
+        assert cursors_meanwhile() == 1  # it ends with the transaction, so few rows are in memory
