@@ -341,6 +341,7 @@ _STYLES = (
     "transcript",
     "sessions",
     "moments",
+    "people",
     "frame",
 )
 UNFOLD = {

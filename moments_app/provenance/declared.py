@@ -211,6 +211,7 @@ declare(
         is_withdrawn=True,
         is_rewritten=True,
         erase=erase.forget_in_memories,
+        beside=erase.count_in_shards,
     ),
     *(
         Provenance(
@@ -348,6 +349,7 @@ declare(
         ),
         is_rewritten=True,
         erase=erase.forget_in_queue,
+        beside=erase.count_in_queue,
     ),
     Provenance(
         Retraction,
@@ -383,6 +385,7 @@ declare(
         not_exported=MADE_OF_OTHERS,
         left_alone=MADE_OF_OTHERS,
         erase=erase.forget_words,
+        beside=erase.count_words_of,
     ),
     *(
         Provenance(
