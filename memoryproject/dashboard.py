@@ -19,13 +19,14 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from memoryproject import health, site_state
-from moments_app.models import Circuit, FailureGroup, Job
+from moments_app.models import Circuit, EngineCall, FailureGroup, Job, Moment
 from moments_app.operator.charts import Chart, bar_chart
 from moments_app.reports import overview
 from moments_app.reports.overview import Activity, Backlog, Day
-from sessions_app.admin.links import change_url
+from sessions_app.admin.links import change_url, list_url, page_url
 from sessions_app.admin.views.base import may_see
 from sessions_app.limited_operators import scope_key
+from sessions_app.models import Session
 
 KEPT_SECONDS = 300  # a month of a million turns takes a second to count
 WORKER_SILENT = timedelta(minutes=3)  # the most frequent schedule runs every minute
@@ -64,12 +65,14 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         activity: Any = cache.get_or_set(f"dashboard-activity{scope_key()}", overview.activity, KEPT_SECONDS)
         shown |= {"activity": activity, "prices_are_set": bool(settings.ENGINE.prices)}
         shown |= _work(request, activity) if sees_jobs else {}
-        shown |= _memory(activity) if sees_sessions else {}
+        shown |= _memory(request, activity) if sees_sessions else {}
     return context | shown
 
 
 def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     work, recently = overview.work(), site_state.recently(CHANGES_SHOWN)
+    sees_calls = may_see(request, EngineCall)
+    calls, cost = (reverse(CALLS), page_url(EngineCall, "cost")) if sees_calls else ("", "")
     # What has a known cause is told by that, each cause once.
     failed = Job.objects.filter(status=Job.Status.FAILED, failure=None)
     failed = failed.select_related("user", "session__user", "stream")
@@ -92,10 +95,11 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
         "periods": [("Today", activity.today), (f"{overview.DAYS} days", activity.whole)],
         "causes": [failure for failure in failures if not failure.muted_at],
         "failures": _failures(activity),
+        "cost_url": cost,
         "engine_charts": [
-            _chart("Engine calls", activity, "calls"),
-            _chart("Tokens", activity, "tokens"),
-            _chart("Cost, USD", activity, "usd"),
+            _chart("Engine calls", activity, "calls", calls),
+            _chart("Tokens", activity, "tokens", cost),
+            _chart("Cost, USD", activity, "usd", cost),
         ],
     }
 
@@ -169,36 +173,40 @@ def _work_cards(work: Backlog) -> list[Card]:
     ]
 
 
-def _memory(activity: Activity) -> dict[str, Any]:
+def _memory(request: HttpRequest, activity: Activity) -> dict[str, Any]:
     today, builds, compacted = activity.today, activity.builds, activity.compacted
+    sessions = list_url(Session)
+    moments = list_url(Moment) if may_see(request, Moment) else ""
+    jobs = f"{reverse(JOBS)}?process=build_moments" if may_see(request, Job) else ""
     live = f"{intcomma(activity.live_turns)} of {intcomma(activity.turns)} turns are live"
     return {
         "memory": [
-            Card("Sessions", intcomma(activity.sessions), f"{intcomma(today.sessions)} new today"),
-            Card("Turns", intcomma(activity.turns), f"{intcomma(today.turns)} said today"),
-            Card("Moments", f"≈ {intcomma(activity.moments)}", f"{intcomma(today.moments)} made today"),
-            Card("Tokens compacted", "–" if compacted is None else f"{compacted:.1%}", live),
+            Card("Sessions", intcomma(activity.sessions), f"{intcomma(today.sessions)} new today", sessions),
+            Card("Turns", intcomma(activity.turns), f"{intcomma(today.turns)} came today", sessions),
+            Card("Moments", f"≈ {intcomma(activity.moments)}", f"{intcomma(today.moments)} made today", moments),
+            Card("Tokens compacted", "–" if compacted is None else f"{compacted:.1%}", live, sessions),
             Card(
                 "Threshold to moment",
                 _duration(builds.median) if builds else "–",
                 f"95 % within {_duration(builds.p95)}; the last {_count(builds.number, 'build')}"
                 if builds
                 else "no build was due yet",
+                jobs,
             ),
         ],
         "memory_charts": [
-            _chart("Turns said in these days", activity, "turns"),
-            _chart("New sessions", activity, "sessions"),
-            _chart("Moments made", activity, "moments"),
+            _chart("Turns that came", activity, "turns", sessions),
+            _chart("New sessions", activity, "sessions", sessions),
+            _chart("Moments made", activity, "moments", moments),
         ],
     }
 
 
-def _chart(title: str, activity: Activity, name: str) -> Chart:
+def _chart(title: str, activity: Activity, name: str, url: str) -> Chart:
     figures = [getattr(day, name) for day in activity.days]
     bars = [(f"{day.date:%d %b}", float(figure)) for day, figure in zip(activity.days, figures, strict=True)]
     whole = _money(sum(figures)) if name == "usd" else intcomma(sum(figures))
-    return bar_chart(title, whole, bars, is_whole=name != "usd")
+    return bar_chart(title, whole, bars, is_whole=name != "usd", url=url)
 
 
 def _failures(activity: Activity) -> list[tuple[str, int, int]]:

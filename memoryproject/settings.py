@@ -342,6 +342,7 @@ _STYLES = (
     "transcript",
     "sessions",
     "moments",
+    "people",
     "frame",
 )
 UNFOLD = {

@@ -133,9 +133,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream_response(self, text: str) -> None:
         deltas = [{"type": "response.output_text.delta", "delta": part} for part in _parts(text)]
-        self._events(
-            [json.dumps(event) for event in (*deltas, {"type": "response.completed", "response": _response(text)})]
-        )
+        end = {"type": "response.completed", "response": _response(text)}
+        self._events([json.dumps(event) for event in (*deltas, end)])
 
     def _events(self, events: Sequence[str]) -> None:
         self.send_response(200)

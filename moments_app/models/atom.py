@@ -377,6 +377,9 @@ class MemoryAtom(Searched):
                 fields=["user", "attribute", "subject", "formed_at"], condition=~Q(attribute=""), name="atom_timeline"
             ),
             models.Index(fields=["user", "-formed_at", "-id"], condition=Q(state="ended"), name="atom_ended"),
+            models.Index(
+                fields=["user", "-ended_at", "-id"], condition=Q(ended_at__isnull=False), name="atom_user_ended"
+            ),
             models.Index(fields=["replaced_by"], condition=Q(replaced_by__isnull=False), name="atom_replaced_by"),
         ]
 

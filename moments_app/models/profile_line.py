@@ -5,10 +5,12 @@ why, and what took its place.
 """
 
 import uuid
+from datetime import datetime
 from typing import Self
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
 from moments_app.models.job import Job
@@ -20,6 +22,12 @@ class ProfileLineQuerySet(models.QuerySet["ProfileLine"]):
     def standing(self) -> Self:
         """Return those that the profile says now."""
         return self.filter(ended_at=None)
+
+    def as_of(self, time: datetime | None) -> Self:
+        """Return those that the profile said at a time; None: that it says now."""
+        if time is None:
+            return self.standing()
+        return self.filter(Q(ended_at=None) | Q(ended_at__gt=time), created_at__lte=time)
 
     def in_order(self) -> Self:
         """Order as they stand in the profile."""

@@ -132,6 +132,9 @@ class Summary(models.Model):
             models.Index(fields=["session", "user", "status", "-end_sequence", "-id"], name="summary_session_latest"),
             models.Index(fields=["created_at"], condition=Q(status="processing"), name="summary_processing"),
             models.Index(fields=["-id"], condition=Q(status="failed"), name="summary_failed"),
+            models.Index(
+                fields=["user", "-created_at", "-id"], condition=Q(status="completed"), name="summary_user_newest"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -15,15 +15,19 @@ class Chart:
     Args:
         whole: of all the time.
         data, options: JSON, as chart.js takes them.
+        url: the list of what is counted; blank: none.
     """
 
     title: str
     whole: str
     data: str
     options: str
+    url: str = ""
 
 
-def bar_chart(title: str, whole: str, bars: Sequence[tuple[str, float]], *, is_whole: bool, most: int = 0) -> Chart:
+def bar_chart(
+    title: str, whole: str, bars: Sequence[tuple[str, float]], *, is_whole: bool, most: int = 0, url: str = ""
+) -> Chart:
     """Return a chart of bars.
 
     Args:
@@ -32,6 +36,7 @@ def bar_chart(title: str, whole: str, bars: Sequence[tuple[str, float]], *, is_w
         bars: each with its label.
         is_whole: the figures are whole numbers.
         most: where the axis ends; 0: where the longest bar does.
+        url: the list of what is counted.
     """
     drawn = {
         "label": title,
@@ -40,7 +45,7 @@ def bar_chart(title: str, whole: str, bars: Sequence[tuple[str, float]], *, is_w
         "borderRadius": 2,
     }
     data = {"labels": [label for label, _ in bars], "datasets": [drawn]}
-    return Chart(title, whole, json.dumps(data), json.dumps(_options(is_whole=is_whole, most=most)))
+    return Chart(title, whole, json.dumps(data), json.dumps(_options(is_whole=is_whole, most=most)), url)
 
 
 def _options(*, is_whole: bool, most: int) -> dict[str, Any]:

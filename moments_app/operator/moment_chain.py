@@ -5,7 +5,7 @@ A section is found by a moment in it, so that a page costs its own length wherev
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from django.utils.timesince import timesince
@@ -139,28 +139,37 @@ class ChainSection:
         return BELOW if position == min(ends) else ABOVE if position == max(ends) else THROUGH
 
 
-def around(moment: Moment) -> ChainSection:
-    """Read a moment, open, with those after and before it."""
-    later = list(_shown().later_than(moment)[: LATER + 1])
+def around(moment: Moment, until: datetime | None = None) -> ChainSection:
+    """Read a moment, open, with those after and before it.
+
+    Args:
+        moment: the one that is open.
+        until: leaves out what was later; None: nothing.
+    """
+    later = list(_by(until).later_than(moment)[: LATER + 1])
     earlier = list(_shown().earlier_than(moment)[: EARLIER + 1])
     chain = [*reversed(later), moment, *earlier]
     return ChainSection(chain, max(len(later) - LATER, 0), len(chain) - max(len(earlier) - EARLIER, 0), moment)
 
 
-def earlier_than(moment: Moment) -> ChainSection:
-    """Read a page of the moments before a moment."""
+def earlier_than(moment: Moment, until: datetime | None = None) -> ChainSection:
+    """Read a page of the moments before a moment; what was later than `until` isn't among them."""
     chain = [moment, *_shown().earlier_than(moment)[: PAGE + 1]]
     return ChainSection(chain, 1, min(len(chain), PAGE + 1))
 
 
-def later_than(moment: Moment) -> ChainSection:
-    """Read a page of the moments after a moment."""
-    later = list(_shown().later_than(moment)[: PAGE + 1])
+def later_than(moment: Moment, until: datetime | None = None) -> ChainSection:
+    """Read a page of the moments after a moment, up to `until`."""
+    later = list(_by(until).later_than(moment)[: PAGE + 1])
     return ChainSection([*reversed(later), moment], max(len(later) - PAGE, 0), len(later))
 
 
 def _shown() -> MomentQuerySet:
     return Moment.objects.select_related("source_session").defer("search_vector", "detail")
+
+
+def _by(until: datetime | None) -> MomentQuerySet:
+    return _shown().filter(ends_at__lte=until) if until else _shown()
 
 
 def _is_of_another_session(above: Moment, moment: Moment) -> bool:

@@ -98,8 +98,23 @@ def preview(fact: MemoryAtom, order: Order) -> list[Change]:
     Raises:
         CannotCorrect: the fact is nobody's, was corrected already, or says this already.
     """
-    user = _person_of(fact)
+    _person_of(fact)
     _refuse(fact, order)
+    return _saying_same(fact, order)
+
+
+def said_elsewhere(fact: MemoryAtom) -> list[Change]:
+    """Return all else that says the same as a fact, each as it would read without it.
+
+    Raises:
+        CannotCorrect: the fact is nobody's.
+    """
+    return _saying_same(fact, withdrawing())[1:]
+
+
+def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
+    """Return the fact itself, and everything else that says the same."""
+    user = _person_of(fact)
     rewording = Rewording(fact.content, order.after)
     found = recall(user, fact.stream.agent_id, RecallRequest(fact.content, mode="text"), most=FOUND)
     pks = {kind: {one.pk for one in found if one.kind == kind} for kind in ("fact", "moment")}

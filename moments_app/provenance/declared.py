@@ -210,6 +210,7 @@ declare(
         is_withdrawn=True,
         is_rewritten=True,
         erase=erase.forget_in_memories,
+        beside=erase.count_in_shards,
     ),
     *(
         Provenance(
@@ -349,6 +350,7 @@ declare(
         ),
         is_rewritten=True,
         erase=erase.forget_in_queue,
+        beside=erase.count_in_queue,
     ),
     Provenance(
         Retraction,
@@ -384,6 +386,7 @@ declare(
         not_exported=MADE_OF_OTHERS,
         left_alone=MADE_OF_OTHERS,
         erase=erase.forget_words,
+        beside=erase.count_words_of,
     ),
     *(
         Provenance(

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connection, transaction
-from django.db.models import CharField, F, Func, Min, Q, Value
+from django.db.models import CharField, F, Func, Min, Q, QuerySet, Value
 from django.utils import timezone
 from django_q.models import OrmQ, Task
 
@@ -36,31 +36,38 @@ from sessions_app.models import Session, UserProfile
 REQUESTED_BY = "erase_user"
 
 
-def forget_contexts(user: UserProfile) -> dict[str, int]:
+def forget_contexts(user: UserProfile) -> None:
     """Remove the parts of contexts that are kept in the cache, once the erasure is committed."""
     keys = [cache_key(pk) for pk in Session.objects.for_user(user).values_list("pk", flat=True)]
     transaction.on_commit(partial(cache.delete_many, keys))
-    return {}
 
 
-def unlink_calls(user: UserProfile) -> dict[str, int]:
+def unlink_calls(user: UserProfile) -> None:
     """Blank what calls of engines were for; what they cost stays on record."""
     EngineCall.objects.filter(job__user=user).update(job=None, error="")
-    return {}
 
 
-def forget_words(user: UserProfile) -> dict[str, int]:
+def forget_words(user: UserProfile) -> None:
     """Remove the words of a person's vocabulary."""
-    return {"words": Word.objects.filter(vocabulary__user=user)._raw_delete(connection.alias)}
+    _words(user)._raw_delete(connection.alias)
+
+
+def count_words_of(user: UserProfile) -> dict[str, int]:
+    """Count the words of a person's vocabulary."""
+    return {"words": _words(user).count()}
+
+
+def _words(user: UserProfile) -> QuerySet[Word]:
+    return Word.objects.filter(vocabulary__user=user)
 
 
 # --- what others' items say ---
 
 
-def forget_in_memories(user: UserProfile) -> dict[str, int]:
+def forget_in_memories(user: UserProfile) -> None:
     """Remove what shards have from a person, and their name from the items of others that are about them."""
     forget_names(user)
-    return forget_in_shards(user)
+    forget_in_shards(user)
 
 
 def forget_names(user: UserProfile) -> None:
@@ -79,29 +86,36 @@ def forget_names(user: UserProfile) -> None:
 # --- shards ---
 
 
-def forget_in_shards(user: UserProfile) -> dict[str, int]:
-    """Remove what agents' shards have from a person, and take their texts back to before it.
-
-    That is their candidates, and what was released of nobody else's.
-    """
+def forget_in_shards(user: UserProfile) -> None:
+    """Remove what agents' shards have from a person, and take their texts back to before it."""
     releases = list(Release.objects.only_from(user).values_list("pk", flat=True))
-    theirs = MemoryAtom.objects.in_shards_from(user) | MemoryAtom.objects.filter(release__in=releases)
-    pks = set(theirs.values_list("pk", flat=True))
+    pks = set(_in_shards(user).values_list("pk", flat=True))
     concerned = MemoryAtom.objects.filter(pk__in=pks).values("stream")
     shards = MemoryStream.objects.filter(pk__in=concerned).order_by("pk").select_for_update(no_key=True)
-    removed = sum(_forget_in_shard(shard, shard.atoms.filter(pk__in=pks)) for shard in shards)
+    for shard in shards:
+        _forget_in_shard(shard, shard.atoms.filter(pk__in=pks))
     Release.objects.filter(pk__in=releases).delete()
     withdraw_short()
-    return {"facts and observations of shards": removed, "releases": len(releases)}
 
 
-def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> int:
+def count_in_shards(user: UserProfile) -> dict[str, int]:
+    """Count what shards have from a person beside candidates, which refer to them, and what was released of it."""
+    shared = _in_shards(user).exclude(user=user).count()
+    return {"facts and observations of shards": shared, "releases": Release.objects.only_from(user).count()}
+
+
+def _in_shards(user: UserProfile) -> MemoryAtomQuerySet:
+    """Return what shards have from a person: their candidates, and what was released of nobody else's."""
+    released = MemoryAtom.objects.filter(release__in=Release.objects.only_from(user))
+    return MemoryAtom.objects.in_shards_from(user) | released
+
+
+def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> None:
     # An undone text no longer names what it was made of; any since the person's first item may be of it.
     since = theirs.aggregate(first=Min("created_at"))["first"]
     shard.versions.filter(undone_at__isnull=False, created_at__gte=since).delete()
     given = Q(absorbed__in=theirs) | Q(shown__in=theirs)
     first_text = shard.versions.filter(given).order_by("pk").first()
-    removed = theirs.count()
     is_shared = theirs.filter(is_candidate=False).exists()
     theirs.delete()
     if first_text:
@@ -112,24 +126,30 @@ def _forget_in_shard(shard: MemoryStream, theirs: MemoryAtomQuerySet) -> int:
         if Vocabulary.objects.filter(stream=shard).exists():
             count(CountInput(None, user=None, stream=shard.pk))
         MemoryStream.objects.filter(pk=shard.pk).update(last_updated_at=timezone.now())
-    return removed
 
 
 # --- the queue ---
 
 
-def forget_in_queue(user: UserProfile) -> dict[str, int]:
-    """Remove what waits, and what failed, of a person's jobs; neither table is ever long.
+def forget_in_queue(user: UserProfile) -> None:
+    """Remove what waits, and what failed, of a person's jobs."""
+    for rows in _in_queue(user):
+        rows.delete()
+
+
+def count_in_queue(user: UserProfile) -> dict[str, int]:
+    """Count what waits, and what failed, of a person's jobs."""
+    return {"queue entries": sum(rows.count() for rows in _in_queue(user))}
+
+
+def _in_queue(user: UserProfile) -> list[QuerySet[Any]]:
+    """Return the rows of the queue about a person's jobs; neither table is ever long.
 
     An older release queued jobs by their ids.
     """
     waiting = {entry.pk: entry.task for entry in OrmQ.objects.iterator()}
     failed = {task["pk"]: task for task in Task.objects.values("pk", "func", "args").iterator()}
-    removed = (
-        model.objects.filter(pk__in=_about(user, tasks)).delete()[0]
-        for model, tasks in ((OrmQ, waiting), (Task, failed))
-    )
-    return {"queue entries": sum(removed)}
+    return [model.objects.filter(pk__in=_about(user, tasks)) for model, tasks in ((OrmQ, waiting), (Task, failed))]
 
 
 def _about(user: UserProfile, tasks: dict[Any, dict[str, Any]]) -> list[Any]:

@@ -101,7 +101,7 @@ def _last_scheduled_run() -> datetime | None:
 
 @dataclass
 class Day:
-    """The work done on one day, UTC; turns by the time they were said."""
+    """The work done on one day, UTC: what came and what was made on it, whenever it was said."""
 
     date: date
     sessions: int = 0
@@ -181,15 +181,15 @@ def activity() -> Activity:
     since = midnight - timedelta(days=DAYS - 1)
     days = {since.date() + timedelta(days=number): Day(since.date() + timedelta(days=number)) for number in range(DAYS)}
     sessions, turns, moments = (
-        _by_day(name, rows, since)
-        for name, rows in (
-            ("sessions", Session.objects.all()),
-            ("turns", Message.objects.turns()),
-            ("moments", Moment.objects.all()),
+        _by_day(name, rows, since, made)
+        for name, rows, made in (
+            ("sessions", Session.objects.all(), "created_at"),
+            ("turns", Message.objects.turns(), "arrived_at"),
+            ("moments", Moment.objects.all(), "created_at"),
         )
     )
     for name, day, number in sessions.union(turns, moments, all=True):
-        if day in days:  # a turn may be dated tomorrow
+        if day in days:  # the next day may have begun meanwhile
             setattr(days[day], name, number)
     _count_calls(days, since)
     return Activity(
@@ -197,9 +197,9 @@ def activity() -> Activity:
     )
 
 
-def _by_day(name: str, rows: QuerySet[Any], since: datetime) -> QuerySet[Any]:
-    """Return the number of rows of each day, with their name."""
-    days = rows.filter(created_at__gte=since).annotate(day=TruncDate("created_at"), what=Value(name)).order_by()
+def _by_day(name: str, rows: QuerySet[Any], since: datetime, made: str) -> QuerySet[Any]:
+    """Return the number of rows that were made on each day, with their name; `made` is the column that says when."""
+    days = rows.filter(**{f"{made}__gte": since}).annotate(day=TruncDate(made), what=Value(name)).order_by()
     counts: QuerySet[Any] = days.values("what", "day").annotate(number=Count("pk"))
     return counts.values_list("what", "day", "number")
 

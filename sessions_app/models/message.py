@@ -158,7 +158,7 @@ class Message(Searched):
             models.Index(fields=["session", "user", "sequence"], condition=Q(kind="archived"), name="message_archived"),
             models.Index(fields=["moment"], condition=Q(moment__isnull=False), name="message_moment"),
             # A few kB, and almost free for an append: counts by day read only the pages of those days.
-            BrinIndex(fields=["created_at"], autosummarize=True, name="message_created"),
+            BrinIndex(fields=["arrived_at"], autosummarize=True, name="message_arrived"),
             models.Index(fields=["user", "id"], condition=Q(search_version__lt=VERSION), name="message_unindexed"),
         ]
 

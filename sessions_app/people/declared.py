@@ -2,8 +2,9 @@
 
 from collections import Counter
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from django.db.models import QuerySet
 from pydantic import NonNegativeInt, StringConstraints
 
 from sessions_app.models import (
@@ -23,10 +24,17 @@ from sessions_app.people.import_user import SessionOfMessage, keep_from_first_tu
 from sessions_app.people.provenance import Provenance, declare
 
 
-def _erase_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> Counter[str]:
-    """Remove the rows of a person's own keys, which name the key alone; return how many."""
-    rows = model._base_manager.filter(key__user=user)
-    return Counter({str(model._meta.verbose_name_plural): rows.delete()[0]})
+def _of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> QuerySet[Any]:
+    """Return the rows of a person's own keys, which name the key alone."""
+    return model._base_manager.filter(key__user=user)
+
+
+def _erase_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> None:
+    _of_own_keys(model, user).delete()
+
+
+def _count_of_own_keys(model: type[DailyUsage | DailyLimit], user: UserProfile) -> Counter[str]:
+    return Counter({str(model._meta.verbose_name_plural): _of_own_keys(model, user).count()})
 
 
 declare(
@@ -115,11 +123,13 @@ declare(
         ),
         left_alone="it has numbers, and no text",
         erase=partial(_erase_of_own_keys, DailyUsage),
+        beside=partial(_count_of_own_keys, DailyUsage),
     ),
     Provenance(
         DailyLimit,
         not_exported="an operator set it",
         left_alone="it is not made of turns",
         erase=partial(_erase_of_own_keys, DailyLimit),
+        beside=partial(_count_of_own_keys, DailyLimit),
     ),
 )

@@ -62,11 +62,18 @@ class Erased:
 
 
 def holdings(user: UserProfile) -> Counter[str]:
-    """Return how many rows there are of a person, by what they are: one query, however many tables there are."""
+    """Return how many rows of a person an erasure removes, by what they are.
+
+    One query counts all tables that refer to the profile; what goes beside those is counted as its table declares. A
+    preview and the record of an erasure both say this.
+    """
     first, *others = (_number(column, user) for column in _columns())
     rows: Counter[str] = Counter()
     for what, number in first.union(*others, all=True):  # a table may have several columns
         rows[what] += number
+    for provenance in declared():
+        if provenance.beside:
+            rows.update(provenance.beside(user))
     return +rows
 
 
@@ -115,19 +122,19 @@ def _erase_rows(user_id: str, application: int, erasure_id: uuid.UUID, actor: st
     user = UserProfile.objects.select_for_update().get(application=application, user_id=user_id)
     if held := Session.objects.for_user(user).filter(legal_hold=True).count():
         raise OnHold(f"{held} sessions of this person have a legal hold. Nothing was erased.")
-    rows: Counter[str] = Counter()
+    rows = holdings(user)
     for provenance in declared():
         if provenance.erase:
-            rows.update(provenance.erase(user))
+            provenance.erase(user)
     actor = _scrub_events(user, actor)
     _scrub_operators_log(UserProfile._meta.pk, user)
     for column in _columns():
         _scrub_operators_log(column, user)
-    _delete_all(user, rows)
-    payload = {"erasure_id": str(erasure_id), "rows": +rows}
+    _delete_all(user)
+    payload = {"erasure_id": str(erasure_id), "rows": rows}
     Event.objects.create(type=ERASED_EVENT, actor=actor, application_id=application, payload=payload)
     async_task(REMOVE_TASK, user.pk)
-    return user.pk, +rows
+    return user.pk, rows
 
 
 # --- tables ---
@@ -159,15 +166,15 @@ def _name(column: "Field[Any, Any]") -> str:
     return str(column.model._meta.verbose_name_plural)
 
 
-def _delete_all(user: UserProfile, rows: Counter[str]) -> None:
-    """Delete, counting into `rows`; have the database check every reference, and count what no constraint is about.
+def _delete_all(user: UserProfile) -> None:
+    """Delete; have the database check every reference, and count what no constraint is about.
 
     Raises:
         SomethingLeft: names the table.
     """
     try:
         for column in _columns():
-            rows[_name(column)] += _rows(column, user)._raw_delete(connection.alias)
+            _rows(column, user)._raw_delete(connection.alias)
         UserProfile.objects.filter(pk=user.pk)._raw_delete(connection.alias)
         connection.check_constraints()
     except IntegrityError as error:

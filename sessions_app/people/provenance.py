@@ -30,8 +30,8 @@ class Provenance:
         is_rewritten: a retraction rewrites rows that name what it takes out, or have it within.
         left_alone: why a retraction does neither.
         imported: asks for what is made again of what an import has brought.
-        erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go; returns how
-            many rows it removed, by what they are.
+        erase: removes or blanks what doesn't go with the rows that refer to the profile, before those go.
+        beside: counts what `erase` removes, by what it is; previews and records of erasures take it from here.
     """
 
     def __init__(
@@ -46,12 +46,13 @@ class Provenance:
         is_rewritten: bool = False,
         left_alone: str = "",
         imported: "Callable[[Importing], None] | None" = None,
-        erase: Callable[[UserProfile], Mapping[str, int]] | None = None,
+        erase: Callable[[UserProfile], None] | None = None,
+        beside: Callable[[UserProfile], Mapping[str, int]] | None = None,
     ) -> None:
         self.model, self.files, self.person = model, files, person
         self.made_of, self.made_by, self.not_exported = made_of, made_by, not_exported
         self.is_withdrawn, self.is_rewritten, self.left_alone = is_withdrawn, is_rewritten, left_alone
-        self.imported, self.erase = imported, erase
+        self.imported, self.erase, self.beside = imported, erase, beside
         for file in files:
             file.belongs_to(model)
 

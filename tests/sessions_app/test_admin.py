@@ -151,8 +151,10 @@ def test_a_person_is_erased_once_their_id_is_typed(root: Client, ada: UserProfil
     assert UserProfile.objects.exists()
     ada.sessions.update(legal_hold=False)
     Vocabulary.objects.create(user=ada).words.create(user=ada, stem="kiln")
+    shown = re.sub(r"\s*<[^>]*>\s*", " ", root.get(page).content.decode())
+    assert re.search(r"words\s+1\b", shown) and re.search(r"All\s+3\b", shown)
     answer = root.post(page, {"user_id": "ada"}, follow=True)
-    assert "Erased 2 listed, and 1 that go as well; nothing is left." in answer.content.decode()
+    assert "Erased 3 rows; nothing is left." in answer.content.decode()
     assert not UserProfile.objects.exists()
     assert root.get(page).status_code == 404
 

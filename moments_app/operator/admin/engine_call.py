@@ -9,9 +9,10 @@ from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
 
-from moments_app.models import EngineCall
-from moments_app.operator.views.engine_call import CallForm
-from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
+from moments_app.models import EngineCall, Job
+from moments_app.operator.admin.filters import ExactFilter
+from moments_app.operator.views.engine_call import CallForm, SiteCost
+from sessions_app.admin.base import FOUND, DaysFilter, LogAdmin, NewestValuesFilter, one_line
 
 
 class OutcomeFilter(admin.SimpleListFilter):
@@ -40,6 +41,19 @@ class FailureKindFilter(NewestValuesFilter):
         return found.failed() if self.used_parameters else found
 
 
+class PersonFilter(ExactFilter):
+    """Calls for one person, by their newest jobs: an index leads from the person to jobs, and from these to calls."""
+
+    title, parameter_name, lookup = "user_id", "user_id", "pk__in"
+    JOBS = 1_000
+
+    def wanted(self, text: str) -> QuerySet[Any, int]:
+        jobs = Job.objects.filter(user__user_id=text).order_by("-queued_at", "-id").values("pk")
+        calls = EngineCall.objects.filter(job__in=jobs[: self.JOBS]).order_by("-pk")
+        newest: QuerySet[Any, int] = calls.values_list("pk", flat=True)[:FOUND]
+        return newest
+
+
 @admin.register(EngineCall)
 class EngineCallAdmin(LogAdmin):
     """Calls of a model; what was said is on the page of one that failed."""
@@ -48,10 +62,14 @@ class EngineCallAdmin(LogAdmin):
     applications = ("job__user__application", "job__stream__application")
     list_filter = (
         OutcomeFilter,
+        PersonFilter,
+        ("created_at", DaysFilter),
         ("error_kind", FailureKindFilter),
         ("purpose", NewestValuesFilter),
         ("engine", NewestValuesFilter),
     )
+    list_filter_submit = True
+    list_before_template = "operator/calls/ways.html"
     ordering = ("-created_at", "-id")
     when_empty = "Calls appear here once a language or embedding model is set and asked."
     list_select_related = ("job",)
@@ -60,6 +78,7 @@ class EngineCallAdmin(LogAdmin):
         ("What it used", {"fields": (("tokens", "cost"), "prompt_version")}),
     )
     form_page = CallForm
+    views = (SiteCost,)
     readonly_fields = ("called_at", "took", "tokens", "cost", "job_link")
 
     @display(description="Outcome", label={"answered": "success", "failed": "danger"})  # type: ignore[untyped-decorator]

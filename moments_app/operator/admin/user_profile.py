@@ -1,4 +1,4 @@
-"""The list of profiles, and the form that corrects one."""
+"""The list of profiles, and the form of one's details."""
 
 from typing import Any
 
@@ -12,12 +12,19 @@ from unfold.paginator import InfinitePaginator
 
 from moments_app.operator.views.fact import PersonFacts
 from moments_app.operator.views.find import Find
+from moments_app.operator.views.person import (
+    PersonCost,
+    PersonDays,
+    PersonEntities,
+    ProfileDetails,
+    ProfileForm,
+    Who,
+)
 from moments_app.operator.views.playground import Chat, EraseTestPerson, Playground, Remember
 from moments_app.operator.views.profile import (
     EditLine,
     EraseProfile,
     ExportProfile,
-    ProfileForm,
     ProfileLines,
     ProfileVersions,
     RestoreLine,
@@ -45,11 +52,12 @@ class UserProfileAdmin(PageAdmin):
     ordering = ("-updated_at",)
     readonly_fields = ("created_at", "updated_at")
     fields = ("summary", ("interests", "preferred_topics"), ("timezone", "metadata"), ("created_at", "updated_at"))
+    change_page = Who
     form_page = ProfileForm
+    tabs = (Who, PersonDays, PersonFacts, ProfileLines, PersonEntities, PersonCost, ProfileDetails)
     views = (
         Find,
-        PersonFacts,
-        ProfileLines,
+        *tabs[1:],
         EditLine,
         RestoreLine,
         ProfileVersions,

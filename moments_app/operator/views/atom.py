@@ -51,6 +51,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "may_move": may_move,
             "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
             "may_correct": _may_be_corrected(atom) and may_change and self.request.user.has_perms(SEE_MEMORY),
+            "may_search": atom.user_id and not atom.is_candidate and self.request.user.has_perms(SEE_MEMORY),
             "may_retract": self._may_retract(),
             "may_restore": atom.state == MemoryAtom.State.EVICTED and may_change and not is_released,
             "targets": MoveForm(atom).targets() if may_move else [],

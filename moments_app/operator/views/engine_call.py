@@ -1,11 +1,17 @@
-"""The page of a call: of one that failed, what was asked and answered."""
+"""The page of a call: of one that failed, what was asked and answered; and what all calls cost."""
 
 from collections.abc import Collection
 from typing import Any
 
+from django.core.cache import cache
+
 from moments_app.models import EngineCall, KeptExchange
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
-from sessions_app.admin.views.base import FormPage
+from moments_app.reports import cost
+from sessions_app.admin.views.base import FormPage, OperatorPage
+from sessions_app.limited_operators import scope_key
+
+KEPT_SECONDS = 300  # a month of calls takes a second to sum
 
 
 class CallForm(FormPage[EngineCall]):
@@ -25,3 +31,16 @@ class CallForm(FormPage[EngineCall]):
 
     def _kept(self) -> KeptExchange | None:
         return KeptExchange.objects.filter(call=self.row).first() if not self.row.ok else None
+
+
+class SiteCost(OperatorPage):
+    """What calls used by day, purpose, application, person and prompt, beside what was said; and summaries' times."""
+
+    route, name = "cost/", "cost"
+    needs = ("moments_app.view_job",)
+    template_name = "operator/calls/cost.html"
+    title = f"Cost of {cost.DAYS} days"
+
+    def context(self) -> dict[str, Any]:
+        counted: Any = cache.get_or_set(f"cost{scope_key()}", cost.site_cost, KEPT_SECONDS)
+        return {"cost": counted, "newest": cost.SUMMARIES}

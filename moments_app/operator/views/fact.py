@@ -13,9 +13,11 @@ from django.utils import timezone
 from django.utils.text import capfirst
 
 from moments_app.models import Contradiction, Correction, MemoryAtom
+from moments_app.operator.addresses import Pages
 from moments_app.operator.diff import DiffPart, list_diff, word_diff
 from moments_app.operator.pager import first_of
 from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.views.person import PersonPage
 from moments_app.provenance.correct import (
     CannotCorrect,
     Change,
@@ -24,13 +26,13 @@ from moments_app.provenance.correct import (
     correcting,
     ending,
     preview,
+    said_elsewhere,
     undo_correction,
     withdrawing,
 )
 from moments_app.streams.timeline import decide
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage
-from sessions_app.models import UserProfile
 
 SHOWN = 200  # facts of a page
 SEE_FACTS = ("moments_app.view_memoryatom",)
@@ -43,35 +45,20 @@ KINDS = {
 }
 
 
-class AsOfForm(forms.Form):
-    """The day whose end is asked for."""
-
-    as_of = forms.DateField(required=False)
-
-    def time(self) -> datetime | None:
-        """Return the end of the day; None: now."""
-        day = self.cleaned_data.get("as_of") if self.is_valid() else None
-        return datetime.combine(day, time.max, tzinfo=UTC) if day else None
-
-
-class PersonFacts(RowPage[UserProfile]):
+class PersonFacts(PersonPage):
     """What holds of a person, or was known at a time to hold then."""
 
-    route, name, needs = "<int:pk>/facts/", "facts", SEE_FACTS
+    route, name, tab, needs = "<int:pk>/facts/", "facts", "Facts in time", SEE_FACTS
     template_name = "operator/facts/person.html"
 
-    def get_title(self) -> str:
-        return f"Facts of {self.row}"
-
     def context(self) -> dict[str, Any]:
-        form = AsOfForm(self.request.GET)
-        as_of = form.time()
+        time = self.as_of.time
         facts = MemoryAtom.objects.statements_of(self.row).select_related("replaced_by", "stream")
-        facts = facts.as_of(as_of) if as_of else facts.exclude(is_wrong=True)
+        facts = facts.as_of(time) if time else facts.exclude(is_wrong=True)
         if last := MemoryAtom.objects.filter(user=self.row, pk=self.number("after") or 0).first():
             facts = facts.said_before(last)
         found, after = first_of(facts.defer("search_vector").newest_first(), SHOWN)
-        return {"profile": self.row, "form": form, "as_of": as_of, "facts": found, "after": after}
+        return super().context() | {"facts": found, "after": after}
 
 
 class OrderForm(forms.Form):
@@ -125,6 +112,52 @@ def shown_changes(changes: Sequence[Change]) -> list[ShownKind]:
 def _shown(change: Change) -> ShownChange:
     compare = list_diff if isinstance(change.before, list) else word_diff
     return ShownChange(change.ref, capfirst(change.field.replace("_", " ")), compare(change.before, change.after))
+
+
+@dataclass(frozen=True)
+class Saying:
+    """A text that says the same as a fact.
+
+    Args:
+        place: what it is of.
+        ref: its address.
+        url: its page; blank where there is none.
+        words: what of it says the same.
+    """
+
+    place: str
+    ref: str
+    url: str
+    words: list[str]
+
+
+class SaidElsewhere(RowPage[MemoryAtom]):
+    """All else that says the same as a fact: other facts, moments, the profile, texts of streams, and turns."""
+
+    route, name, needs = "<int:pk>/elsewhere/", "elsewhere", SEE_MEMORY
+    template_name = "operator/facts/elsewhere.html"
+
+    def get_title(self) -> str:
+        return "Where else is this said"
+
+    def context(self) -> dict[str, Any]:
+        fact = self.row
+        try:
+            kinds = shown_changes(said_elsewhere(fact))
+        except CannotCorrect as error:
+            return {"atom": fact, "problem": str(error)}
+        assert fact.user is not None  # or it is refused
+        pages = Pages(fact.user, {change.ref for kind in kinds for change in kind.changes})
+        return {
+            "atom": fact,
+            "kinds": [(kind.title, [_saying(change, pages) for change in kind.changes]) for kind in kinds],
+            "may_correct": self.admin.has_change_permission(self.request),
+        }
+
+
+def _saying(change: ShownChange, pages: Pages) -> Saying:
+    words = [part.text for part in change.parts if part.change == "removed"]
+    return Saying(change.field, change.ref, pages.of(change.ref), words)
 
 
 class CorrectFact(RowPage[MemoryAtom]):

@@ -1,6 +1,7 @@
 """The page of a moment, beside its source turns, and the chain of a person's moments."""
 
 from collections.abc import Collection
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.shortcuts import get_object_or_404, render
 from moments_app.models import EngineCall, Moment
 from moments_app.models.moment import MomentQuerySet
 from moments_app.operator import moment_chain
+from moments_app.operator.as_of import AsOf
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import entries
 from sessions_app.admin.reading import people_of
@@ -67,22 +69,27 @@ class Chain(OperatorPage):
         return f"Chain of {self.person}"
 
     def context(self) -> dict[str, Any]:
+        as_of = AsOf.of(self.request)
         moments = self.admin.get_queryset(self.request).for_user(self.person).newest_first()
+        if as_of.time:
+            moments = moments.filter(ends_at__lte=as_of.time)
         newest, oldest = moments.first(), moments.last()
-        section = self._section_asked_for(moments) or (moment_chain.around(newest) if newest else None)
-        shown = {"person": self.person, "newest": newest, "oldest": oldest, "section": section}
+        section = self._section_asked_for(moments, as_of.time) or (
+            moment_chain.around(newest, as_of.time) if newest else None
+        )
+        shown = {"person": self.person, "newest": newest, "oldest": oldest, "section": section, "as_of": as_of}
         return shown | (read(self, section.opened) if section and section.opened else {})
 
     def people(self) -> Collection[int]:
         """Return the person whose chain it is."""
         return people_of(self.person)
 
-    def _section_asked_for(self, moments: MomentQuerySet) -> moment_chain.ChainSection | None:
+    def _section_asked_for(self, moments: MomentQuerySet, until: datetime | None) -> moment_chain.ChainSection | None:
         """Read the section that the address names by one of the person's moments."""
         for name, section in SECTIONS.items():
             pk = self.number(name)
             if pk is not None and (moment := moments.filter(pk=pk).first()):
-                return section(moment)
+                return section(moment, until)
         return None
 
 

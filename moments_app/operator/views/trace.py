@@ -1,7 +1,7 @@
 """The trace of one call: what the model saw, what it would see now, the difference, and what became of the round."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from moments_app.engines.interface import EngineError
 from moments_app.interfaces.api.search import QUERY_MAX_CHARS
 from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Moment, Summary
 from moments_app.operator.addresses import Pages
+from moments_app.operator.as_of import AsOf
 from moments_app.operator.ask_again import LineName, ask_again, can_ask_again
 from moments_app.operator.diff import word_diff
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
@@ -73,6 +74,11 @@ class Trace(SessionPage):
         return f"Trace: {self.row}"
 
     @cached_property
+    def as_of(self) -> AsOf:
+        """The day whose memory is asked beside what was served."""
+        return AsOf.of(self.request)
+
+    @cached_property
     def then(self) -> KeptContext | None:
         """The context that the model had, where it is kept."""
         return KeptContext.from_sealed(self.receipt.sealed, self.receipt.context_id) if self.receipt else None
@@ -102,6 +108,7 @@ class Trace(SessionPage):
             "is_said": bool(self.round.context_id),
             "then": then,
             "now": now,
+            "as_of": self.as_of,
             "problem": problem,
             "layers": self._shown(layers, max(then.applied if then else 0, now.applied if now else 0)),
             "counts": {when: lines.count(when) for when in ("same", "then", "now")},
@@ -120,6 +127,13 @@ class Trace(SessionPage):
         query = then.query if then else question.content[:QUERY_MAX_CHARS]
         plan = then.plan if then else "query"
         session = self.row
+        recall = recall_request_for(
+            session.user.user_id,
+            session.session_id,
+            query,
+            application=session.application_pk,
+            retrieval="query" if plan == "query" else "off",
+        )
         wanted = ContextRequest(
             query=query,
             max_tokens=then.applied if then else None,
@@ -127,13 +141,8 @@ class Trace(SessionPage):
             layers=[layer.name for layer in then.layers] if then else DEFAULT,
             plan=plan,
             before=question.sequence,
-            recall=recall_request_for(
-                session.user.user_id,
-                session.session_id,
-                query,
-                application=session.application_pk,
-                retrieval="query" if plan == "query" else "off",
-            ),
+            as_of=self.as_of.time,
+            recall=replace(recall, as_of=self.as_of.time) if recall else None,
         )
         try:
             envelope = preview(session.user, session.session_id, wanted)

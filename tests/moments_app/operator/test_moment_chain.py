@@ -84,6 +84,18 @@ class TestChain:
         assert [step.moment.name for step in steps if step.begins_session] == ["Moment 1 of s2", "Moment 11 of s1"]
         assert steps[0].hue != steps[2].hue
 
+    def test_as_of_a_day_it_ends_with_that_and_the_links_carry_it(self, root: Client, ada: UserProfile) -> None:
+        moments = remember(ada, 40)  # ten a day that has any, three days apart
+        day = f"{moments[14].ends_at:%Y-%m-%d}"
+        by_then = [moment.pk for moment in reversed(moments) if f"{moment.ends_at:%Y-%m-%d}" <= day]
+        shown = page(root, chain_url(ada), as_of=day)
+        assert rows_of(shown) == by_then[: moment_chain.EARLIER + 1]
+        assert f"as_of={day}" in shown and 'rel="next"' not in shown
+        assert f'rel="prev" href="?at={by_then[1]}&amp;as_of={day}"' in shown
+        around = page(root, chain_url(ada), at=by_then[2], as_of=day)
+        assert rows_of(around)[0] == by_then[0]
+        assert "No moment had ended by then." in page(root, chain_url(ada), as_of="2020-01-01")
+
     def test_somebody_without_moments_is_told_so(self, root: Client, ada: UserProfile) -> None:
         assert "No moments yet." in page(root, chain_url(ada))
 

@@ -70,6 +70,17 @@ def test_it_shows_what_the_model_saw_what_it_would_see_now_and_the_difference(
     assert "tokens then" in shown and "Nobody said which context" not in shown
 
 
+def test_the_memory_of_a_day_is_asked_in_place_of_that_of_now_and_the_links_carry_it(
+    root: Client, service: Api, ada: UserProfile
+) -> None:
+    talk(ada, 4)  # on the second of March
+    session = asked(service)
+    shown = page(root, url(session), turn=5, as_of="2026-03-01")
+    assert "Turn 3 is about" in lines(shown, "then")
+    assert "with the memory of 2026-03-01" in shown and f"{change_url(ada)}?as_of=2026-03-01" in shown
+    assert "Turn 3 is about" in lines(page(root, url(session), turn=5, as_of="2026-03-02"), "same")
+
+
 def test_neither_the_answer_nor_the_question_once_more_is_in_it(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     session = asked(service)

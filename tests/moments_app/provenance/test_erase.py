@@ -26,13 +26,14 @@ from moments_app.models import ContextReceipt, EngineCall, Job, MemoryAtom, Memo
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.recall import accesses
+from moments_app.recall.count_words import CountInput, count
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.form import FormMemories
 from moments_app.streams.texts import undo
 from moments_app.turns import served_lines
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
-from sessions_app.people.erase import OnHold, SomethingLeft, erase_user
+from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
 from sessions_app.tasks import remove_archives
 from tests.support.api import Api
 from tests.support.concurrency import at_once
@@ -167,6 +168,9 @@ def test_row_11_an_erased_person_leaves_no_trace(
     before = rows_of(bo)
     ada = plant("zqada", service, archive_folder)
     assert len(traces("zqada", archive_folder)) >= 23
+    for noted in (receipts.waiting, accesses.waiting, served_lines.waiting):
+        noted.flush()
+    told = holdings(ada)
     erased = erase_user(ada.user_id, application=DEFAULT, actor="operator:root")
     for noted in (receipts.waiting, accesses.waiting, served_lines.waiting):
         noted.flush()
@@ -174,6 +178,27 @@ def test_row_11_an_erased_person_leaves_no_trace(
     assert rows_of(bo) == before
     assert traces("zqbo", archive_folder)
     assert not erased.has_files_left
+    assert erased.rows == told
+
+
+def test_what_is_told_before_is_what_goes(ada: UserProfile, bo: UserProfile) -> None:
+    session, of_bo = talk(ada, 60), talk(bo, 60)
+    for job in (build(session), build(of_bo)):
+        async_task(RUN_TASK, str(job.job_id))  # as an older release did
+    work_off()
+    lessons = shard("lessons")
+    for theirs in (session, of_bo):
+        said_by(theirs, lessons, f"Of {theirs.user}.")
+        count(CountInput(None, theirs.user_id, None))
+    told, before = holdings(ada), dumped()
+    assert {"words", "queue entries", "facts and observations of shards", "moments"} <= told.keys()
+    erased = erase_user("ada", application=DEFAULT, actor="test")
+    after = dumped()
+    logs = {"sessions_app_event", "queue", "results"}
+    lost = {name: len(rows) - len(after[name]) for name, rows in before.items() if name not in logs}
+    lost["django_q_ormq"] += 1  # the removal of archived files was queued meanwhile
+    assert erased.rows == told
+    assert sum(lost.values()) == told.total() + 1  # the profile
 
 
 # --- what agents learned ---

@@ -45,11 +45,11 @@ def test_few_rows_are_counted_whatever_the_database_reckons(ada: UserProfile) ->
     assert overview.estimated_rows(Moment) == 0
 
 
-def test_turns_sessions_and_moments_are_counted_by_day(ada: UserProfile) -> None:
+def test_turns_sessions_and_moments_are_counted_by_the_day_on_which_they_came(ada: UserProfile) -> None:
     build(talk(ada, 60))
     talk(ada, 10, session_id="older")
-    Message.objects.filter(session__session_id="s1").update(created_at=timezone.now())
-    Message.objects.filter(session__session_id="older").update(created_at=days_ago(3))
+    Message.objects.filter(session__session_id="s1").update(created_at=days_ago(900), arrived_at=timezone.now())
+    Message.objects.filter(session__session_id="older").update(created_at=timezone.now(), arrived_at=days_ago(3))
     Session.objects.filter(session_id="older").update(created_at=days_ago(40))
     made = overview.activity()
     assert (made.today.turns, made.days[-4].turns, made.whole.turns) == (60, 10, 70)

@@ -1,0 +1,259 @@
+"""The pages of a person: who they are, their days, what they want to do, and what they cost; a tab each."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from django.db.models import Model, QuerySet, Value
+from django.http import HttpRequest, HttpResponse
+
+from moments_app.models import (
+    ContextReceipt,
+    EngineCall,
+    Entity,
+    EntityLink,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    ProfileLine,
+    Retraction,
+    Summary,
+)
+from moments_app.operator.as_of import AsOf
+from moments_app.operator.entity_graph import graph_of
+from moments_app.operator.pager import first_of
+from moments_app.operator.person_days import DaysPage, Place, days_of
+from moments_app.operator.rights import SEE_MEMORY
+from moments_app.reports.cost import JOBS, cost_of_person
+from sessions_app.admin.links import list_url, page_url
+from sessions_app.admin.views.base import FormPage, RowPage, may_see
+from sessions_app.admin.views.daily_limit import usage_context
+from sessions_app.models import Event, Message, Session, UserProfile
+
+KEPT: dict[str, type[Model]] = {
+    "Sessions": Session,
+    "Moments": Moment,
+    "Summaries": Summary,
+    "Streams": MemoryStream,
+    "Facts and observations": MemoryAtom,
+    "Tasks and goals": Entity,
+    "Retractions": Retraction,
+    "Jobs": Job,
+    "Context receipts": ContextReceipt,
+}
+COUNTED = 100
+READINGS_SHOWN = 10
+FACTS_SHOWN = 20
+ENTITIES_SHOWN = 60
+
+
+class PersonPage(RowPage[UserProfile]):
+    """A page below the head of a person, which has the tabs.
+
+    Attributes:
+        tab: what the tab is called.
+    """
+
+    has_trail = True
+    tab = ""
+
+    @cached_property
+    def as_of(self) -> AsOf:
+        """The day of which the page tells."""
+        return AsOf.of(self.request)
+
+    def context(self) -> dict[str, Any]:
+        return head_of(self.admin, self.request, self.row, self.name, self.as_of)
+
+
+class Who(PersonPage):
+    """Who somebody is, in place of Django's form; what is posted here is that form, which the tab of details shows."""
+
+    name, tab = "change", "Who they are"
+    template_name = "operator/profiles/who.html"
+
+    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk))
+        return form
+
+    def context(self) -> dict[str, Any]:
+        time = self.as_of.time
+        return (
+            super().context()
+            | self._said(time)
+            | self._facts(time)
+            | {"days": days_of(self.row, sees=self._sees, until=time)}
+            | ({} if time else self._now())
+        )
+
+    def _sees(self, model: type[Model]) -> bool:
+        return may_see(self.request, model)
+
+    def _said(self, time: datetime | None) -> dict[str, Any]:
+        """Read what the profile said: its lines, each with its turns, and its lists."""
+        person = self.row
+        lines = list(ProfileLine.objects.filter(user=person).as_of(time).in_order())
+        then = person.versions.filter(created_at__gt=time).order_by("created_at", "pk").first() if time else None
+        return {"lines": with_sources(self, lines), "was": then or person}
+
+    def _facts(self, time: datetime | None) -> dict[str, Any]:
+        """Read what holds, and what held, the latest first."""
+        if not self._sees(MemoryAtom):
+            return {"sees_facts": False}
+        facts = MemoryAtom.objects.statements_of(self.row).defer("search_vector")
+        ended = facts.filter(ended_at__isnull=False).select_related("replaced_by")
+        if time:
+            facts, ended = facts.as_of(time), ended.filter(ended_at__lte=time)
+        else:
+            facts = facts.holding()
+        holds, more = first_of(facts.newest_first(), FACTS_SHOWN)
+        held, more_held = first_of(ended.order_by("-ended_at", "-id"), FACTS_SHOWN)
+        return {"sees_facts": True, "holds": holds, "more": more, "held": held, "more_held": more_held}
+
+    def _now(self) -> dict[str, Any]:
+        """Read what is kept of the person, what they used, and who read of them."""
+        return (
+            usage_context(self.request, self.row)
+            | {
+                "put_off": _put_off(self.row),
+                "kept": _kept(self.request, self.row),
+                "may_erase": self.request.user.has_perm("sessions_app.delete_userprofile"),
+            }
+            | self._readings()
+        )
+
+    def _readings(self) -> dict[str, Any]:
+        """Read who read of the person last, for those who may see events."""
+        if not may_see(self.request, Event):
+            return {"readings": None}
+        newest, more = first_of(Event.objects.readings_of(self.row), READINGS_SHOWN)
+        return {"readings": newest, "more_readings": more}
+
+
+class PersonDays(PersonPage):
+    """A person's days as lanes, a page of them."""
+
+    route, name, tab = "<int:pk>/days/", "days", "Days"
+    template_name = "operator/profiles/days.html"
+
+    def context(self) -> dict[str, Any]:
+        before = Place.read(self.request.GET.get("before", ""))
+        return super().context() | {"days": self._page(before), "is_newest": before is None}
+
+    def _page(self, before: Place | None) -> DaysPage:
+        return days_of(self.row, sees=lambda model: may_see(self.request, model), before=before, until=self.as_of.time)
+
+
+class PersonEntities(PersonPage):
+    """What a person wants to do or struggles with, with the links between: a graph, and a table that says the same."""
+
+    route, name, tab = "<int:pk>/entities/", "entities", "Tasks and goals"
+    needs = ("moments_app.view_entity",)
+    template_name = "operator/profiles/entities.html"
+
+    def context(self) -> dict[str, Any]:
+        rows = Entity.objects.for_user(self.row).defer("search_vector").select_related("source_session")
+        if self.as_of.time:
+            rows = rows.filter(created_at__lte=self.as_of.time)
+        entities, more = first_of(rows.latest_first(), ENTITIES_SHOWN)
+        links = _links(self.row, entities)
+        beside = {entity.pk: [link for link in links if link.from_entity_id == entity.pk] for entity in entities}
+        return super().context() | {
+            "graph": graph_of(entities, links),
+            "entities": [(entity, beside[entity.pk]) for entity in entities],
+            "more": more,
+        }
+
+
+class PersonCost(PersonPage):
+    """What the calls for a person used, by month and purpose."""
+
+    route, name, tab = "<int:pk>/cost/", "cost", "Cost"
+    needs = ("moments_app.view_enginecall", "moments_app.view_job")
+    template_name = "operator/profiles/cost.html"
+
+    def context(self) -> dict[str, Any]:
+        return super().context() | {"cost": cost_of_person(self.row, EngineCall.objects.all()), "most_jobs": JOBS}
+
+
+class ProfileDetails(PersonPage):
+    """What an operator may write into a profile, in Django's form."""
+
+    route, name, tab = "<int:pk>/details/", "details", "Details"
+
+    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
+        form_url = page_url(UserProfile, "change", self.row.pk)
+        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
+        return form
+
+
+class ProfileForm(FormPage[UserProfile]):
+    """The head of a person, above the form of their details."""
+
+    before = "operator/profiles/head.html"
+
+    def context(self) -> dict[str, Any]:
+        return head_of(self.admin, self.request, self.row, ProfileDetails.name, AsOf.of(self.request))
+
+
+def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_of: AsOf) -> dict[str, Any]:
+    """Collect what the head of a person shows, with the tabs that this operator may open."""
+    tabs = [
+        {"title": view.tab, "url": page_url(person, view.name, person.pk) + as_of.query, "is_current": view.name == tab}
+        for view in admin.tabs
+        if request.user.has_perms(view.needs)
+    ]
+    if may_see(request, Moment):
+        tabs.insert(2, {"title": "Moments", "url": page_url(Moment, "chain", person.pk) + as_of.query})
+    return {"profile": person, "tabs": tabs, "as_of": as_of, "may_search": request.user.has_perms(SEE_MEMORY)}
+
+
+def with_sources(page: RowPage[Any], lines: Sequence[ProfileLine]) -> list[tuple[ProfileLine, list[Message]]]:
+    """Return lines of a profile with those of their turns that are there, for whoever may see turns."""
+    named = {pk for line in lines for pk in line.source_message_ids}
+    turns = page.seen(Message.objects.for_user(page.row).filter(pk__in=named).select_related("session"))
+    found = {turn.pk: turn for turn in turns.defer("content", "payload")}
+    return [(line, [found[pk] for pk in line.source_message_ids if pk in found]) for line in lines]
+
+
+def _links(person: UserProfile, entities: Iterable[Entity]) -> list[EntityLink]:
+    """Return the links between these of a person's entities."""
+    there = [entity.pk for entity in entities]
+    links = EntityLink.objects.filter(user=person, from_entity__in=there, to_entity__in=there)
+    return list(links.select_related("to_entity").defer("to_entity__search_vector").order_by("pk"))
+
+
+def _put_off(profile: UserProfile) -> dict[str, Any] | None:
+    """Return how many of a person's jobs wait for another day, and why."""
+    jobs = Job.objects.later().filter(user=profile, held_by=Job.Held.BUDGET)
+    number = jobs.count()
+    url = list_url(Job, user__id__exact=profile.pk, state="waiting")
+    return {"number": number, "reason": jobs.values_list("error", flat=True)[0], "url": url} if number else None
+
+
+def _kept(request: HttpRequest, profile: UserProfile) -> list[dict[str, str]]:
+    """Count what there is of a person, as far as the operator may see it: one query, however many tables there are."""
+    tables = [(label, model) for label, model in KEPT.items() if may_see(request, model)]
+    if not tables:
+        return []
+    first, *others = (_first_few(number, model, profile) for number, (_, model) in enumerate(tables))
+    numbers = Counter(first.union(*others, all=True) if others else first)
+    return [
+        {"label": label, "count": _some(numbers[number]), "url": list_url(model, user__id__exact=profile.pk)}
+        for number, (label, model) in enumerate(tables)
+    ]
+
+
+def _first_few(number: int, model: type[Model], profile: UserProfile) -> QuerySet[Any, int]:
+    """Return the number of a table once for each of a person's rows, but a few at most."""
+    rows = model._default_manager.filter(user=profile).order_by().annotate(number=Value(number))
+    few: QuerySet[Any, int] = rows.values_list("number", flat=True)[: COUNTED + 1]
+    return few
+
+
+def _some(number: int) -> str:
+    """Say how many there are; of many only that they are many, for nobody waits to have them counted."""
+    return f"{COUNTED}+" if number > COUNTED else str(number)

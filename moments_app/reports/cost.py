@@ -1,0 +1,238 @@
+"""What calls of models cost: for one person by month and purpose; for all by day, purpose, application, person, prompt.
+
+Figures are of the calls that are on record: those of the last `JOBS__KEEP_DAYS` days. What is for all is bounded by
+days, what is for one person by a number of jobs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce, TruncDate, TruncMonth
+from django.utils import timezone
+
+from moments_app.models import EngineCall, Job, Summary
+from sessions_app.models import Message, UserProfile
+
+JOBS = 20_000  # of a person, the newest
+DAYS = 30
+DEAREST = 20  # people who are named
+SUMMARIES = 1_000  # the newest, which are timed
+SLOWEST = 5
+
+
+@dataclass(frozen=True)
+class Used:
+    """What some calls used.
+
+    Args:
+        calls, failed: how many.
+        tokens_in, tokens_out: given to models and answered by them.
+        usd: of the calls whose price is known.
+        unpriced: calls that were answered and have no price.
+    """
+
+    calls: int = 0
+    failed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: Decimal = Decimal(0)
+    unpriced: int = 0
+
+    def __add__(self, other: "Used") -> "Used":
+        return Used(*(mine + its for mine, its in zip(_figures(self), _figures(other), strict=True)))
+
+
+def _figures(used: Used) -> tuple[Any, ...]:
+    return used.calls, used.failed, used.tokens_in, used.tokens_out, used.usd, used.unpriced
+
+
+def in_all(rows: Sequence[tuple[Any, ...]]) -> Used:
+    """Return what rows used together; each has its `Used` last."""
+    return sum((row[-1] for row in rows), Used())
+
+
+def _summed(calls: QuerySet[EngineCall], *by: str) -> list[tuple[Any, ...]]:
+    """Return what calls used, by the values of some columns: those, and a `Used`."""
+    sums = {
+        "n_calls": Count("pk"),
+        "n_failed": Count("pk", filter=Q(ok=False)),
+        "n_in": Sum("input_tokens", default=0),
+        "n_out": Sum("output_tokens", default=0),
+        "n_usd": Sum("cost_usd", default=Decimal(0)),
+        "n_unpriced": Count("pk", filter=Q(ok=True, cost_usd=None)),
+    }
+    rows = calls.order_by().values(*by).annotate(**sums).values_list(*by, *sums)
+    return [(*row[: len(by)], Used(*row[len(by) :])) for row in rows]
+
+
+# --- of one person ---
+
+
+@dataclass(frozen=True)
+class PersonCost:
+    """What the calls for one person used.
+
+    Args:
+        months: (first of the month, purpose, used), the latest month first.
+        left_out: the jobs that were asked for up to this time are not counted; None: all are.
+    """
+
+    months: list[tuple[datetime, str, Used]]
+    left_out: datetime | None
+
+    @property
+    def whole(self) -> Used:
+        """All of it."""
+        return in_all(self.months)
+
+
+def cost_of_person(user: UserProfile, calls: QuerySet[EngineCall]) -> PersonCost:
+    """Sum what a person's newest jobs used.
+
+    Args:
+        user: the person.
+        calls: as far as the operator may see them.
+    """
+    jobs = Job.objects.for_user(user).order_by("-queued_at", "-id")
+    by_month = calls.filter(job__in=jobs.values("pk")[:JOBS]).annotate(month=TruncMonth("created_at"))
+    months = _summed(by_month, "month", "purpose")
+    months.sort(key=lambda row: (-row[0].timestamp(), row[1]))
+    beyond = list(jobs.values_list("queued_at", flat=True)[JOBS : JOBS + 1])
+    return PersonCost([(month, purpose, used) for month, purpose, used in months], beyond[0] if beyond else None)
+
+
+# --- of all ---
+
+
+@dataclass(frozen=True)
+class SummaryTimes:
+    """How long the newest summaries took.
+
+    Args:
+        number: of them.
+        mean: seconds; None where there are none.
+        slowest: (primary key, name, seconds) of the slowest.
+        stuck: those that are being made and nobody works on.
+    """
+
+    number: int
+    mean: float | None
+    slowest: list[tuple[int, str, float]]
+    stuck: int
+
+
+@dataclass(frozen=True)
+class SiteCost:
+    """What all calls of the last `DAYS` days used.
+
+    Args:
+        made_at: when it was counted.
+        days: (day, purpose, used), the latest day first.
+        said: (day, tokens) of the turns that came, as far as they are there still.
+        applications: (primary key and name of the application, used).
+        people: (primary key, name, used) of the `DEAREST`.
+        prompts: (primary key and address of the prompt, number of the version, used).
+        summaries: their times.
+    """
+
+    made_at: datetime
+    days: list[tuple[date, str, Used]]
+    said: dict[date, int]
+    applications: list[tuple[int | None, str, Used]]
+    people: list[tuple[int, str, Used]]
+    prompts: list[tuple[int, str, int, Used]]
+    summaries: SummaryTimes
+
+    @property
+    def whole(self) -> Used:
+        """All of it."""
+        return in_all(self.days)
+
+    @property
+    def by_day(self) -> list[tuple[date, int, Used]]:
+        """The tokens said and what was used, of each day on which something was, the latest first."""
+        used: dict[date, Used] = dict.fromkeys(self.said, Used())
+        for day, _, its in self.days:
+            used[day] = used.get(day, Used()) + its
+        return [(day, self.said.get(day, 0), used[day]) for day in sorted(used, reverse=True)]
+
+    @property
+    def purposes(self) -> list[tuple[str, Used]]:
+        """What was used for each purpose, the dearest first."""
+        used: dict[str, Used] = {}
+        for _, purpose, its in self.days:
+            used[purpose] = used.get(purpose, Used()) + its
+        return _dearest([*used.items()])
+
+    @property
+    def tokens_said(self) -> int:
+        """The tokens of all turns that came."""
+        return sum(self.said.values())
+
+    @property
+    def sent_for_said(self) -> float | None:
+        """The tokens that models were given for each token that was said; None where nothing was."""
+        return self.whole.tokens_in / self.tokens_said if self.tokens_said else None
+
+
+def site_cost() -> SiteCost:
+    """Count what was used in the last `DAYS` days."""
+    now = timezone.now()
+    since = now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
+    calls = EngineCall.objects.filter(created_at__gte=since)
+    return SiteCost(
+        made_at=now,
+        days=_by_day(calls),
+        said=_said(since),
+        applications=_by_application(calls),
+        people=_dearest(_summed(calls.filter(job__user__isnull=False), "job__user", "job__user__user_id"))[:DEAREST],
+        prompts=_dearest(
+            _summed(
+                calls.filter(prompt_version__isnull=False),
+                "prompt_version__resource",
+                "prompt_version__resource__uri",
+                "prompt_version__number",
+            )
+        ),
+        summaries=_summary_times(),
+    )
+
+
+def _by_day(calls: QuerySet[EngineCall]) -> list[tuple[date, str, Used]]:
+    rows = _summed(calls.annotate(day=TruncDate("created_at")), "day", "purpose")
+    return [(day, purpose, used) for day, purpose, used in sorted(rows, key=lambda row: (-row[0].toordinal(), row[1]))]
+
+
+def _said(since: datetime) -> dict[date, int]:
+    turns = Message.objects.turns().filter(arrived_at__gte=since).annotate(day=TruncDate("arrived_at")).order_by()
+    return dict(turns.values("day").annotate(tokens=Sum("tokens")).values_list("day", "tokens"))
+
+
+def _by_application(calls: QuerySet[EngineCall]) -> list[tuple[int | None, str, Used]]:
+    """Sum by the application of the person or shard that a job is about; other calls are the site's."""
+    whose = calls.annotate(
+        whose=Coalesce("job__user__application", "job__stream__application"),
+        whose_name=Coalesce("job__user__application__name", "job__stream__application__name"),
+    )
+    return [(pk, name or "the site's", used) for pk, name, used in _dearest(_summed(whose, "whose", "whose_name"))]
+
+
+def _dearest(rows: list[tuple[Any, ...]]) -> list[Any]:
+    """Order by cost, then by tokens, the most first."""
+    return sorted(rows, key=lambda row: (-row[-1].usd, -row[-1].tokens_in, str(row[0])))
+
+
+def _summary_times() -> SummaryTimes:
+    newest = Summary.objects.completed().filter(generation_time_ms__isnull=False).order_by("-id")[:SUMMARIES]
+    rows = newest.values_list("pk", "session__session_id", "generation_time_ms")
+    took = [(pk, session, (milliseconds or 0) / 1000) for pk, session, milliseconds in rows]
+    return SummaryTimes(
+        number=len(took),
+        mean=sum(seconds for *_, seconds in took) / len(took) if took else None,
+        slowest=sorted(took, key=lambda row: -row[-1])[:SLOWEST],
+        stuck=Summary.objects.stuck().count(),
+    )

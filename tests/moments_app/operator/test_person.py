@@ -1,0 +1,250 @@
+"""The pages of a person: who they are and were, their days as lanes, what hangs together, and what they cost."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from moments_app.models import (
+    EngineCall,
+    Entity,
+    EntityLink,
+    Job,
+    MemoryAtom,
+    MemoryStream,
+    Moment,
+    ProfileLine,
+    Retraction,
+    Summary,
+)
+from moments_app.models.atom import content_hash
+from moments_app.operator import person_days
+from moments_app.operator.person_days import Place, days_of
+from sessions_app.models import Session, UserProfile
+from tests.support.lives import BERGEN, MAYA, OSLO, say
+from tests.support.moments import remember
+from tests.support.operator import operator
+from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
+from tests.support.transcript import START, talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAGES = ("change", "days", "entities", "cost", "details")
+
+
+def url(user: UserProfile, name: str) -> str:
+    return reverse(f"admin:sessions_app_userprofile_{name}", args=[user.pk])
+
+
+def escaped(text: str) -> str:
+    return text.replace("'", "&#x27;")
+
+
+def facts_of(user: UserProfile, count: int, *, at: datetime = START) -> list[MemoryAtom]:
+    """Facts that were all said at one instant; each second one has ended."""
+    stream = MemoryStream.objects.ensure_of_person(user, "default")
+    ended = {"state": "ended", "valid_until": at, "ended_at": at}
+    texts = [f"Fact {number} of {user}, said on day {at.day}." for number in range(count)]
+    return MemoryAtom.objects.bulk_create(
+        MemoryAtom(
+            stream=stream,
+            user=user,
+            atom_type="fact",
+            content=text,
+            content_hash=content_hash(text),
+            formed_at=at,
+            **(ended if number % 2 else {}),
+        )
+        for number, text in enumerate(texts)
+    )
+
+
+class TestWho:
+    """Who somebody is, and was."""
+
+    def test_lines_stand_under_their_headings_with_their_sources(self, root: Client, ada: UserProfile) -> None:
+        turn = talk(ada, 1).messages.turns().get()
+        ProfileLine.objects.create(
+            user=ada, heading="Work", text=f"Fires pots. {PLANTED}", source_message_ids=[turn.pk]
+        )
+        shown = page(root, change_url(ada))
+        assert "<h3>Work</h3>" in shown and "Fires pots." in shown and PLANTED not in shown
+        assert "?at=0#turn-0" in shown
+
+    @pytest.mark.slow
+    @pytest.mark.usefixtures("forming")
+    def test_what_holds_and_what_held_is_told_as_of_a_day_that_the_links_carry(
+        self, root: Client, ada: UserProfile
+    ) -> None:
+        say(ada, "s1", "2025-01-10", "I live in Oslo.")
+        say(ada, "s2", "2025-03-03", "I moved to Bergen today.")
+        line = ProfileLine.objects.create(user=ada, text="Lived in Oslo.", created_at=datetime(2025, 1, 11, tzinfo=UTC))
+        ProfileLine.objects.filter(pk=line.pk).update(ended_at=datetime(2025, 3, 4, tzinfo=UTC))
+        now, then = page(root, change_url(ada)), page(root, change_url(ada), as_of="2025-02-01")
+        assert now.index(BERGEN) < now.index("What held") < now.index(OSLO) and "Lived in Oslo." not in now
+        assert OSLO in then and BERGEN not in then and "Lived in Oslo." in then
+        assert "Nothing has ended." in then and "Who read of" not in then
+        for name in ("days", "facts", "entities"):
+            assert f'href="{url(ada, name)}?as_of=2025-02-01"' in then
+        assert f"{reverse('admin:moments_app_moment_chain', args=[ada.pk])}?as_of=2025-02-01" in then
+        assert "Enter a valid date" in page(root, change_url(ada), as_of="soon")
+
+    @pytest.mark.usefixtures("forming")
+    def test_each_fact_leads_to_where_else_it_is_said(self, root: Client, ada: UserProfile) -> None:
+        say(ada, "s1", "2025-01-20", "My daughter is called Maya.")
+        UserProfile.objects.update(summary=f"{MAYA} They like tea.")
+        fact = MemoryAtom.objects.get(content=MAYA)
+        elsewhere = reverse("admin:moments_app_memoryatom_elsewhere", args=[fact.pk])
+        assert elsewhere in page(root, change_url(ada)) and elsewhere in page(root, change_url(fact))
+        shown = page(root, elsewhere)
+        assert "The profile" in shown and "They like tea." not in shown
+        assert "Turns, which stay" in shown and f"{change_url(Session.objects.get())}?at=0#turn-0" in shown
+        assert queries_of(root, elsewhere) <= MAX_QUERIES
+        assert operator("view_memoryatom").get(elsewhere).status_code == 403
+
+    def test_what_one_may_not_see_is_not_told(self, ada: UserProfile) -> None:
+        remember(ada, 2)
+        facts_of(ada, 2)
+        viewer = operator("view_userprofile")
+        shown = page(viewer, change_url(ada))
+        for hidden in ("Moment 1", "Fact 0", "What holds", "s1"):
+            assert hidden not in shown
+        assert viewer.get(url(ada, "cost")).status_code == 403
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", PAGES)
+    def test_more_of_everything_asks_no_more_of_the_database(self, ada: UserProfile, name: str) -> None:
+        client = operator(group="administrators")
+        remember(ada, 2)
+        facts_of(ada, 2)
+        few = queries_of(client, url(ada, name))
+        remember(ada, 40, session_id="s2")
+        facts_of(ada, 90, at=START + timedelta(days=1))
+        for number in range(5):
+            Entity.objects.create(user=ada, kind="task", title=f"Task {number}")
+        assert queries_of(client, url(ada, name)) <= few + 1 <= MAX_QUERIES  # links, once there are entities
+
+
+class TestDays:
+    """Lanes of sessions."""
+
+    def test_pages_meet_every_event_once_even_those_of_one_instant(self, ada: UserProfile, bo: UserProfile) -> None:
+        at = START + timedelta(days=1)
+        facts_of(ada, 150, at=at)
+        facts_of(bo, 5, at=at)
+        remember(ada, 30)
+        session = Session.objects.get(user=ada)
+        Retraction.objects.create(user=ada, session=session, reason="Wrong.", requested_by="test", created_at=at)
+        for number in range(3):
+            window = {"start_sequence": number, "end_sequence": number + 1, "text": f"Summary {number}."}
+            Summary.objects.create(session=session, user=ada, status="completed", created_at=at, **window)
+        met: list[tuple[str, int]] = []
+        before: Place | None = None
+        while before or not met:
+            found = days_of(ada, sees=lambda model: True, before=before)
+            assert len(found.events) <= person_days.PAGE and len(found.days) <= person_days.DAYS
+            met += [(event.name, event.pk) for event in found.events]
+            before = Place.read(str(found.older)) if found.older else None
+            if not before:
+                break
+        wanted = {("formed", pk) for pk in MemoryAtom.objects.filter(user=ada).values_list("pk", flat=True)}
+        wanted |= {("ended", atom.pk) for atom in MemoryAtom.objects.filter(user=ada, state="ended")}
+        wanted |= {("moment", moment.pk) for moment in Moment.objects.filter(user=ada)}
+        wanted |= {("summary", summary.pk) for summary in Summary.objects.all()}
+        wanted |= {("retraction", Retraction.objects.get().pk), ("session", session.pk)}
+        assert len(met) == len(set(met)) and set(met) == wanted
+
+    def test_a_lane_has_its_session_and_marks_stand_at_their_time_of_day(self, ada: UserProfile) -> None:
+        remember(ada, 11)  # on two days, with a pause of two between
+        found = days_of(ada, sees=lambda model: model in (Moment, Session))
+        [lane] = found.lanes
+        assert lane.name == "s1" and len(lane.marks) == 12
+        moments = [mark for mark in lane.marks if mark.event.name == "moment"]
+        first, last = moments[-1], moments[0]
+        assert first.start == pytest.approx(100 * 8 / 24 / len(found.days), abs=0.1)
+        assert all(0 <= mark.start < mark.end <= 101 for mark in lane.marks)
+        assert last.event.at > first.event.at
+        assert [column.is_after_gap for column in found.columns] == [False, True]
+
+    def test_the_page_lists_what_the_lanes_show_and_leads_to_earlier_days(self, root: Client, ada: UserProfile) -> None:
+        facts_of(ada, 120)
+        remember(ada, 3)
+        Session.objects.update(title=f"Kilns {PLANTED}")
+        shown = page(root, url(ada, "days"))
+        assert "Moment 2 of s1" in shown and PLANTED not in shown and "who they were then" in shown
+        [older] = re.findall(r'href="\?before=([^"]+)"', shown)
+        assert shown != page(root, f"{url(ada, 'days')}?before={older}")
+        then = page(root, url(ada, "days"), as_of=f"{START - timedelta(days=1):%Y-%m-%d}")
+        assert "Nothing had happened by then." in then
+
+    @pytest.mark.parametrize("before", ["x", "2026-03-02", "2026-03-02T08:00:00+00:00,x,1", "9" * 40, "\0", ",,"])
+    def test_nonsense_in_the_address_shows_the_newest(self, root: Client, ada: UserProfile, before: str) -> None:
+        remember(ada, 1)
+        assert "Moment 0 of s1" in page(root, url(ada, "days"), before=before)
+
+    @pytest.mark.slow
+    def test_a_page_is_read_by_indexes_wherever_it_is(self, ada: UserProfile, bo: UserProfile) -> None:
+        for user in (ada, bo):
+            facts_of(user, 4_000)
+        moments = [
+            Moment(user=user, key=f"m-{n}", name="m", starts_at=at, ends_at=at, first_sequence=n, last_sequence=n)
+            for user in (ada, bo)
+            for n in range(4_000)
+            for at in [START + timedelta(minutes=n)]
+        ]
+        Moment.objects.bulk_create(moments)
+        session = talk(bo, 2)
+        window = {"session": session, "user": bo, "status": "completed", "text": "x"}
+        Summary.objects.bulk_create(
+            Summary(**window, start_sequence=n, end_sequence=n, created_at=START + timedelta(minutes=n))
+            for n in range(4_000)
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE moments_app_memoryatom, moments_app_moment, moments_app_summary")
+            with CaptureQueriesContext(connection) as captured:
+                days_of(bo, sees=lambda model: True, before=Place(START + timedelta(minutes=2_000), 0, 10**9))
+            [sql] = [str(query["sql"]) for query in captured if "UNION ALL" in str(query["sql"])]
+            cursor.execute(f"EXPLAIN {sql}")
+            plan = "\n".join(row for (row,) in cursor.fetchall())
+        for index in ("moment_user_in_time", "atom_user_newest", "atom_user_ended", "summary_user_newest"):
+            assert index in plan, plan
+        for table in ("memoryatom", "moment", "summary"):
+            assert f"Seq Scan on moments_app_{table}" not in plan, plan
+
+
+class TestEntities:
+    """What hangs together."""
+
+    def test_the_table_says_what_the_graph_shows(self, root: Client, ada: UserProfile, bo: UserProfile) -> None:
+        felt, piano = (Entity.objects.create(user=ada, kind="task", title=title) for title in ("Felt", f"Pi {PLANTED}"))
+        Entity.objects.create(user=bo, kind="goal", title="Of Bo")
+        EntityLink.objects.create(user=ada, from_entity=felt, to_entity=piano, relation="blocks")
+        shown = page(root, url(ada, "entities"))
+        assert shown.count('class="rem-graph-box') == 2 and shown.count('class="rem-graph-link"') == 1
+        assert f'blocks <a class="rem-link" href="{change_url(piano)}">' in shown
+        assert PLANTED not in shown and "Of Bo" not in shown
+        assert "None was there then." in page(root, url(ada, "entities"), as_of="2020-01-01")
+
+
+class TestCost:
+    """What calls for somebody used."""
+
+    def test_it_is_summed_by_month_and_purpose_and_has_nothing_of_others(
+        self, root: Client, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        for user, usd in ((ada, "0.25"), (ada, "0.5"), (bo, "8")):
+            job = Job.objects.create(process="build_moments", user=user, status="completed", requested_by="test")
+            EngineCall.objects.create(
+                job=job, purpose="moments", engine="e", latency_ms=1, ok=True, input_tokens=1_200, cost_usd=Decimal(usd)
+            )
+        shown = page(root, url(ada, "cost"))
+        assert "0.7500" in shown and "2,400" in shown and "8.0000" not in shown
+        calls = f"{reverse('admin:moments_app_enginecall_changelist')}?purpose=moments&amp;user_id=ada"
+        assert calls in shown
+        listed = page(root, calls.replace("&amp;", "&"))
+        assert listed.count("1,200, –") == 2 and "0.250000" in listed
