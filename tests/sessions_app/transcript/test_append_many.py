@@ -45,7 +45,7 @@ def words_of(user: UserProfile) -> list[Any]:
             "SELECT search_vector::text FROM sessions_app_message WHERE user_id = %s ORDER BY content, sequence",
             [user.pk],
         )
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 @pytest.mark.parametrize("role", ["", WORKER_ROLE])
