@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test package clients typescript frameworks bench bench-recall trust house lock
+.PHONY: run quick shuffle test package clients typescript frameworks bench bench-all bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -66,7 +66,12 @@ frameworks: .venv/installed-dev
 house: .venv/installed-dev
 	.venv/bin/python -m tests.support.house
 
+# The main table, in some minutes, beside the run that was kept; KEEP=1 keeps this one in its place.
 bench: .venv/installed-dev
+	.venv/bin/python -m benchmarks main --json $(DATA_DIR)/bench.json $(if $(KEEP),--keep)
+
+# Everything that is measured, which takes most of an hour.
+bench-all: .venv/installed-dev
 	.venv/bin/python -m benchmarks
 
 # CONVERSATIONS is a folder of them, LIMIT the most questions of each; docs/benchmarks.md describes the files.

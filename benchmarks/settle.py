@@ -26,11 +26,11 @@ from sessions_app.models import Session, UserProfile
 SESSIONS = 10_000
 TURNS = 20  # turns of each session
 SETTLED = 300  # sessions that are settled one after the other and timed
-TITLE = f"Settle {SESSIONS:,} quiet sessions of {TURNS} turns"
+TITLE = f"Settle quiet sessions of {TURNS} turns"
 NOTE = (
     "Asked for: `manage.py run_schedule compact_sessions`, which asks for a job for each session, from its start to "
-    f"its end; its memory is the most it had resident. Settled: one worker, the first {SETTLED} sessions, each by four "
-    "jobs: moments, memories, summary, and the digest that clears it. Raw: the rows that are there afterwards, by "
+    "its end; its memory is the most it had resident. Settled: one worker, the first of them, each by three "
+    "jobs: moments, memories, and the digest that clears it. Raw: the rows that are there afterwards, by "
     "psycopg, in one transaction a session."
 )
 

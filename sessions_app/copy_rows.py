@@ -60,12 +60,13 @@ def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
     """Write some columns of rows of one table, by one statement whatever their number.
 
     Args:
-        instances: the rows, as they are to be.
+        instances: the rows, as they are to be; their primary key is `id`.
         names: of the fields, none of them JSON.
     """
     model = type(instances[0])
     options = model._meta
-    fields = [options.pk, *(options.get_field(name) for name in names)]
+    by_name = {field.name: field for field in options.concrete_fields}
+    fields = [by_name[name] for name in ("id", *names)]
     arrays = ", ".join(f"%s::{field.db_type(connection)}[]" for field in fields)
     columns = [f'"{field.column}"' for field in fields]
     assigned = ", ".join(f"{column} = new.{column}" for column in columns[1:])

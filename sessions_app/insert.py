@@ -1,11 +1,14 @@
-"""Inserts that the ORM can't express: one that reports whether it added the row, and one that keeps given times."""
+"""Inserts that the ORM can't express: those that report which rows they added, and one that keeps given times."""
 
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from django.db import connection
 from django.db.models import Model
 from django.db.models.constants import OnConflict
 from django.db.models.sql import InsertQuery
+
+Row = TypeVar("Row", bound=Model)
 
 
 def insert_unless_there(instance: Model) -> bool:
@@ -16,21 +19,45 @@ def insert_unless_there(instance: Model) -> bool:
     Returns:
         True if this call added the row. The instance then has its primary key.
     """
-    options = type(instance)._meta
-    query = InsertQuery(type(instance), on_conflict=OnConflict.IGNORE)
+    if not (added := _insert_missing([instance], [])):
+        return False
+    [(instance.pk,)], instance._state.adding = added, False
+    return True
+
+
+def insert_those_missing(instances: Sequence[Row], *, named_by: str) -> list[Row]:
+    """Insert new rows of one table, by one statement, without those that a unique constraint says exist.
+
+    Args:
+        instances: the rows; of two that are the same, the first is added.
+        named_by: a field that no two of them have the same value of.
+
+    Returns:
+        Those that this call added, in the same order. They have their primary keys.
+    """
+    if not instances:
+        return []
+    added = {name: pk for pk, name in _insert_missing(instances, [named_by])}
+    missing = [instance for instance in instances if getattr(instance, named_by) in added]
+    for instance in missing:
+        instance.pk, instance._state.adding = added[getattr(instance, named_by)], False
+    return missing
+
+
+def _insert_missing(instances: Sequence[Model], returned: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Insert what is missing; return of each row that was added its primary key, and these fields."""
+    options = type(instances[0])._meta
+    query = InsertQuery(type(instances[0]), on_conflict=OnConflict.IGNORE)
     query.insert_values(
-        [field for field in options.concrete_fields if not (field.primary_key or field.generated)], [instance]
+        [field for field in options.concrete_fields if not (field.primary_key or field.generated)], list(instances)
     )
     compiler = query.get_compiler(connection=connection)
-    compiler.returning_fields = [options.pk]
+    compiler.returning_fields = [options.pk, *(options.get_field(name) for name in returned)]
     [(sql, parameters)] = compiler.as_sql()
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        row = cursor.fetchone()
-    if row is None:
-        return False
-    instance.pk, instance._state.adding = row[0], False
-    return True
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
 
 
 def insert_as_they_are(instances: Sequence[Model]) -> None:

@@ -16,6 +16,8 @@ from django.utils import timezone
 from benchmarks import memory_tokens, memory_words
 from benchmarks import recall_quality as quality
 from benchmarks.conversations import read_folder
+from benchmarks.figures import Figure
+from benchmarks.kept import Results, judged, print_comparison
 from benchmarks.languages import read_languages
 from benchmarks.measures import content_words, fill_budget, same_beginning, stands_in
 from tests.support.folders import migrated
@@ -75,6 +77,7 @@ def test_each_measures_the_platform_beside_raw_statements(run: Run) -> None:
         "Build moments of",
         "Context over HTTP",
         "Search facts",
+        "Search what was said",
         "First byte of a streamed answer",
         "Settle ",
         "Archive turns",
@@ -92,6 +95,18 @@ def test_an_unknown_one_is_named() -> None:
     )
     assert done.returncode == 2
     assert "speed" in done.stderr
+
+
+def test_results_are_written_and_later_ones_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = Results("Two cores.", {"Append": [Figure("one", 2.0, 3.0, 1.0, 2.0), Figure("two", 2.0, 3.0, 1.0, 2.0)]})
+    before.write(tmp_path / "kept.json")
+    now = Results("Two cores.", {"Append": [Figure("one", 9.0, 9.0, 3.0, 3.0), Figure("three", 1.0, 1.0, 1.0, 1.0)]})
+    print_comparison(now, Results.read(tmp_path / "kept.json"))
+    assert [list(row.values()) for row in table(capsys.readouterr().out, "Compared with the kept run")] == [
+        ["Append", "one", "3.0", "2.0", "1.50", "slower"],
+        ["Append", "three", "1.0", "", "", "new"],
+    ]
+    assert [judged(change) for change in (0.7, 0.9, 1.2, 1.3)] == ["faster", "", "", "slower"]
 
 
 @pytest.mark.slow

@@ -170,8 +170,10 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
             return job.skip(input.reason)
         caller = process.caller(job)
         engine = caller.open(recorder(job, input.prompt_version, caller.work)) if caller else None
-        # No connection is held while the engine thinks: a slow model must not use up the database's.
-        connection.close()
+        if caller is None or caller.is_model:
+            # No connection is held while the engine thinks: a slow model must not use up the database's. Without a
+            # model nothing is waited for, and a new connection costs as much as all the statements of a small job.
+            connection.close()
         answer = process.think(input, engine, progress)
     with transaction.atomic():
         _hold_person(job)

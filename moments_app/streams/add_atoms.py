@@ -17,7 +17,7 @@ from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.timeline import settle
-from sessions_app.insert import insert_unless_there
+from sessions_app.insert import insert_those_missing
 
 USE, MOST_USE = 0.1, 10  # worth of each time that a fact was recalled, and how many count
 
@@ -33,8 +33,7 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
     Returns:
         Those that were added.
     """
-    described = [atom.describe() for atom in _unsaid(stream, atoms)]
-    added = [atom for atom in described if insert_unless_there(atom)]
+    added = insert_those_missing([atom.describe() for atom in _unsaid(stream, atoms)], named_by="atom_id")
     if added:
         settle(added)
         if any(atom.atom_type == MemoryAtom.Type.FACT for atom in added):
@@ -65,15 +64,31 @@ def _unsaid(stream: MemoryStream, atoms: Sequence[MemoryAtom]) -> Sequence[Memor
     said = set(shared.values_list("content_hash", flat=True))
     corrected = _corrected_turns(atoms)
     left = [atom for atom in atoms if atom.content_hash not in said]
-    return [atom for atom in left if not _has_ended(atom) and not any(turn.forbids(atom) for turn in corrected)]
+    over = _over_since(left)
+    return [atom for atom in left if atom not in over and not any(turn.forbids(atom) for turn in corrected)]
 
 
-def _has_ended(atom: MemoryAtom) -> bool:
-    """Tell whether the same turns said the same before, and it ended since."""
-    if not atom.source_message_ids or atom.user_id is None:
-        return False
-    ended = MemoryAtom.objects.filter(state=MemoryAtom.State.ENDED, user=atom.user_id, content_hash=atom.content_hash)
-    return ended.filter(source_message_ids__overlap=atom.source_message_ids).exists()
+def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
+    """Return the atoms that the same turns said before, and that ended since; by one statement."""
+    sourced = [atom for atom in atoms if atom.source_message_ids and atom.user_id is not None]
+    if not sourced:
+        return []
+    sources = {pk for atom in sourced for pk in atom.source_message_ids}
+    ended = MemoryAtom.objects.filter(
+        state=MemoryAtom.State.ENDED,
+        user__in={atom.user_id for atom in sourced},
+        content_hash__in=[atom.content_hash for atom in sourced],
+        source_message_ids__overlap=list(sources),
+    )
+    said = list(ended.values_list("user_id", "content_hash", "source_message_ids"))
+    return [
+        atom
+        for atom in sourced
+        if any(
+            (user, text) == (atom.user_id, atom.content_hash) and {*turns} & {*atom.source_message_ids}
+            for user, text, turns in said
+        )
+    ]
 
 
 def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:

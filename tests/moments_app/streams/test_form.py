@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.process import Asked
 from moments_app.models import EngineCall, Job, MemoryAtom, MemoryStream
+from moments_app.models.atom import content_hash
+from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.form import FormMemories
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns import served_lines
@@ -410,3 +413,33 @@ def test_no_more_facts_are_kept_of_a_formation_than_the_buffer_holds(
     assert "0 to 8, each at most 50 words" in asked
     assert job.result["atoms"] == 8 and job.result["dropped"] == {"over the stream's limit": 72}
     assert not MemoryAtom.objects.filter(state="evicted").exists()
+
+
+def test_items_are_added_by_as_many_statements_whatever_their_number_and_what_ended_is_left_out(
+    ada: UserProfile,
+) -> None:
+    stream = MemoryStream.objects.create(stream_type="user", user=ada)
+    ended = note(stream, "Ada rents a shop.", "fact", source_message_ids=[7], state=MemoryAtom.State.ENDED)
+
+    def add(*said: str) -> tuple[list[str], int]:
+        atoms = [
+            MemoryAtom(stream=stream, user=ada, atom_type="observation", content=text, source_message_ids=[7, n])
+            for n, text in enumerate(said)
+        ]
+        for atom in atoms:
+            atom.content_hash = content_hash(atom.content)
+        with CaptureQueriesContext(connection) as queries:
+            added = add_atoms(stream, atoms, requested_by="test")
+        assert [atom.pk for atom in added] == list(
+            stream.atoms.filter(pk__gt=last).in_order().values_list("pk", flat=True)
+        )
+        return [atom.content for atom in added], len(queries)
+
+    last = ended.pk
+    add("first")  # what it asks for is asked for once
+    last = stream.atoms.latest("pk").pk
+    few, statements = add("first", "two", "two", ended.content)
+    assert few == ["two"]
+    last = stream.atoms.latest("pk").pk
+    many = [f"item {n}" for n in range(9)]
+    assert add(*many, ended.content) == (many, statements)

@@ -1,0 +1,67 @@
+"""Results of a run as JSON, and how they compare with those that were kept before.
+
+What is compared is the ratio to the same work by psycopg alone, in the same run: it means something on any machine.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Self
+
+from benchmarks.figures import Figure, print_markdown
+
+KEPT = Path(__file__).parent / "kept.json"
+NOTICED = 1.25  # from this factor on a change is more than two runs of the same code differ by
+
+
+@dataclass
+class Results:
+    """The figures of a run.
+
+    Args:
+        machine: what it ran on.
+        tables: the figures by the title of their table.
+        seconds: that it took.
+    """
+
+    machine: str
+    tables: dict[str, list[Figure]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return results that were written before."""
+        values = json.loads(path.read_text())
+        tables = {title: [Figure(**figure) for figure in figures] for title, figures in values["tables"].items()}
+        return cls(values["machine"], tables, values["seconds"])
+
+    def ratios(self) -> dict[tuple[str, str], float]:
+        """Return the ratio to raw statements of each figure, by table and name."""
+        return {(title, one.what): one.ratio for title, figures in self.tables.items() for one in figures}
+
+
+def print_comparison(now: Results, before: Results) -> None:
+    """Print what was measured now beside what was kept."""
+    note = f"× raw, now and when it was kept: {before.machine} A change by less than {NOTICED} × says nothing."
+    columns = ["table", "", "× raw", "kept", "change", "judged"]
+    print_markdown("Compared with the kept run", columns, list(_rows(now.ratios(), before.ratios())), note)
+
+
+def _rows(now: Mapping[tuple[str, str], float], before: Mapping[tuple[str, str], float]) -> Iterator[Sequence[str]]:
+    for (title, what), ratio in now.items():
+        kept = before.get((title, what))
+        if kept is None:
+            yield title, what, f"{ratio:.1f}", "", "", "new"
+        else:
+            yield title, what, f"{ratio:.1f}", f"{kept:.1f}", f"{ratio / kept:.2f}", judged(ratio / kept)
+
+
+def judged(change: float) -> str:
+    """Return what a change of a ratio means, blank for nothing."""
+    if 1 / NOTICED < change < NOTICED:
+        return ""
+    return "slower" if change > 1 else "faster"
