@@ -24,6 +24,7 @@ from memoryproject.drill.site import NotWell, Site, wait_for
 ROUNDS = 24  # of turns, of which a person's streams are formed
 ITEMS = 2  # that are corrected or retracted at once
 PROBES = 4
+KEPT_SECONDS = 5.0  # in which contexts are kept by whoever lives
 ROOM = 10_000  # for facts in a stream, so that none goes for being old
 DONE_ALREADY = {"cannot_correct", "cannot_retract"}  # codes of refusals, for one who asks again
 
@@ -278,10 +279,15 @@ class Ask(Act):
 
     def account(self, site: Site) -> Account:
         """Each that is kept can be read. What a killed process had not kept yet, within a second, is told."""
-        missing = len(self.contexts) - site.number(KEPT, self.contexts)
+        with suppress(NotWell):
+            wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
+        missing = self._missing(site)
         printed = site.manage("shell", "-v", "0", "-c", UNREADABLE).split()
         told = f"{missing} served within a second before a kill are not kept"
         return Account(len(self.contexts), lost=int(printed[-1]), remarks=[told])
+
+    def _missing(self, site: Site) -> int:
+        return len(self.contexts) - site.number(KEPT, self.contexts)
 
 
 ACTS: Sequence[type[Act]] = (Correct, Retract, AskProbes, Ask)
