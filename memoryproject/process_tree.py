@@ -23,7 +23,7 @@ from typing import TextIO
 from memoryproject.conf import HOME
 
 PARENT = "MEMORY_PARENT"  # in the environment of a child: the process it dies with
-LOCK_FILE = "run.lock"
+LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
 LOOK = 0.5  # seconds between two looks after the children
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
@@ -61,9 +61,29 @@ def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
                 raise Held(f"{directory} is held by {file.read().strip() or 'another process'}.")
             time.sleep(0.1)
         file.truncate(0)
-        file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        file.write(_who())
         file.flush()
         yield
+
+
+@contextmanager
+def marked(directory: Path) -> Iterator[str]:
+    """Mark a data directory, which this process holds, as in use until the block ends.
+
+    Yields:
+        Who left a mark behind: a process that was killed, or whose machine stopped; blank if nobody did.
+    """
+    mark = directory / MARK_FILE
+    left = mark.read_text() if mark.exists() else ""
+    mark.write_text(_who())
+    try:
+        yield left
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def _who() -> str:
+    return f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _locked(file: TextIO) -> bool:

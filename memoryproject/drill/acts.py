@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, LiteralString, Self
 
 from memoryproject.drill.ledger import Ledger, new_mark
 from memoryproject.drill.load import AGAIN, PAUSE, append
@@ -24,6 +25,7 @@ from memoryproject.drill.site import NotWell, Site, wait_for
 ROUNDS = 24  # of turns, of which a person's streams are formed
 ITEMS = 2  # that are corrected or retracted at once
 PROBES = 4
+KEPT_SECONDS = 5.0  # in which contexts are kept by whoever lives
 ROOM = 10_000  # for facts in a stream, so that none goes for being old
 DONE_ALREADY = {"cannot_correct", "cannot_retract"}  # codes of refusals, for one who asks again
 
@@ -116,7 +118,9 @@ class Act(ABC):
 class _OfItems(Act):
     """Something that is done to items of a person's stream, and undone every second time."""
 
-    kind: str
+    kind: str  # of the items
+    path: str  # of what is made by it
+    which: LiteralString  # finds that by the ids of the items
 
     def __init__(self, site: Site, ending: threading.Event) -> None:
         super().__init__(site, ending)
@@ -151,17 +155,15 @@ class _OfItems(Act):
         ids = self._write(mark)
         if not ids or self.do(mark, ids) is None:
             return
-        if len(self.done) <= len(self.undone):
-            self.done.append((mark, ids))
-        elif self._undo(ids) is not None:
-            self.undone.append((mark, ids))
+        self.done.append((mark, ids))
+        made = self.site.rows(self.which, ids)
+        if made and len(self.done) > len(self.undone) + 1:
+            self._undo(str(made[0][0]))
 
-    def _undo(self, ids: Sequence[str]) -> Any:
-        [[which]] = self.site.rows(self.which, list(ids))
-        return self.insist("POST", f"{self.path}/{which}/undo", {})
-
-    which: Any
-    path: str
+    def _undo(self, made: str) -> None:
+        entry = self.done.pop()
+        if self.insist("POST", f"{self.path}/{made}/undo", {}) is not None:
+            self.undone.append(entry)
 
     @abstractmethod
     def do(self, mark: str, ids: Sequence[str]) -> Any:
@@ -216,8 +218,7 @@ class Retract(_OfItems):
             for mark, ids in entries:
                 found.expect(site.number(RETRACTED, ids), 1)
                 found.expect(site.number(STILL_RETRACTED, ids), standing)
-                there = site.number(THERE, ids)
-                found.expect(there, 0 if standing else ITEMS)
+                found.expect(site.number(THERE, ids), 0 if standing else ITEMS)
                 if standing:
                     found.expect(site.number(IN_TEXTS, f"%{mark}%"), 0)
         found.remarks.append(f"{len(self.undone)} of them undone")
@@ -245,7 +246,7 @@ class AskProbes(Act):
         if asked is None:
             return
         self.runs.append(asked["job_id"])
-        while self.site.number(NOT_ENDED, self.runs[-1]) and not self._ending.wait(AGAIN):
+        while not self._has_ended(self.site, self.runs[-1]) and not self._ending.wait(AGAIN):
             pass
 
     def account(self, site: Site) -> Account:
@@ -253,16 +254,19 @@ class AskProbes(Act):
         runs = list(dict.fromkeys(self.runs))
         found = Account(len(runs))
         for run in runs:
-            wait_for("a run of probes", lambda run=run: not site.number(NOT_ENDED, run), CAUGHT_UP_SECONDS)  # type: ignore[misc]
+            wait_for("a run of probes", partial(self._has_ended, site, run), CAUGHT_UP_SECONDS)
             found.expect(site.number(COMPLETED, run), 1)
             [[results, distinct]] = site.rows(ASKED, run)
             found.expect(distinct, PROBES)
             found.doubled += results - distinct
         return found
 
+    def _has_ended(self, site: Site, run: str) -> bool:
+        return not site.number(NOT_ENDED, run)
+
 
 class Ask(Act):
-    """Gets contexts, and appends what was answered with their ids."""
+    """Gets contexts, and appends with their ids."""
 
     name = "contexts kept"
 
@@ -271,17 +275,26 @@ class Ask(Act):
         self.contexts: list[str] = []
 
     def once(self) -> None:
-        """Get one."""
+        """Get one, and append what it was asked for with its id, which is taken whether it is kept by then or not."""
         got = self.insist("POST", "memory/context", {"session_id": self.person, "query": "What is done?"})
-        if got is not None:
-            self.contexts.append(got["context_id"])
+        if got is None:
+            return
+        self.contexts.append(got["context_id"])
+        said = {"role": "assistant", "content": "That was asked in a drill.", "external_id": got["context_id"]}
+        body = {"messages": [said], "context_id": got["context_id"]}
+        self.insist("POST", f"sessions/{self.person}/messages", body)
 
     def account(self, site: Site) -> Account:
         """Each that is kept can be read. What a killed process had not kept yet, within a second, is told."""
-        missing = len(self.contexts) - site.number(KEPT, self.contexts)
+        with suppress(NotWell):
+            wait_for("contexts to be kept", lambda: not self._missing(site), KEPT_SECONDS)
+        missing = self._missing(site)
         printed = site.manage("shell", "-v", "0", "-c", UNREADABLE).split()
         told = f"{missing} served within a second before a kill are not kept"
         return Account(len(self.contexts), lost=int(printed[-1]), remarks=[told])
+
+    def _missing(self, site: Site) -> int:
+        return len(self.contexts) - site.number(KEPT, self.contexts)
 
 
 ACTS: Sequence[type[Act]] = (Correct, Retract, AskProbes, Ask)
@@ -327,6 +340,10 @@ class Acting:
 
 def _row(act: Act, site: Site, times: int, where: str) -> Row:
     account = act.account(site)
-    refused = [f"{number} refused: {what}" for what, number in act.refused.items()]
-    told = [f"{account.done} done", *account.remarks, *refused]
-    return Row(f"{act.name}{where}", times, lost=account.lost, doubled=account.doubled, remarks=told)
+    told = [f"{account.done} done", *account.remarks]
+    row = Row(f"{act.name}{where}", times, lost=account.lost, doubled=account.doubled, remarks=told)
+    if refused := ", ".join(f"{what} ({number} times)" for what, number in act.refused.items()):
+        row.never(f"refused: {refused}")
+    elif not account.done:
+        row.never("nothing came to be done")
+    return row

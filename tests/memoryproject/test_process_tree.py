@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from memoryproject.embedded import server
-from memoryproject.process_tree import Fork, Held, Tree, hold
+from memoryproject.process_tree import MARK_FILE, Fork, Held, Tree, hold
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
 from tests.support.running import Run, of_folder, wait_until
@@ -39,8 +39,10 @@ def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves
     assert server.running_socket(installed / "postgres") is None
     again = Run(installed, "--no-demo", port=run.port).serve()
     again.process.send_signal(signal.SIGINT)
-    again.ended()
+    told = f"Everything died with process {run.process.pid} since"
+    assert told in again.ended()
     assert of_folder(installed) == []
+    assert not (installed / MARK_FILE).exists()  # it came to its end
 
 
 def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(installed: Path) -> None:

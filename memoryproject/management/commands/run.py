@@ -30,6 +30,7 @@ from memoryproject.process_tree import (
     die_with_parent,
     end_as_by_ctrl_c,
     hold,
+    marked,
 )
 from memoryproject.site_state import note_restart
 from memoryproject.verification import newer_version
@@ -63,19 +64,30 @@ class Command(BaseCommand):
             _check_version()
             call_command("migrate", verbosity=0)
             self._ensure_operator()
-            connection.close()  # none is shared by what is forked
-            tree = Tree(_children(port), self._tell)
-            try:
-                tree.start()
-                _wait_until_ready(base_url, tree)
-                if with_demonstration:
-                    self._demonstrate(base_url)
-                self._say_where(base_url)
-                tree.keep_until_asked()
-            except KeyboardInterrupt:
-                self._say("Stopping.")
-            finally:
-                tree.end()
+            with marked(settings.DATA_DIR) as left:
+                self._note_killed(left)
+                connection.close()  # none is shared by what is forked
+                self._serve(base_url, Tree(_children(port), self._tell), with_demonstration=with_demonstration)
+
+    def _serve(self, base_url: str, tree: Tree, *, with_demonstration: bool) -> None:
+        try:
+            tree.start()
+            _wait_until_ready(base_url, tree)
+            if with_demonstration:
+                self._demonstrate(base_url)
+            self._say_where(base_url)
+            tree.keep_until_asked()
+        except KeyboardInterrupt:
+            self._say("Stopping.")
+        finally:
+            tree.end()
+
+    def _note_killed(self, left: str) -> None:
+        """Say that the run before this one didn't come to its end, as of any process that is started again."""
+        if left:
+            sentence = f"Everything died with {left}; it is started again."
+            self._say(sentence)
+            note_restart(sentence, "run")
 
     def _ensure_operator(self) -> None:
         """Create a login for the admin if there is none, and print its password, only this once."""
