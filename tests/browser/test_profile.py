@@ -12,6 +12,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_an_operator_corrects_a_profile_sees_what_changed_and_restores_what_was(tab: Page, ada: UserProfile) -> None:
     ada.merge(summary="Ada has a kiln.", interests=["glazes, old ones"], preferred_topics=[], actor="operator:eve")
     tab.goto(change_url(ada))
+    expect(tab.get_by_text("Ada has a kiln.")).to_be_visible()
+    tab.get_by_role("navigation", name="This person").get_by_role("link", name="Details").click()
     tab.get_by_label("Summary").fill("Ada sold a kiln.")
     tab.get_by_role("button", name="Save", exact=True).click()
     tab.goto(change_url(ada))

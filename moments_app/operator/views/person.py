@@ -189,6 +189,8 @@ class ProfileDetails(PersonPage):
         form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
         return form
 
+    post = get  # a browser's script has the form sent to the page that it is on
+
 
 class ProfileForm(FormPage[UserProfile]):
     """The head of a person, above the form of their details."""

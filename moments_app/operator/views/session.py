@@ -174,6 +174,8 @@ class SessionDetails(SessionTab):
         form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
         return form
 
+    post = get  # a browser's script has the form sent to the page that it is on
+
 
 class SessionForm(FormPage[Session]):
     """The head of a session, above the form of its details."""

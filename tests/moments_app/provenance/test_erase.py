@@ -189,7 +189,8 @@ def test_what_is_told_before_is_what_goes(ada: UserProfile, bo: UserProfile) -> 
     lessons = shard("lessons")
     for theirs in (session, of_bo):
         said_by(theirs, lessons, f"Of {theirs.user}.")
-        count(CountInput(None, theirs.user_id, None))
+        with transaction.atomic():
+            count(CountInput(None, theirs.user_id, None))
     told, before = holdings(ada), dumped()
     assert {"words", "queue entries", "facts and observations of shards", "moments"} <= told.keys()
     erased = erase_user("ada", application=DEFAULT, actor="test")
