@@ -80,7 +80,7 @@ _PLAYGROUND: dict[str, object] = {
     "icon": "chat",
     "link": reverse_lazy("admin:sessions_app_userprofile_playground"),
     "permission": "moments_app.operator.views.playground.may_play",
-    "active": lambda request: request.path == str(_PLAYGROUND["link"]),
+    "active": lambda request: request.path.startswith(str(_PLAYGROUND["link"])),
 }
 
 
@@ -149,14 +149,19 @@ NAVIGATION = [
         "moments_app.job",
         "moments_app.enginecall",
         "moments_app.circuit",
+        "sessions_app.event",
+    ),
+    # What one seldom needs, folded away so that the rest is in sight.
+    _section(
+        "Machinery",
         "moments_app.embeddingmodel",
         "moments_app.contextreceipt",
         "sessions_app.archive",
-        "sessions_app.event",
         "django_q.ormq",
         "django_q.failure",
         "django_q.schedule",
-    ),
+    )
+    | {"collapsible": True},
     _section(
         "Access",
         "sessions_app.application",

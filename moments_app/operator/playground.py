@@ -85,7 +85,7 @@ def lit_layers(kept: KeptContext, session: Session) -> list[tuple[str, int, list
     return [
         (layer.name, layer.tokens, [_lit(line, session, pages, turns) for line in layer.lines])
         for layer in kept.layers
-        if layer.name != "query"
+        if layer.lines and layer.name != "query"
     ]
 
 

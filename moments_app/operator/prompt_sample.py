@@ -15,6 +15,7 @@ from sessions_app.models import Session
 
 SIZES = (3, 5, 10)
 LOOKED_AT = 200  # of the newest sessions or streams, of which the sample is taken
+SHORT = 24  # turns of a session below which others come first
 
 
 @dataclass(frozen=True)
@@ -37,28 +38,35 @@ class Outcome:
 
 
 def sample_of(resource: PromptResource, size: int) -> list[int]:
-    """Choose what a prompt is tried on: the latest of as many people, those with probes first.
+    """Choose what a prompt is tried on: the latest of as many people, those with probes first, short ones last.
 
     Args:
         resource: the prompt.
         size: how many.
     """
     newest = _streams() if is_about_streams(resource) else _sessions()
-    asked = set(Probe.objects.filter(user__in={user for _, user in newest}).values_list("user", flat=True))
-    newest.sort(key=lambda one: one[1] not in asked)  # else in their order
-    of_each = {user: pk for pk, user in reversed(newest)}
-    chosen = [pk for pk, user in newest if of_each[user] == pk]
-    return chosen[:size]
+    people = {one.user_id for one in newest}
+    asked = set(Probe.objects.filter(user__in=people).values_list("user_id", flat=True))
+    newest.sort(key=lambda one: (one.user_id not in asked, _is_short(one)))  # else in their order
+    of_each: dict[int | None, int] = {}
+    for one in newest:
+        of_each.setdefault(one.user_id, one.pk)
+    return list(of_each.values())[:size]
 
 
-def _sessions() -> list[tuple[int, int | None]]:
-    rows = Session.objects.filter(message_count__gt=0).order_by("-last_activity_at", "-id")
-    return list(rows.values_list("pk", "user")[:LOOKED_AT])
+def _is_short(subject: Session | MemoryStream) -> bool:
+    """Tell whether there is hardly anything in a session that a prompt could be tried on."""
+    return isinstance(subject, Session) and subject.message_count < SHORT
 
 
-def _streams() -> list[tuple[int, int | None]]:
-    rows = MemoryStream.objects.active().exclude(consolidation_prompt="").order_by("-last_updated_at", "-id")
-    return list(rows.values_list("pk", "user")[:LOOKED_AT])
+def _sessions() -> list[Session | MemoryStream]:
+    rows = Session.objects.filter(message_count__gt=0, user__is_test=False).order_by("-last_activity_at", "-id")
+    return list(rows.only("user_id", "message_count")[:LOOKED_AT])
+
+
+def _streams() -> list[Session | MemoryStream]:
+    rows = MemoryStream.objects.active().exclude(consolidation_prompt="").exclude(user__is_test=True)
+    return list(rows.order_by("-last_updated_at", "-id").only("user_id")[:LOOKED_AT])
 
 
 def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:

@@ -6,10 +6,9 @@ from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Substr
 from django.http import HttpRequest
 
+from sessions_app.actors import KEY, named_actor
 from sessions_app.admin.views.base import may_see
 from sessions_app.models import ApiKey
-
-KEY = "key:"  # how an actor begins that is a key
 
 
 def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> Any:
@@ -20,6 +19,10 @@ def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> An
     return rows.annotate(key_name=Subquery(named[:1]))
 
 
-def named_actor(actor: str, key_name: str | None) -> str:
-    """Write an actor with the name of its key, where that is known."""
-    return f"key “{key_name}”" if key_name and actor.startswith(KEY) else actor
+def name_of(request: HttpRequest, actor: str) -> str:
+    """Write an actor with the name of its key, for operators who may see keys; one query where it is one."""
+    if not actor.startswith(KEY) or not may_see(request, ApiKey):
+        return actor
+    return named_actor(
+        actor, ApiKey.objects.filter(prefix=actor.removeprefix(KEY)).values_list("name", flat=True).first()
+    )

@@ -22,6 +22,7 @@ ORIGINALS = {
     "templates/admin/delete_selected_confirmation.html": "a984df47ec4909b34cb49a904fb5260f",
     "templates/admin/index.html": "9fdb849b7da18ccde0e5dda192346583",
     "templates/admin/search_form.html": "32c57965802858bd0013cf9fad08ca44",
+    "templates/unfold/helpers/app_list.html": "6ab83ac498b2f50ff045b7abcf225439",
     "templates/unfold/helpers/app_list_badge.html": "bc002ff5a001fd04a8384e750c9fa981",
     "templates/unfold/helpers/empty_results.html": "5f4727a37a99da76e245048c8c7d7307",
     "templates/unfold/helpers/command.html": "ae6ce324d85366131fc82945b3c35c1b",

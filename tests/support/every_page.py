@@ -8,10 +8,11 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db.models import Model
+from django.db.models.base import ModelBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
-from moments_app.models import MemoryAtom, ProfileLine, StreamVersion
+from moments_app.models import MemoryAtom, ProfileLine, PromptTrial, StreamVersion
 from sessions_app.models import Session, UserProfile
 from sessions_app.staff import invitation_to
 
@@ -24,6 +25,8 @@ ARGUMENTS: dict[str, str | type[Model] | Callable[[], str]] = {
     "line": ProfileLine,
     "number": "1",
     "session_pk": Session,
+    "test_person": lambda: str(UserProfile.objects.get(is_test=True).pk),
+    "trial": PromptTrial,
     "token": lambda: invitation_to(User.objects.filter(password__startswith="!").earliest("pk")),
     "user_pk": UserProfile,
     "version": StreamVersion,
@@ -89,8 +92,10 @@ def _argument(route: str, name: str) -> str:
     app_label, model_name, *_rest = route.split("/")
     is_own = name in ("pk", "id", "object_id")
     value = apps.get_model(app_label, model_name) if is_own else ARGUMENTS[name]
-    if not isinstance(value, type):
-        return value if isinstance(value, str) else value()
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, ModelBase):
+        return value()
     row = value._default_manager.order_by("pk").first()
     assert row, f"furnish() makes no {value.__name__}"
     return str(row.pk)

@@ -24,12 +24,14 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Probe,
+    PromptVersion,
     Summary,
 )
 from moments_app.models.atom import content_hash
 from moments_app.models.job import RUN_TASK
 from moments_app.moments.build import BuildMoments
 from moments_app.moments.profile_lines import follow_text
+from moments_app.operator.prompt_sample import begin
 from moments_app.probes.keep import draft_from, keep_probe
 from moments_app.provenance.correct import correct, correcting
 from moments_app.provenance.retract import retract
@@ -72,6 +74,7 @@ def furnish() -> Session:
     _correct(ada)
     _retract(ada)
     _probe(session)
+    _try_out()
     _operate(session)
     job = Job.objects.request(BuildMoments.name, session, requested_by="operator:eve", force=True)
     async_task(RUN_TASK, str(job.job_id))  # as an older release queued jobs
@@ -196,6 +199,15 @@ def _probe(session: Session) -> None:
             requested_by="operator:eve",
         )
     Probe.objects.create(user=session.user, question="Where is the felt?", expected="Shelf", created_by="key:app")
+
+
+def _try_out() -> None:
+    """A trial of the first prompt over a sample, and a test person who said something."""
+    version = PromptVersion.objects.earliest("resource", "pk")
+    trial = begin(version, 3, requested_by="operator:eve")
+    figures = {"calls": 3, "tokens": 2_000, "milliseconds": 4_000, "kept": 9, "dropped": 1, "met": 1, "probes": 2}
+    trial.sides.get().add(figures)
+    talk(UserProfile.objects.create(user_id="tess", is_test=True), 4, session_id="playground-1")
 
 
 def _retract(user: UserProfile) -> None:

@@ -13,7 +13,8 @@ from unfold.decorators import display
 from moments_app.models import Job
 from moments_app.models.job import JobQuerySet
 from moments_app.operator.views.job import CancelJob, JobForm, RetryJob, state_of
-from sessions_app.admin.actors import named_actor, with_key_names
+from sessions_app.actors import named_actor
+from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Session, UserProfile
 

@@ -11,6 +11,7 @@ from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
 from moments_app.streams import curate
 from moments_app.streams.texts import is_carried
+from sessions_app.admin.actors import name_of
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, may_see
 from sessions_app.models import Message
@@ -48,6 +49,7 @@ class AtomForm(FormPage[MemoryAtom]):
         return {
             "show_save_and_add_another": False,
             "atom": atom,
+            "written_by": name_of(self.request, atom.written_by),
             "may_move": may_move,
             "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
             "may_correct": _may_be_corrected(atom) and may_change and self.request.user.has_perms(SEE_MEMORY),

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from moments_app.jobs.cancel import cancel
 from moments_app.models import Job, StreamVersion
-from sessions_app.admin.actors import named_actor
+from sessions_app.actors import named_actor
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
 

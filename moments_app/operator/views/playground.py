@@ -92,6 +92,9 @@ class TestPersonView(RowPage[UserProfile]):
 
     permission, needs = Playground.permission, Playground.needs
 
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, pk=kwargs["test_person"], **kwargs)
+
     def rows(self) -> QuerySet[UserProfile]:
         return super().rows().filter(is_test=True)
 
@@ -99,7 +102,7 @@ class TestPersonView(RowPage[UserProfile]):
 class Chat(TestPersonView):
     """The conversation of a test person, with what memory gave to the latest answer."""
 
-    route, name = "<int:pk>/chat/", "chat"
+    route, name = "playground/<int:test_person>/", "chat"
     template_name = "operator/playground/chat.html"
 
     @cached_property
@@ -165,7 +168,7 @@ class Chat(TestPersonView):
 class Remember(TestPersonView, RowAction[UserProfile]):
     """Ask for what was said to be remembered now, whatever the thresholds say."""
 
-    route, name = "<int:pk>/remember/", "remember"
+    route, name = "playground/<int:test_person>/remember/", "remember"
     http_method_names = ["post"]
 
     def change(self, person: UserProfile) -> str:
@@ -181,7 +184,7 @@ class Remember(TestPersonView, RowAction[UserProfile]):
 class EraseTestPerson(TestPersonView, RowAction[UserProfile]):
     """Erase a test person: nobody's id has to be typed for nobody."""
 
-    route, name = "<int:pk>/forget/", "forget"
+    route, name = "playground/<int:test_person>/forget/", "forget"
     http_method_names = ["post"]
 
     def change(self, person: UserProfile) -> str:

@@ -13,6 +13,7 @@ from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summar
 from moments_app.moments.build import stays_live_from
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import Marks, entries
+from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import page_url, turn_url
 from sessions_app.admin.views.base import FormPage, RowPage
 from sessions_app.models import Message, Session
@@ -149,7 +150,7 @@ class SessionJobs(SessionTab):
 
     def context(self) -> dict[str, Any]:
         jobs = Job.objects.filter(user_id=self.row.user_id, session=self.row)
-        return super().context() | self.newest(jobs)
+        return super().context() | self.newest(with_key_names(self.request, jobs, "requested_by"))
 
 
 class SessionContexts(SessionTab):

@@ -13,6 +13,7 @@ from moments_app.operator.diff import word_diff
 from moments_app.operator.pager import first_of
 from moments_app.streams.consolidate import Consolidate
 from moments_app.streams.texts import current_lines, last_version, undo
+from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage, may_see, number_in
 
@@ -43,7 +44,7 @@ class StreamForm(FormPage[MemoryStream]):
             "may_add": self.request.user.has_perm("moments_app.add_memoryatom"),
             "last": last,
             "is_edited": last is not None and last.content_after != stream.consolidated_content,
-        } | _versions_of(stream)
+        } | _versions_of(self.request, stream)
 
 
 class MorePage(RowPage[MemoryStream]):
@@ -86,7 +87,7 @@ class StreamVersions(MorePage):
         return f"Versions of {self.row.title}"
 
     def context(self) -> dict[str, Any]:
-        return _versions_of(self.row, before=self.number("before")) | {"stream": self.row}
+        return _versions_of(self.request, self.row, before=self.number("before")) | {"stream": self.row}
 
 
 class StreamVersionPage(RowPage[MemoryStream]):
@@ -100,7 +101,8 @@ class StreamVersionPage(RowPage[MemoryStream]):
 
     def context(self) -> dict[str, Any]:
         stream = self.row
-        version = get_object_or_404(stream.versions.select_related("job"), pk=self.kwargs["version"])
+        versions = with_key_names(self.request, stream.versions.select_related("job"), "job__requested_by")
+        version = get_object_or_404(versions, pk=self.kwargs["version"])
         parts = word_diff(version.content_before, version.content_after)
         return {
             "stream": stream,
@@ -160,9 +162,10 @@ def _items_of(stream: MemoryStream, kind: str, *, after: MemoryAtom | None = Non
     return {"kind": kind, "items": items, "more_after": more_after}
 
 
-def _versions_of(stream: MemoryStream, *, before: int | None = None) -> dict[str, Any]:
+def _versions_of(request: HttpRequest, stream: MemoryStream, *, before: int | None = None) -> dict[str, Any]:
     """Read versions of the text, newest first, without the texts."""
     versions = stream.versions.select_related("job").defer("content_before", "content_after").order_by("-id")
+    versions = with_key_names(request, versions, "job__requested_by")
     shown: QuerySet[StreamVersion] = versions if before is None else versions.filter(pk__lt=before)
     found, more_before = first_of(shown, PAGE)
     return {"versions": found, "more_before": more_before}
