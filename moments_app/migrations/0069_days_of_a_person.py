@@ -8,7 +8,7 @@ from django.db.models import Q
 class Migration(migrations.Migration):
     atomic = False  # the indexes are built while the tables are written to
 
-    dependencies = [("moments_app", "0063_failures_found")]
+    dependencies = [("moments_app", "0067_parts_of_calls")]
 
     operations = [
         AddIndexConcurrently(

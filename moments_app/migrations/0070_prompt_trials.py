@@ -9,7 +9,7 @@ TRIALS, SIDES = "moments_app_prompttrial", "moments_app_trialside"
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0067_parts_of_calls")]
+    dependencies = [("moments_app", "0069_days_of_a_person")]
 
     operations = [
         migrations.CreateModel(

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     atomic = False  # the index is built beside writes
 
-    dependencies = [("sessions_app", "0027_words_of_people")]
+    dependencies = [("sessions_app", "0030_test_people")]
 
     operations = [
         AddIndexConcurrently("message", BrinIndex(fields=["arrived_at"], autosummarize=True, name="message_arrived")),
