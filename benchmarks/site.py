@@ -18,7 +18,7 @@ from tests.support.memory import peak_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN_WITH: Path | None = None  # a migrated DATA_DIR to copy, which must not be in use; None to create one
-START_TIMEOUT = 60  # seconds
+START_TIMEOUT = 240  # seconds
 STOP_TIMEOUT = 30
 
 SETTINGS = {

@@ -20,13 +20,14 @@ from pydantic import SecretStr
 from pytest_django import DjangoDbBlocker
 from pytest_django.fixtures import Settings
 
-from memoryproject.conf import EmbeddingSettings, MemoryFormationSettings, RollingSummarySettings
+from memoryproject.conf import EmbeddingSettings, LimitSettings, MemoryFormationSettings, RollingSummarySettings
 from memoryproject.embedded import server
 from moments_app.engines import embeddings
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
 from sessions_app import daily_limits, write_behind
 from sessions_app.models import ApiKey, UserProfile
+from tests.support import folders
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
 from tests.support.migrated import migrated
@@ -54,13 +55,18 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Remembers whether the embedded database has to be stopped afterwards: by the run, not by one of its workers."""
     global _started_server
+    if hasattr(config, "workerinput"):
+        return
+    os.environ[folders.RUN] = str(os.getpid())
     is_embedded = "embedded" in settings.DATABASES["default"]["ENGINE"]
-    is_worker = hasattr(config, "workerinput")
-    _started_server = is_embedded and not is_worker and not server.running_socket(settings.EMBEDDED_DATABASE_DIR)
+    _started_server = is_embedded and not server.running_socket(settings.EMBEDDED_DATABASE_DIR)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_unconfigure() -> None:
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    folders.forget_migrated()
     if _started_server:
         server.stop(settings.EMBEDDED_DATABASE_DIR)
 
@@ -126,6 +132,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         with connection.cursor() as cursor:
             cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
         fresh = FreshDatabase()
+        fresh.forget_statistics()
         connection.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
@@ -135,14 +142,15 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 @pytest.fixture(autouse=True)
 def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tests call faster than applications do; those of the throttle set a rate of their own. Nor is anything written
-    behind their back: what waits is written when a test says so. Nor does each client list all static files, nor does
-    whoever finds the queue empty sleep before it says so.
+    """Tests call faster than applications do, and a machine may be busy; those of the throttle and of the limits set
+    their own. Nor is anything written behind their back: what waits is written when a test says so. Nor does each
+    client list all static files, nor does whoever finds the queue empty sleep before it says so.
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
     monkeypatch.setattr(Conf, "POLL", 0)
     settings.API_RATE = settings.ANONYMOUS_RATE = 1_000_000
+    settings.LIMITS = LimitSettings(lock_seconds=60, statement_seconds=120)
     settings.WHITENOISE_AUTOREFRESH = True
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()

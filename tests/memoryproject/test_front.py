@@ -19,7 +19,7 @@ from tests.support.frozen import gate
 from tests.support.http import status_of
 from tests.support.locks import row_locked
 from tests.support.processes import environment, web
-from tests.support.running import wait_until
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=15)]
 
@@ -141,7 +141,7 @@ def test_row_29_a_locked_session_stops_no_other_and_who_waits_for_it_is_told(
         done.set()
         other.rollback()
         for client in clients:
-            client.join(30)
+            client.join(TIMEOUT)
     for one in (prober, same_person):
         assert max(one.seconds[1:]) < WORST  # the first has much to load
         assert one.statuses == {200}
@@ -163,7 +163,7 @@ def test_row_29_a_database_that_hangs_is_told_soon_and_health_at_once(
         database.freeze()
         changing = threading.Thread(target=lambda: appended.append(status_of(append)))
         changing.start()
-        assert database.holds.wait(30)
+        assert database.holds.wait(TIMEOUT)
         reading = [Prober(prober._request.full_url, key) for _ in range(5)]
         reading.append(Prober(f"{url}/mcp", key))
         health = Prober(f"{url}/healthz", key)
@@ -171,7 +171,7 @@ def test_row_29_a_database_that_hangs_is_told_soon_and_health_at_once(
         for client in clients:
             client.start()
         for client in clients:
-            client.join(30)
+            client.join(TIMEOUT)
         for one in reading:
             assert one.statuses == {503}
             assert max(one.seconds) < WORST  # 0.7 s where the machine has nothing else to do
@@ -182,7 +182,7 @@ def test_row_29_a_database_that_hangs_is_told_soon_and_health_at_once(
         assert time.monotonic() - began < WORST
         assert appended == []  # what becomes of it is not known yet
         database.thaw()
-        changing.join(30)
+        changing.join(TIMEOUT)
         assert appended == [201]
         wait_until(prober.is_served)
         again = Prober(prober._request.full_url, key)

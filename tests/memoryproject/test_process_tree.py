@@ -5,16 +5,18 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
 
 from memoryproject.embedded import server
-from memoryproject.process_tree import MARK_FILE, Fork, Held, Tree, hold
+from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, Fork, Held, Tree, hold
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
-from tests.support.running import Run, of_folder, wait_until
+from tests.support.running import Run, of_folder
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +37,7 @@ def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves
     run = Run(installed, "--no-demo").serve()
     assert len(run.members()) >= 5
     run.process.kill()
-    wait_until(lambda: not of_folder(installed), 20)
+    wait_until(lambda: not of_folder(installed))
     assert server.running_socket(installed / "postgres") is None
     again = Run(installed, "--no-demo", port=run.port).serve()
     again.process.send_signal(signal.SIGINT)
@@ -79,10 +81,10 @@ def test_row_25_every_member_that_is_killed_comes_again(installed: Path) -> None
     for process in run.members():
         with suppress(psutil.Error):
             process.kill()
-            wait_until(run.answers, 60)
+            wait_until(run.answers)
     assert run.process.poll() is None
     assert "is started again" in run.printed
-    wait_until(lambda: not [child for child in run.members() if child.status() == psutil.STATUS_ZOMBIE], 20)
+    wait_until(lambda: not [child for child in run.members() if child.status() == psutil.STATUS_ZOMBIE])
     run.process.send_signal(signal.SIGINT)
     assert "Stopping." in run.ended()
     assert run.process.returncode == 0
@@ -94,13 +96,13 @@ def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(installed: Pat
     for member in run.members():  # one that would not end by itself
         if "gunicorn" in " ".join(member.cmdline()):
             member.suspend()
-    run.process.send_signal(signal.SIGINT)
-    time.sleep(1)
-    run.process.send_signal(signal.SIGINT)
     began = time.monotonic()
+    run.process.send_signal(signal.SIGINT)
+    wait_until(lambda: "Stopping." in run.printed)
+    run.process.send_signal(signal.SIGINT)
     run.ended()
-    assert time.monotonic() - began < 15
-    wait_until(lambda: not of_folder(installed), 10)
+    assert time.monotonic() - began < STOP_SECONDS  # which the suspended one would have been given
+    wait_until(lambda: not of_folder(installed))
 
 
 def test_a_folder_that_cannot_be_used_is_named(folder: Path) -> None:
@@ -126,23 +128,25 @@ def test_a_directory_is_held_by_one_alone(tmp_path: Path) -> None:
 
 
 def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:
-    told: list[str] = []
-    tree = Tree([Fork("The brief one", lambda: os._exit(3))], told.append)
+    told: list[tuple[str, float]] = []
+    tree = Tree([Fork("The brief one", lambda: os._exit(3))], lambda text: told.append((text, time.monotonic())))
     tree.start()
-    deadline = time.monotonic() + 4
-    while time.monotonic() < deadline:
+
+    def has_died_again() -> bool:
         tree.keep()
-        time.sleep(0.01)
+        return len(told) == 4
+
+    wait_until(has_died_again)
     tree.end()
-    assert told[0] == "The brief one ended with status 3; it is started again."
-    assert 3 <= len(told) <= 4  # after 0, 1 and 2 seconds
+    assert {text for text, _ in told} == {"The brief one ended with status 3; it is started again."}
+    assert all(later - earlier >= seconds for seconds, ((_, earlier), (_, later)) in enumerate(pairwise(told)))
 
 
 def test_a_fork_is_seen_under_its_name() -> None:
     fork = Fork("The quiet one", lambda: time.sleep(60))
     fork.start()
     try:
-        wait_until(lambda: psutil.Process(fork.pid).name() == "The quiet one", 10)
+        wait_until(lambda: psutil.Process(fork.pid).name() == "The quiet one")
     finally:
         fork.signal(signal.SIGKILL)
-        fork.wait(10)
+        fork.wait(TIMEOUT)

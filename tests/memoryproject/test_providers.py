@@ -1,7 +1,5 @@
 """Whether providers take their keys, asked at the start."""
 
-import time
-
 import pytest
 from pydantic import SecretStr
 from pytest_django.fixtures import Settings
@@ -10,7 +8,7 @@ from memoryproject.providers import refusals
 from memoryproject.site_state import refused_providers
 from memoryproject.watch import ProviderChecks
 from tests.support.openai_server import OpenAIServer, error
-from tests.support.running import wait_until
+from tests.support.waiting import wait_until
 
 
 def test_nobody_is_asked_where_no_provider_is_set() -> None:
@@ -66,9 +64,8 @@ def test_what_is_refused_is_noted_until_it_is_taken(
 
     def noted() -> bool:
         checks.look()
-        time.sleep(0.02)
         return bool(refused_providers())
 
-    wait_until(noted, 30)
+    wait_until(noted)
     embeddings_server.models = error(400)
-    wait_until(lambda: not noted(), 30)
+    wait_until(lambda: not noted())

@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
+from memoryproject.conf import LimitSettings
 from sessions_app.limits import Kind, limited
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
@@ -25,7 +26,7 @@ NONE = {"0"}
 
 @pytest.fixture(autouse=True)
 def _short(settings: Settings) -> None:
-    settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 0.2})
+    settings.LIMITS = LimitSettings(lock_seconds=0.2)
 
 
 def in_force() -> list[str]:

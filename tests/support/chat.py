@@ -1,12 +1,12 @@
 """Talking through the chat endpoint, and what is in the transcript then."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import openai
 
 from sessions_app.models import Message
+from tests.support.waiting import wait_until
 
 Client = Callable[..., openai.OpenAI]
 
@@ -25,13 +25,5 @@ def transcript(user_id: str = "ada", session_id: str = "s1") -> list[tuple[str, 
 
 def stored(count: int, session_id: str = "s1", user_id: str = "ada") -> list[tuple[str, str]]:
     """The transcript as soon as it has so many turns: no answer waits until it is stored."""
-    wait_for(lambda: len(transcript(user_id, session_id)) >= count)
+    wait_until(lambda: len(transcript(user_id, session_id)) >= count)
     return transcript(user_id, session_id)
-
-
-def wait_for(holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Returns when the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

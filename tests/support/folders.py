@@ -1,17 +1,20 @@
 """Folders that a database server can live in."""
 
-import atexit
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from memoryproject.conf import BASE_DIR
 from memoryproject.embedded import server
+
+RUN = "MEMORY_TEST_RUN"  # in the environment: what tells this run of the tests from others
 
 
 @contextmanager
@@ -30,15 +33,38 @@ def data_folder() -> Iterator[Path]:
 
 @cache
 def migrated() -> Path:
-    """Return a DATA_DIR as `manage.py migrate` leaves it, to be copied: making one takes longer than most tests."""
-    kept = ExitStack()
-    atexit.register(kept.close)
-    folder = kept.enter_context(data_folder())
-    own = {"DATA_DIR": str(folder), "DATABASE_URL": ""}
-    command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-    subprocess.run(command, cwd=BASE_DIR, env=os.environ | own, check=True)
-    server.stop(folder / "postgres")
+    """Return a DATA_DIR as `manage.py migrate` leaves it, to be copied: making one takes longer than most tests.
+
+    The processes of a run share it: who needs it first makes it, while others wait.
+    """
+    folder = _shared()
+    with folder.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not folder.exists():
+            _make(folder)
     return folder
+
+
+def forget_migrated() -> None:
+    """Remove it, at the end of the run."""
+    shutil.rmtree(_shared(), ignore_errors=True)
+    _shared().with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _shared() -> Path:
+    return Path(tempfile.gettempdir()) / f"memory-migrated-{os.environ[RUN]}"
+
+
+def _make(folder: Path) -> None:
+    """Make it under another name first: what bears its own is whole."""
+    unfinished = Path(tempfile.mkdtemp(prefix="memory-test-"))
+    own = {"DATA_DIR": str(unfinished), "DATABASE_URL": ""}
+    command = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+    try:
+        subprocess.run(command, cwd=BASE_DIR, env=os.environ | own, check=True)
+    finally:
+        server.stop(unfinished / "postgres")
+    unfinished.rename(folder)
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from django.db import connection
 
+from tests.support.waiting import TIMEOUT
+
 
 class Gate:
     """Passes bytes on between clients and the database while it is open.
@@ -32,7 +34,7 @@ class Gate:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(TIMEOUT)
 
     def freeze(self) -> None:
         """Pass nothing on any more."""

@@ -18,6 +18,7 @@ import pytest
 
 from memoryproject.conf import BASE_DIR
 from tests.support.processes import environment
+from tests.support.waiting import TIMEOUT
 
 FINISHED, KILLED = "0", "-9"
 
@@ -44,7 +45,7 @@ class Killed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=TIMEOUT)
 
     def run(self, step: int) -> str:
         """Runs it until it dies before this step; returns its exit code."""

@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from memoryproject.drill.provider import as_turn, parts_of
+from tests.support.waiting import wait_until
 
 TURNS_PER_MOMENT = 20
 PROFILE_LINES = 6
@@ -208,13 +209,9 @@ class OpenAIServer:
         """Lets the answers go that `hold` kept back."""
         self._open.set()
 
-    def wait_for_held(self, count: int, timeout: float = 30) -> None:
+    def wait_for_held(self, count: int) -> None:
         """Returns when so many requests are being held."""
-        deadline = time.monotonic() + timeout
-        while self.waiting < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.waiting} of {count} requests came within {timeout} s.")
-            time.sleep(0.01)
+        wait_until(lambda: self.waiting >= count)
 
     def take(self, handler: Handler, body: dict[str, Any]) -> None:
         """Answers one request."""

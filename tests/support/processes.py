@@ -5,8 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -15,6 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from memoryproject.conf import BASE_DIR
+from tests.support.waiting import TIMEOUT, answers, wait_until
 
 
 def database_url() -> str:
@@ -88,7 +87,7 @@ class Worker:
             with suppress(psutil.Error):
                 member.kill()
         self._process.wait()
-        psutil.wait_procs(members, timeout=30)
+        psutil.wait_procs(members, timeout=TIMEOUT)
 
     def restart(self) -> None:
         self.kill_all()
@@ -114,11 +113,11 @@ def web(**variables: str) -> Iterator[str]:
     command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
     process = subprocess.Popen([sys.executable, *command, "memoryproject.asgi"], cwd=BASE_DIR, env=alone)
     try:
-        wait_for_url(f"http://127.0.0.1:{port}/healthz")
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/healthz"))
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(TIMEOUT)
 
 
 def free_port() -> int:
@@ -126,14 +125,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def wait_for_url(url: str, seconds: float = 30) -> None:
-    """Returns when the address answers with success."""
-    deadline = time.monotonic() + seconds
-    while True:
-        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(url)
-        time.sleep(0.1)

@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +12,7 @@ import psutil
 
 from memoryproject.conf import BASE_DIR
 from tests.support.processes import free_port
-
-TIMEOUT = 240  # seconds; a slow machine with other tests beside this may need most of it
+from tests.support.waiting import TIMEOUT, answers, wait_until
 
 
 class Run:
@@ -71,17 +68,7 @@ class Run:
 
     def answers(self) -> bool:
         """Tell whether it is ready."""
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as page:
-            return bool(page.status == 200)
-        return False
-
-
-def wait_until(done: Callable[[], bool], seconds: float = TIMEOUT) -> None:
-    """Wait for something to be so."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+        return answers(f"http://127.0.0.1:{self.port}/readyz")
 
 
 def of_folder(folder: Path) -> list[str]:

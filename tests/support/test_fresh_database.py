@@ -69,6 +69,25 @@ def test_what_a_test_wrote_is_gone(fresh: FreshDatabase, turns: int) -> None:
     assert everything() == before
 
 
+def test_what_the_planner_was_told_is_forgotten(fresh: FreshDatabase) -> None:
+    def told() -> list[tuple[float, int]]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT reltuples, (SELECT count(*) FROM pg_statistic WHERE starelid = pg_class.oid) FROM pg_class"
+                " WHERE oid = 'sessions_app_message'::regclass AND reloptions = '{autovacuum_enabled=false}'"
+            )
+            return list(cursor.fetchall())
+
+    fresh.forget_statistics()
+    talk(UserProfile.objects.ensure("ada"), 10)
+    assert told() == [(-1, 0)]
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE sessions_app_message")
+    assert told()[0][0] == 10
+    fresh.restore()
+    assert told() == [(-1, 0)]
+
+
 def test_what_a_test_changed_or_deleted_is_back(fresh: FreshDatabase) -> None:
     before = everything()
     resource = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)

@@ -32,6 +32,7 @@ from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form, note, shard
 from tests.support.transcript import START, talk, turns
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -410,10 +411,7 @@ class TestReceipts:
         monkeypatch.setattr(write_behind, "EVERY", 0.05)
         talk(ada, 2)
         found = context(service)
-        deadline = time.monotonic() + 30
-        while not ContextReceipt.objects.filter(context_id=found["context_id"]).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(ContextReceipt.objects.filter(context_id=found["context_id"]).exists)
 
     def test_a_receipt_says_what_went_in_and_holds_no_text(self, service: Api, remembered: None) -> None:
         found = context(service, query="the marker", max_tokens=300)

@@ -5,7 +5,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -26,26 +25,16 @@ from tests.support.jobs import assert_chain_is_whole, assert_each_compacted_turn
 from tests.support.openai_server import OpenAIServer, answer_well, stall
 from tests.support.processes import worker
 from tests.support.transcript import talk
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 KILLS = 50
 
 
-def wait_until_no_job_is_open(seconds: float) -> None:
+def wait_until_no_job_is_open() -> None:
     """Wait for the workers; nobody helps them."""
-    deadline = time.monotonic() + seconds
-    while Job.objects.open().exists():
-        assert time.monotonic() < deadline, list(Job.objects.open().values("status", "attempts", "error"))
-        time.sleep(0.3)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait for half a minute: an endpoint that hangs does so for longer."""
-    started = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - started < 30, list(Job.objects.values("process", "user_id", "status", "error"))
-        time.sleep(0.1)
+    wait_until(lambda: not Job.objects.open().exists())
 
 
 @pytest.mark.slow(seconds=15)
@@ -76,7 +65,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
                     cluster.restart()
                 else:
                     cluster.kill_member(chance.randrange(100))
-            wait_until_no_job_is_open(90)
+            wait_until_no_job_is_open()
     assert set(Job.objects.values_list("status", flat=True)) <= {"completed", "skipped"}
     assert Message.objects.turns().count() == KILLS * 40
     for session in Session.objects.all():
@@ -109,10 +98,7 @@ def apply_here(patch: pytest.MonkeyPatch) -> None:
 def test_an_idle_worker_runs_what_an_append_made_due(ada: UserProfile) -> None:
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url):
         session = talk(ada, 250)
-        deadline = time.monotonic() + 30
-        while Job.objects.open().exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until_no_job_is_open()
     assert set(Job.objects.filter(process="build_moments").values_list("status", flat=True)) == {"completed"}
     assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
@@ -122,14 +108,14 @@ def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> N
     chance = random.Random(11)
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url) as cluster:
         talk(ada, 250, session_id="first")
-        wait_until_no_job_is_open(60)
+        wait_until_no_job_is_open()
         for _ in range(40):
             members = cluster.members()
             if members:
                 chance.choice(members).kill()
             time.sleep(chance.uniform(0, 0.3))
         talk(ada, 250, session_id="second")
-        wait_until_no_job_is_open(60)
+        wait_until_no_job_is_open()
     assert set(Job.objects.filter(process="build_moments").values_list("status", flat=True)) == {"completed"}
     for session in Session.objects.all():
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
@@ -142,7 +128,7 @@ def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: Use
         for number in range(6):
             talk(ada, 250, session_id=f"s{number}")
         with worker(ENGINE__BASE_URL=server.base_url):
-            wait_until_no_job_is_open(90)
+            wait_until_no_job_is_open()
     builds = Job.objects.filter(process="build_moments")
     assert set(builds.values_list("status", "attempts")) == {("completed", 1)}
     calls = EngineCall.objects.filter(purpose="moment-builder")
@@ -156,6 +142,7 @@ def test_row_30_a_summary_waits_for_no_embedding_at_an_endpoint_that_hangs(
     embeddings_server: OpenAIServer, ada: UserProfile, bo: UserProfile
 ) -> None:
     endpoint = {"EMBEDDING__BASE_URL": embeddings_server.base_url, "EMBEDDING__DIMENSIONS": "64"}
+    endpoint["EMBEDDING__TIMEOUT_SECONDS"] = str(2 * TIMEOUT)
     embedding = Job.objects.filter(process="embed", status="processing")
     embeddings_server.hold()
     with worker(**endpoint):
@@ -241,11 +228,11 @@ def test_a_scheduled_task_that_never_ends_is_broken_off(transactional_db: None, 
 
 
 def end_this_worker_when_a_task_failed() -> None:
-    deadline = time.monotonic() + 30
-    while not Failure.objects.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    connection.close()
-    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        wait_until(Failure.objects.exists)
+    finally:
+        connection.close()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_each_lane_has_a_worker_of_its_own_that_helps_the_more_urgent_alone() -> None:

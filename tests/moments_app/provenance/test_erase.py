@@ -1,7 +1,6 @@
 """Row 11: an erased person leaves no trace, and whatever is somebody else's stays."""
 
 import threading
-import time
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -42,6 +41,7 @@ from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.streams import fold, form, note, shard
 from tests.support.transcript import START, talk
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "archive_folder")]
 
@@ -392,7 +392,7 @@ class TestMeanwhile:
             connection.close()
 
         def delete() -> None:
-            written.wait(10)
+            assert written.wait(TIMEOUT)
             answers.append(service.delete("sessions/s1", user_id="ada").status_code)
             connection.close()
 
@@ -417,16 +417,18 @@ def recover_one() -> None:
         run_job(job_id)
 
 
-def wait_until_somebody_waits(seconds: float = 30) -> None:
-    """Returns when another connection waits for a lock."""
-    end = time.monotonic() + seconds
+def wait_until_somebody_waits() -> None:
+    """Returns when another connection to this database waits for a lock."""
+    wait_until(_somebody_waits)
+
+
+def _somebody_waits() -> bool:
     with connection.cursor() as cursor:
-        while time.monotonic() < end:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            if cursor.fetchone() != (0,):
-                return
-            time.sleep(0.01)
-    raise TimeoutError("Nobody waits.")
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks WHERE database ="
+            " (SELECT oid FROM pg_database WHERE datname = current_database()))"
+        )
+        return bool(cursor.fetchone() != (0,))
 
 
 # --- who may, and what is told ---

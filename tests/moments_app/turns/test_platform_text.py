@@ -23,11 +23,11 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.chat import wait_for
 from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form
 from tests.support.transcript import talk
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -259,6 +259,6 @@ def test_lines_are_written_soon_behind_the_request(service: Api, monkeypatch: py
     served_lines.waiting.stop()  # whoever served before began to write at another pace
     monkeypatch.setattr(write_behind, "SOON", 0.02)
     context_of(service)
-    wait_for(ServedLine.objects.exists)
+    wait_until(ServedLine.objects.exists)
     served_lines.waiting.stop()
     assert not served_lines.waiting.waiting()

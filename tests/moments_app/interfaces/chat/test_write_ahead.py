@@ -27,9 +27,10 @@ from sessions_app.people.erase import erase_user
 from sessions_app.transcript import spool
 from sessions_app.transcript.spool import Spool
 from tests.support import openai_server as behave
-from tests.support.chat import Client, ask, stored, transcript, wait_for
+from tests.support.chat import Client, ask, stored, transcript
 from tests.support.openai_server import OpenAIServer
 from tests.support.processes import database_url, environment, web
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("spool_dir")]
 
@@ -234,7 +235,7 @@ def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
         for name in may_end:
             assert calls[name].begin().headers["X-Memory-Stored"] == "stored"
             calls[name].read_until(f"Answer {name}.".encode())
-        wait_for(lambda: transcript(session_id="before") == [("user", "before")])
+        wait_until(lambda: transcript(session_id="before") == [("user", "before")])
         with locked("ended", "ending"):
             may_end["ended"].set()
             assert calls["ended"].read().endswith(COMMENT + b"data: [DONE]\n\n")
@@ -244,7 +245,7 @@ def test_row_27_rounds_of_a_process_that_is_killed_are_stored_at_the_next_start(
     over.set()
     assert spool.waiting() == 4
     with web(**own):
-        wait_for(lambda: spool.waiting() == 0)
+        wait_until(lambda: spool.waiting() == 0)
     for name in calls:
         told = [("user", name)] if name == "before" else [("user", name), ("assistant", f"Answer {name}.")]
         assert transcript(session_id=name) == told
@@ -259,7 +260,7 @@ def kill(url: str) -> None:
             workers = process.children(recursive=True)
             for one in (process, *workers):
                 one.kill()
-            psutil.wait_procs(workers, timeout=30)
+            psutil.wait_procs(workers, timeout=TIMEOUT)
 
 
 # --- the database away ---
@@ -283,7 +284,7 @@ def test_row_27_an_answer_whose_end_the_database_misses_is_stored_later(
         assert call.read().endswith(COMMENT + b"data: [DONE]\n\n")
         assert spool.waiting() == 1
     assert stored(2) == [("user", "Hello"), ("assistant", "Noted.")]
-    wait_for(lambda: spool.waiting() == 0)
+    wait_until(lambda: spool.waiting() == 0)
 
 
 def test_row_27_a_round_that_nothing_can_be_stored_of_waits_on_the_disk(
