@@ -79,7 +79,7 @@ class Act(ABC):
     def __init__(self, site: Site, ending: threading.Event) -> None:
         self.site, self._ending = site, ending
         self.person = f"drill-{type(self).__name__.lower()}"
-        self.refused: Counter[str] = Counter()  # what nobody should be refused, by status and code
+        self.refused: Counter[str] = Counter()  # what nobody should be refused
 
     def prepare(self) -> None:
         """Have a person whose streams are there."""
@@ -104,7 +104,7 @@ class Act(ABC):
                 if status < 300 or codes & DONE_ALREADY:
                     return answer
                 if status < 500:
-                    self.refused[f"{status} {', '.join(sorted(codes))}"] += 1
+                    self.refused[f"{method} {path.split('/')[0]} {status} {', '.join(sorted(codes))}"] += 1
             self._ending.wait(AGAIN)
         return None
 
@@ -172,7 +172,8 @@ class _OfItems(Act):
 
 def said_of(mark: str, place: str = "Oslo") -> list[str]:
     """Return what items say."""
-    return [f"{mark} lives in {place}.", f"{mark} lives in {place}, by the harbor."][:ITEMS]
+    said = f"The guest {mark} lives in {place} with the whole family"
+    return [f"{said}.", f"{said} and likes it there."][:ITEMS]
 
 
 class Correct(_OfItems):

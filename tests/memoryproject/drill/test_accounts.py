@@ -167,7 +167,7 @@ class TestDatabase:
     def test_a_fact_corrected_once_is_well_by_half_is_lost_and_twice_is_doubled(
         self, ada: UserProfile, site: Site
     ) -> None:
-        act, mark = Correct(site, threading.Event()), new_mark()
+        act, mark = Correct(site, threading.Event()), "mark0123456789abcdef"
         stream = MemoryStream.objects.ensure_of_person(ada, "default")
         fact, other = (note(stream, text, atom_type="fact") for text in said_of(mark))
         act.done.append((mark, [str(fact.atom_id), str(other.atom_id)]))
