@@ -84,7 +84,8 @@ def _addresses(route: str, pattern: URLPattern, user: UserProfile) -> Iterator[s
 def _values(route: str, name: str, user: UserProfile) -> list[str]:
     if name in TEXTS:
         return [TEXTS[name]]
-    model = ROWS_OF.get(name) or apps.get_model(*route.split("/")[:2])
+    app_label, model_name, *_ = route.split("/")
+    model = ROWS_OF.get(name) or apps.get_model(app_label, model_name)
     owned = {one.model: one.rows(user) for one in declared()} | {UserProfile: UserProfile.objects.filter(pk=user.pk)}
     rows = owned.get(model, model._default_manager.all()).order_by("-pk")
     return [str(pk) for pk in rows.values_list("pk", flat=True)[:MOST_ROWS]]

@@ -245,7 +245,7 @@ def _answer(operation: Described, statuses: Sequence[str]) -> None:
 def _link(result: Described) -> None:
     """Link each call that answers an id to those that need it, about the same person."""
     schemas = result["components"]["schemas"]
-    calls = list(operations(result))
+    calls = [one for one in operations(result) if _may_name_person(schemas, one[2])]
     ids = {one["name"] for *_, call in calls for one in call["parameters"] if one["in"] == "path"} - {PERSON}
     for path, method, operation in calls:
         person = f"$request.query.{PERSON}" if method == "get" else f"$request.body#/{PERSON}"
@@ -259,6 +259,12 @@ def _link(result: Described) -> None:
                 if taker is not operation and name in _needed(schemas, taker)
             }
             answer |= {"links": links} if links else {}
+
+
+def _may_name_person(schemas: Described, operation: Described) -> bool:
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    named = {parameter["name"] for parameter in operation["parameters"]}
+    return PERSON in named.union(_component(schemas, body).get("properties", ()))
 
 
 def _needed(schemas: Described, operation: Described) -> set[str]:

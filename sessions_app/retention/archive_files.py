@@ -91,7 +91,7 @@ class PackedFile:
 def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
     """Yield each turn as a line without its line end, in conversation order, with a few in memory at a time."""
     lines = turns.order_by("sequence").annotate(line=LINE).values_list("sequence", "line")
-    page = list(lines[:AT_ONCE])
+    page = list(lines[:AT_ONCE])  # by pages, for a cursor would hold a transaction open as long as the file is written
     while page:
         for _, line in page:
             yield line.encode()

@@ -233,6 +233,12 @@ class TestKinds:
             if name.endswith("Request"):
                 assert schema["additionalProperties"] is False, name
 
+    def test_no_link_is_about_somebody_whom_its_call_does_not_name(self) -> None:
+        for path, method, call in calls(description()):
+            named = {one["name"] for one in call["parameters"]}
+            links = json.dumps([answer.get("links") for answer in call["responses"].values()])
+            assert "$request.query.user_id" not in links or "user_id" in named, f"{method} {path}"
+
     def test_a_link_leads_where_it_says(self, service: Api) -> None:
         made = service.post("entities", user_id="ada", kind="task", title="t")
         responses = description()["paths"]["/api/v1/entities"]["post"]["responses"]
