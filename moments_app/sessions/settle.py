@@ -7,6 +7,7 @@ says what a summary of the last turns would say, so none is rolled.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, F, FloatField, Sum
@@ -70,7 +71,7 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
 
     def _ask_together(self, job: Job) -> None:
         """Have all that is due asked for in one call; what comes of it waits for the other steps and the digest."""
-        form = {"form_memories": {}} if settings.MEMORY_FORMATION.enabled else {}
+        form: dict[str, dict[str, Any]] = {"form_memories": {}} if settings.MEMORY_FORMATION.enabled else {}
         self.ask_together(job, {"build_moments": BUILD} | form)
 
     def _build(self, job: Job) -> None:

@@ -69,8 +69,8 @@ def test_what_is_known_does_not_depend_on_the_order_in_which_it_arrives(ada: Use
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
 def test_who_said_their_name_is_one_with_whom_facts_call_the_user(ada: UserProfile, order: tuple[int, ...]) -> None:
-    told = (("2025-01-05", "I live in Oslo.", ""), ("2025-02-05", "My name is Nora.", ""))
-    told = (*told, ("2025-03-03", "I moved to Bergen.", "Nora"))
+    told = [("2025-01-05", "I live in Oslo.", ""), ("2025-02-05", "My name is Nora.", "")]
+    told.append(("2025-03-03", "I moved to Bergen.", "Nora"))
     for number in order:
         day, text, name = told[number]
         say(ada, f"s{number}", day, text, name=name)
