@@ -14,6 +14,7 @@ from memoryproject.drill.ledger import marks_in
 LATENCY = 0.15  # seconds of thinking; so a worker is found at work
 SHAPES = {"moments": "moment_builder", "memories": "memory_extraction", "digest": "session_digest"}  # of combined calls
 FENCE = "<<<TRANSCRIPT"
+_TURN = re.compile(r'\{"(\d+) (user|assistant|tool)": ')
 PARTS = 6  # of a streamed answer
 PART_SECONDS = 0.02
 MOMENT_TURNS = 20
@@ -203,7 +204,8 @@ def parts_of(asked: str) -> dict[str, str]:
         name, _, text = task.partition("\n")
         span = re.search(r"^Turns: (\d+) to (\d+)\.$", text, re.M)
         about = range(int(span[1]), int(span[2]) + 1) if span else None
-        turns = [line for line in transcript.splitlines() if (at := _index(line)) >= 0 and (not about or at in about)]
+        lines = [(as_turn(line), line) for line in transcript.splitlines()]
+        turns = [line for turn, line in lines if turn and (about is None or turn["index"] in about)]
         parts[name] = "\n".join([text.strip(), FENCE, *turns])
     return parts
 
@@ -213,21 +215,19 @@ def lines_of(asked: str, start: str) -> list[Json]:
     return [json.loads(line) for line in asked.splitlines() if line.startswith(start)]
 
 
-def _index(line: str) -> int:
-    """Return the index of a turn's line; −1 for another line."""
-    return int(json.loads(line)["index"]) if line.startswith('{"index"') else -1
-
-
 def turns_of(asked: str) -> list[Json]:
-    """Return the turns that a request shows."""
-    return [as_turn(line) for line in lines_of(asked, '{"index"')]
+    """Return the turns that a request shows: index, role and text of each, and what else it has."""
+    return [turn for line in asked.splitlines() if (turn := as_turn(line))]
 
 
-def as_turn(line: Json) -> Json:
-    """Return a turn's line with its role and its text by name."""
-    role = next((role for role in ("user", "assistant", "tool") if role in line), "")
-    rest = {name: value for name, value in line.items() if name != role}
-    return rest | {"role": role, "text": line[role]} if role else line
+def as_turn(line: str) -> Json | None:
+    """Return the turn that a line of a request shows."""
+    found = _TURN.match(line)
+    if not found:
+        return None
+    shown = json.loads(line)
+    text = shown.pop(f"{found[1]} {found[2]}")
+    return {"index": int(found[1]), "role": found[2], "text": text, **shown}
 
 
 def _moments(asked: str) -> Json:

@@ -140,7 +140,7 @@ class ModelEngine:
         came = together.answers_that_wait().take(self.name, request)
         if came:
             self._note(question.shape.purpose, came)
-        if isinstance(came, Judged):
+        if isinstance(came, Judged) and isinstance(came.answer, answer):
             return came.answer
         return self._answer(question.shape, question.prompt, question.text, question.allowance, question.judge)
 

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from moments_app.engines.transcript import Turn
 from sessions_app import lexemes
 
+NEAR = 1.0  # a word that no other text has, or some that few have
+
 
 def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]:
-    """Return the places of the texts that share most with turns, by how few of the texts have the word, in their order.
+    """Return the places of the texts that share most with turns, in their order.
+
+    A word weighs as little as texts have it; a text with no more in common than most have is near to nothing.
 
     Args:
         texts: to choose among.
@@ -22,4 +26,4 @@ def nearest(texts: Sequence[str], turns: Iterable[Turn], most: int) -> list[int]
     having = Counter(stem for stems in shared for stem in stems)
     worth = [sum(1 / having[stem] for stem in sorted(stems)) for stems in shared]
     best = sorted(range(len(texts)), key=lambda place: (-worth[place], place))[:most]
-    return sorted(place for place in best if worth[place])
+    return sorted(place for place in best if worth[place] >= NEAR)

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import uuid
+from collections.abc import Collection
 from datetime import datetime
 from typing import Self
 
@@ -118,9 +119,12 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         was_over = Q(valid_until__isnull=False, ended_at__isnull=False, valid_until__lte=time, ended_at__lte=time)
         return self.findable().filter(had_begun & was_known & ~was_over)
 
-    def of_timeline(self, user: int, subject: str, attribute: str) -> Self:
-        """Return what gave somebody's attribute a value, the first said first; what never held is left out."""
-        said = self.findable().filter(user=user, subject=subject, attribute=attribute, is_candidate=False)
+    def of_timeline(self, user: int, subjects: Collection[str], attribute: str) -> Self:
+        """Return what gave an attribute of somebody a value, by whichever of their names; the first said first.
+
+        What never held is left out.
+        """
+        said = self.findable().filter(user=user, subject__in=subjects, attribute=attribute, is_candidate=False)
         return said.filter(is_wrong=False).in_order()
 
     def written_directly(self) -> Self:

@@ -4,6 +4,7 @@ Leaves moments linked into the user's chain, a merged profile, and a partition e
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Sum
@@ -138,7 +139,7 @@ class BuildMoments(Process[BuildInput, Built]):
     def workload(self, *, everything: bool) -> Workload:
         tokens = tokens_of(turns_that(UNBUILT, everything=everything))
         most = float(settings.MOMENT_BUILDER.max_input_tokens)
-        own = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
+        own: Any = {"filter": GreaterThan(tokens, most)} if settling_combines() else {}
         engine = engine_name(settings.MOMENT_BUILDER.model)
         calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)

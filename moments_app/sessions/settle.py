@@ -7,6 +7,7 @@ says what a summary of the last turns would say, so none is rolled.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Count, F, FloatField, Sum
@@ -35,7 +36,7 @@ from sessions_app.models import Message, Session
 from sessions_app.models.session import UNBUILT
 
 BUILD = {"lag": 0, "settling": True}  # parameters of the builds: no turn is still to come
-PROMPT_TOKENS = 1_300  # of a combined call beside the turns: prompts, and what is known
+PROMPT_TOKENS = 1_500  # of a combined call beside the turns: prompts, and what is known
 TURN_TOKENS = 10.0  # of each turn in a request beside its text
 UNFORMED = F("message_count") - F("formed_message_count")
 
@@ -70,7 +71,7 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
 
     def _ask_together(self, job: Job) -> None:
         """Have all that is due asked for in one call; what comes of it waits for the other steps and the digest."""
-        form = {"form_memories": {}} if settings.MEMORY_FORMATION.enabled else {}
+        form: dict[str, dict[str, Any]] = {"form_memories": {}} if settings.MEMORY_FORMATION.enabled else {}
         self.ask_together(job, {"build_moments": BUILD} | form)
 
     def _build(self, job: Job) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db.models import F, FloatField, QuerySet, Sum, Value
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Ceil, Floor, Greatest, Least
 from pydantic import ValidationError
 
@@ -236,7 +237,8 @@ class FormMemories(Process[FormationInput, Formed]):
 
     def workload(self, *, everything: bool) -> Workload:
         unformed = Cast(turns_that(UNFORMED, everything=everything), FloatField())
-        calls, shown = Ceil(unformed / MAX_TURNS), unformed
+        calls: Combinable = Ceil(unformed / MAX_TURNS)
+        shown: Combinable = unformed
         if settling_combines():  # but for what was formed before a session went quiet
             conf = settings.MEMORY_FORMATION
             by_tokens = F("weighted_tokens") / float(conf.token_interval)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from moments_app.engines.statements import Statement, statement_of
+from moments_app.engines.statements import NAME, Statement, statement_of
 from moments_app.models import Contradiction, MemoryAtom
 from moments_app.models.stream import MemoryStream
 from sessions_app.insert import insert_unless_there
@@ -22,6 +22,7 @@ from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
 
 SURE = 0.7  # confidence of what ends another fact without anybody being asked
+SELF = ("User", "user")  # subjects by which facts call the person whose they are
 BY_ENGINE, BY_ANSWER = "engine:", "answer:"  # before who ended it: an engine, or an operator who was asked
 UNCERTAIN = "there may be more than one, or it was another's"
 UNSURE = "whoever said it was not sure"
@@ -56,10 +57,27 @@ def settle(atoms: Iterable[MemoryAtom]) -> None:
     Args:
         atoms: of people; those without an attribute have no timeline.
     """
-    timelines = {(atom.user_id, atom.subject, atom.attribute) for atom in atoms if _has_timeline(atom)}
-    for user, subject, attribute in sorted(timelines, key=str):
-        assert user is not None  # or it has no timeline
-        _settle(list(MemoryAtom.objects.of_timeline(user, subject, attribute)))
+    timed = [atom for atom in atoms if _has_timeline(atom)]
+    for user in sorted({atom.user_id for atom in timed if atom.user_id}):
+        names = _names_of(user)
+        timelines = {(atom.subject, atom.attribute) for atom in timed if atom.user_id == user}
+        if any(_tells_name(subject, attribute) for subject, attribute in timelines):
+            told = MemoryAtom.objects.findable().filter(user=user, subject__in=names).exclude(attribute="")
+            timelines |= {("User", attribute) for attribute in told.values_list("attribute", flat=True)}
+        whose = {(names if subject in names else frozenset({subject}), attribute) for subject, attribute in timelines}
+        for subjects, attribute in sorted(whose, key=lambda one: (one[1], sorted(one[0]))):
+            _settle(list(MemoryAtom.objects.of_timeline(user, subjects, attribute)))
+
+
+def _names_of(user: int) -> frozenset[str]:
+    """Return what a person is called in facts about them: the user, and as they said their name is."""
+    told = MemoryAtom.objects.findable().filter(user=user, attribute=NAME, subject__in=SELF, is_candidate=False)
+    names = told.filter(is_wrong=False).values_list("value", flat=True)
+    return frozenset({*SELF, *names, *(name.split(" ")[0] for name in names)})
+
+
+def _tells_name(subject: str, attribute: str) -> bool:
+    return subject in SELF and attribute == NAME
 
 
 def end(atom: MemoryAtom, how: End, *, ended_by: str = "") -> None:

@@ -35,11 +35,12 @@ DATES = {
 }
 
 
-def say(user: UserProfile, session_id: str, day: str, text: str) -> Job:
+def say(user: UserProfile, session_id: str, day: str, text: str, *, name: str = "") -> Job:
     """A conversation in which somebody says something on a day, formed."""
     at = datetime.fromisoformat(f"{day}T12:00").replace(tzinfo=UTC)
     said = [("user", text), ("assistant", "I see."), ("user", "Thank you."), ("assistant", "You are welcome.")]
-    messages = [NewMessage(role, content, created_at=at) for role, content in said]
+    names = {"user": name}
+    messages = [NewMessage(role, content, created_at=at, name=names.get(role, "")) for role, content in said]
     return form(append(user, session_id, messages).session)
 
 

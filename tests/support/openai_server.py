@@ -28,7 +28,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from memoryproject.drill.provider import as_turn, parts_of
+from memoryproject.drill.provider import as_turn as as_turn
+from memoryproject.drill.provider import parts_of as parts_of
+from memoryproject.drill.provider import turns_of as shown_turns
 from tests.support.waiting import wait_until
 
 TURNS_PER_MOMENT = 20
@@ -488,12 +490,8 @@ def response_of(text: str | None, calls: Sequence[dict[str, Any]] = ()) -> dict[
 
 
 def turns_of(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The turns in a request: its lines that are JSON objects with an index."""
-    found = []
-    for line in body["messages"][1]["content"].splitlines():
-        if line.startswith('{"index"'):
-            found.append(as_turn(json.loads(line)))
-    return found
+    """The turns in a request."""
+    return shown_turns(body["messages"][1]["content"])
 
 
 def right_answer(body: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.openai_server import OpenAIServer, answer_well, error, fails_at_random, turns_of, vector_of
 
-TURN = json.dumps({"index": 0, "role": "user", "time": "2026-03-02 08:00", "text": "kilns and glazes"})
+TURN = json.dumps({"0 user": "kilns and glazes", "time": "2026-03-02 08:00"})
 BODY = {"model": "m", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": TURN}]}
 
 
@@ -35,7 +35,8 @@ def test_it_answers_with_moments_of_the_turns_and_usage() -> None:
         answer = json.loads(completion["choices"][0]["message"]["content"])
         assert (status, answer["moments"][0]["topic_tags"]) == (200, ["glazes", "kilns"])
         assert completion["usage"]["total_tokens"] == 120
-        assert turns_of(server.requests[0]) == [json.loads(TURN)]
+        shown = {"index": 0, "role": "user", "text": "kilns and glazes", "time": "2026-03-02 08:00"}
+        assert turns_of(server.requests[0]) == [shown]
 
 
 def test_it_lists_models_and_knows_no_other_path() -> None:

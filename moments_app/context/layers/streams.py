@@ -20,6 +20,12 @@ def items_of(source: ContextInput, stream_type: str) -> list[Item]:
     ]
 
 
+def pinned_items(source: ContextInput, stream_type: str) -> list[Item]:
+    """Return the items that an operator pinned to streams of a type."""
+    of_type = (stream for stream, _ in source.streams if stream.stream_type == stream_type)
+    return [item for stream in of_type for item in _lines(stream, stream.pinned_content)]
+
+
 def _items(stream: MemoryStream, atoms: list[MemoryAtom]) -> Iterator[Item]:
     own = [atom for atom in atoms if not atom.is_candidate]
     yield from (fact_item(atom, stream.name) for atom in atoms if atom.is_candidate)

@@ -1,22 +1,29 @@
 """`user`: what is known about the person: their profile and their stream, as one text.
 
+Who they are comes first, their name above all, then people around them, work, home and health, for there may be room
+for a few lines alone; what passes, such as plans, comes last.
+
 Both are made of the same conversations, so a profile often says, word for word, what the stream says. Then the stream
 says it, for it holds what was noticed with this agent, and consolidations keep it up to date.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
-from moments_app.context.layers.streams import items_of
+from moments_app.context.layers.streams import items_of, pinned_items
 from moments_app.engines.calls.profile import ITEM, Line, lines_of
+from moments_app.engines.statements import NAME, statement_of, worth_of
 from moments_app.models import MemoryStream
 from moments_app.turns.words import plain_words, without_speaker
 
 STATIC = True
 
+_WHO = re.compile(r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )")
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
+PINNED, FIRST = 3.0, 2.0  # more than any worth
+WHO = 0.9
 FEW = 3  # words that say little without the heading of their list
 
 
@@ -24,13 +31,25 @@ def items(source: ContextInput) -> Sequence[Item]:
     """Return the profile: its summary, interests, topics; then what the agent has noticed about the person."""
     user = source.user
     noticed = items_of(source, MemoryStream.Type.USER)
+    pinned = {item.text for item in pinned_items(source, MemoryStream.Type.USER)}
     lines = [
         *_unsaid(user.summary, [words for item in noticed for words in _said(item.text)]),
         f"Interests: {', '.join(user.interests)}" if user.interests else "",
         f"Preferred topics: {', '.join(user.preferred_topics)}" if user.preferred_topics else "",
     ]
     profile = [Item(line, ref=user.uri, time=user.updated_at) for line in lines if line]
-    return [*profile, *noticed]
+    return sorted([*profile, *noticed], key=lambda item: -_rank(item.text, pinned))
+
+
+def _rank(text: str, pinned: Collection[str]) -> float:
+    """Return how early a line stands: what an operator pinned, who the person is, then by how long it lasts."""
+    if text in pinned:
+        return PINNED
+    told = _DATE.sub("", text).strip()
+    statement = statement_of(told)
+    if statement and statement.attribute == NAME:
+        return FIRST
+    return max(worth_of(told), WHO if _WHO.match(told) else 0.0)
 
 
 def _unsaid(summary: str, said: Sequence[str]) -> list[str]:

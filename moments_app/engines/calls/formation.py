@@ -12,7 +12,7 @@ from moments_app.engines.nearest import nearest
 from moments_app.engines.transcript import Turn, as_data
 
 MOST_ENDED = 10  # facts that one item may end
-SHOWN_FACTS = 5  # of those that hold, and
+SHOWN_FACTS = 4  # of those that hold, and
 SHOWN_LINES = 3  # of what else a stream has, that a model is shown
 
 

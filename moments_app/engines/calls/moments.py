@@ -22,7 +22,7 @@ from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # the latest of a person's moments, which an engine is shown
 KNOWN_SUMMARY_MAX = 200  # characters
-SHOWN_MOMENTS = 3  # of them, that a model is told, and
+SHOWN_MOMENTS = 2  # of them, that a model is told, and
 SHOWN_PHRASES = 6  # of the newest interests, and of topics
 
 

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from moments_app.engines.statements.firms import is_firm, is_no_place
+
 HOME, WORK, NAME, AGE, RELATIONSHIP = "home", "work", "name", "age", "relationship"
 
 _NOT_PLACES = frozenset(
@@ -104,12 +106,15 @@ def _reading(
             return None
         wrong = _NOT.search(found.string[found.end() :])
         changed = bool(_NEW.search(found.string)) if is_new is None else is_new
-        subject = re.sub(r"^The (\w)", lambda the: the[1].upper(), found["subject"])
         return Statement(
-            subject, named.get("kin") or attribute, value, is_over, wrong["wrong"] if wrong else "", changed
+            _subject(found), named.get("kin") or attribute, value, is_over, wrong["wrong"] if wrong else "", changed
         )
 
     return read
+
+
+def _subject(found: re.Match[str]) -> str:
+    return re.sub(r"^The (\w)", lambda the: the[1].upper(), found["subject"])
 
 
 def _value(named: dict[str, str | None]) -> str:
@@ -137,13 +142,23 @@ _LEFT_HOME = (
 _LEFT_WORK = r"(?:used to work|no longer works?|stopped working|doesn't work|does not work)"
 
 
+def _moved(found: re.Match[str]) -> Statement | None:
+    """Read a move: to an employer it is one of work; to a department or a system it is neither."""
+    to = found["value"]
+    if is_no_place(to):
+        return None
+    if is_firm(to):
+        return Statement(_subject(found), WORK, f"at {to}", is_new=True)
+    return _reading(HOME, is_new=True)(found)
+
+
 def _started(found: re.Match[str]) -> Statement | None:
     """Read a beginning; a job is only one where it is called so, or says what as."""
     named = found.groupdict()
     if named["firm"] and not re.search(r"\b(?:job|position|post|work|working)\b", found[0]):
         return None
     value = _value({"role": named["role"], "employer": named["employer"] or named["firm"]})
-    return Statement(found["subject"], WORK, value, is_new=True) if value else None
+    return Statement(_subject(found), WORK, value, is_new=True) if value else None
 
 
 _PATTERNS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Statement | None]]] = [
@@ -156,7 +171,7 @@ _PATTERNS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Statement | Non
         (rf"{_SUBJECT}{_ADVERBS} (?P<value>)(?:retired|unemployed|out of work)\b", _reading(WORK, is_over=True)),
         # what holds
         (rf"{_SUBJECT}{_ADVERBS} {_LIVES}{_PLACE}", _reading(HOME)),
-        (rf"{_SUBJECT}{_ADVERBS} {_MOVED} {_PLACE}", _reading(HOME, is_new=True)),
+        (rf"{_SUBJECT}{_ADVERBS} {_MOVED} {_PLACE}", _moved),
         (rf"{_SUBJECT}'s (?:new )?home is (?:now )?(?:in )?{_PLACE}", _reading(HOME)),
         (rf"{_WORKS} {_AS}{_AT}", _reading(WORK)),
         (rf"{_WORKS} (?:at|for) (?P<employer>{_FIRM}){_END}", _reading(WORK)),

@@ -23,6 +23,9 @@ AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
         ),
         ("User no longer works at Equinor.", ("User", "work", "at Equinor", True)),
         ("User lost their job.", ("User", "work", "", True)),
+        ("Nora moved to Google.", ("Nora", "work", "at Google", False)),
+        ("The user moved from SAP to Acme Labs in March.", ("User", "work", "at Acme Labs", False)),
+        ("Nora moved to Apple Valley.", ("Nora", "home", "Apple Valley", False)),
         ("User's name is Nora.", ("User", "name", "Nora", False)),
         ("User just turned 35.", ("User", "age", "35", False)),
         ("User got divorced in May.", ("User", "relationship", "divorced", False)),
@@ -40,6 +43,8 @@ def test_a_statement_is_read(text: str, read: tuple[str, str, str, bool]) -> Non
     [
         "User moved to a new flat.",
         "User moved in March.",
+        "Nora moved to Marketing.",
+        "User moved to Linux last year.",
         "User started with a joke.",
         "Caroline's son is happy with that.",
     ],

@@ -67,6 +67,23 @@ def test_what_is_known_does_not_depend_on_the_order_in_which_it_arrives(ada: Use
     assert ends[0] == ends[1] and len(ends[0]) == 5
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_who_said_their_name_is_one_with_whom_facts_call_the_user(ada: UserProfile, order: tuple[int, ...]) -> None:
+    told = [("2025-01-05", "I live in Oslo.", ""), ("2025-02-05", "My name is Nora.", "")]
+    told.append(("2025-03-03", "I moved to Bergen.", "Nora"))
+    for number in order:
+        day, text, name = told[number]
+        say(ada, f"s{number}", day, text, name=name)
+    assert set(MemoryAtom.objects.filter(attribute="home").values_list("subject", flat=True)) == {"User", "Nora"}
+    assert homes(ada) == [("Oslo", "", "2025-03-03"), ("Bergen", "2025-03-03", "")]
+
+
+def test_another_of_the_name_that_nobody_said_to_be_theirs_has_a_timeline_of_their_own(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-05", "I live in Oslo.")
+    say(ada, "s2", "2025-03-03", "I moved to Bergen.", name="Bo")
+    assert homes(ada) == [("Oslo", "", ""), ("Bergen", "2025-03-03", "")]
+
+
 def test_a_name_that_may_be_anothers_waits_for_an_operator(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "My daughter is called Maya.")
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")

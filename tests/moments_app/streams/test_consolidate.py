@@ -43,10 +43,9 @@ def state(stream: MemoryStream) -> tuple[Any, ...]:
 
 def test_a_formation_that_reaches_the_trigger_asks_for_one(ada: UserProfile, stream: MemoryStream) -> None:
     from moments_app.jobs.runner import run_job
-    from moments_app.models.stream import USER_DEFAULTS
     from moments_app.streams.form import FormMemories
 
-    assert USER_DEFAULTS.consolidation_trigger == 5
+    MemoryStream.objects.filter(pk=stream.pk).update(consolidation_trigger=5)  # as many as wait
     session = talk(ada, 6, text="I love kilns and I live in Turin.")
     run_job(Job.objects.request(FormMemories.name, session, requested_by="test", force=True).job_id)
     work_off()

@@ -59,7 +59,7 @@ class TestWhen:
         assert append(ada, "s1", turns(1, first=89)).jobs
 
     def test_at_the_interval_of_tokens_weighted_by_who_speaks(self, ada: UserProfile) -> None:
-        text = "word " * 450
+        text = "word " * 900
         said = [NewMessage(role, text) for role in ("assistant", "assistant", "user", "assistant")]
         assert not append(ada, "s1", said).jobs
         assert append(ada, "s1", [NewMessage("user", text)]).jobs
@@ -410,7 +410,7 @@ def test_no_more_facts_are_kept_of_a_formation_than_the_buffer_holds(
     model_server.queue(answer({"stream": "session", "facts": many, "observations": []}))
     job = form(session)
     asked = model_server.requests[0]["messages"][1]["content"]
-    assert "0 to 8, each at most 50 words" in asked
+    assert '"facts": "8 of 50 words"' in asked
     assert job.result["atoms"] == 8 and job.result["dropped"] == {"over the stream's limit": 72}
     assert not MemoryAtom.objects.filter(state="evicted").exists()
 
