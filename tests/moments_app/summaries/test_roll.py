@@ -10,6 +10,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import RollingSummarySettings
+from moments_app.context import receipts
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, Summary
@@ -382,3 +383,24 @@ class TestRest:
         append(ada, "s1", turns(6))
         work_off()
         assert service.get("sessions/s1/summaries", user_id="bo").status_code == 404
+
+
+def test_a_summary_waits_for_who_asks_for_contexts_or_for_many_turns(
+    service: Api, ada: UserProfile, settings: Settings
+) -> None:
+    settings.ROLLING_SUMMARY = RollingSummarySettings(every_turns=2, unread_turns=16, min_live_tokens=0)
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+
+    def rounds(count: int) -> int:
+        for _ in range(count):
+            said = [{"role": "user", "content": "I like kilns."}, {"role": "assistant", "content": "I see."}]
+            service.post("sessions/s1/messages", {"user_id": "ada", "messages": said})
+        return Job.objects.filter(process="roll_summary").count()
+
+    assert rounds(5) == 0
+    service.get("memory/context", user_id="ada", session_id="s1", query="Hi")
+    receipts.waiting.flush()
+    assert rounds(1) == 1
+    work_off()
+    assert rounds(7) == 1
+    assert rounds(1) == 2
