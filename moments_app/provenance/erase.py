@@ -99,8 +99,8 @@ def forget_in_shards(user: UserProfile) -> None:
 
 
 def count_in_shards(user: UserProfile) -> dict[str, int]:
-    """Count what shards have from a person beside candidates, which refer to them, and what was released of it."""
-    shared = _in_shards(user).exclude(user=user).count()
+    """Count what shards have from a person beside what refers to them, and what was released of it."""
+    shared = _in_shards(user).exclude(user=user).exclude(source_user=user).count()
     return {"facts and observations of shards": shared, "releases": Release.objects.only_from(user).count()}
 
 

@@ -8,7 +8,8 @@ stay, without ids, names and texts. At the end what is left is counted: nothing,
 import uuid
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any
 
 import structlog
@@ -16,7 +17,19 @@ from django.apps import apps
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import IntegrityError, OperationalError, connection, transaction
-from django.db.models import CASCADE, BigIntegerField, Count, Exists, Field, ForeignKey, OuterRef, QuerySet, Value
+from django.db.models import (
+    CASCADE,
+    BigIntegerField,
+    Count,
+    Exists,
+    Field,
+    ForeignKey,
+    Model,
+    OuterRef,
+    Q,
+    QuerySet,
+    Value,
+)
 from django.db.models.functions import Cast
 from django_q.tasks import async_task
 from psycopg.errors import DeadlockDetected
@@ -67,9 +80,9 @@ def holdings(user: UserProfile) -> Counter[str]:
     One query counts all tables that refer to the profile; what goes beside those is counted as its table declares. A
     preview and the record of an erasure both say this.
     """
-    first, *others = (_number(column, user) for column in _columns())
+    first, *others = (_number(model, user) for model in dict.fromkeys(column.model for column in _columns()))
     rows: Counter[str] = Counter()
-    for what, number in first.union(*others, all=True):  # a table may have several columns
+    for what, number in first.union(*others, all=True):
         rows[what] += number
     for provenance in declared():
         if provenance.beside:
@@ -156,14 +169,13 @@ def _rows(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any]:
     return column.model._base_manager.filter(**{column.name: user.pk})
 
 
-def _number(column: "Field[Any, Any]", user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
-    rows = _rows(column, user).order_by().values(what=Value(_name(column)))
-    number: QuerySet[Any, tuple[str, int]] = rows.annotate(number=Count("*")).values_list("what", "number")
+def _number(model: type[Model], user: UserProfile) -> QuerySet[Any, tuple[str, int]]:
+    """Count the rows of a table, each once, by however many columns it is the person's."""
+    theirs = [Q(**{column.name: user.pk}) for column in _columns() if column.model is model]
+    rows = model._base_manager.filter(reduce(or_, theirs)).order_by()
+    named = rows.values(what=Value(str(model._meta.verbose_name_plural)))
+    number: QuerySet[Any, tuple[str, int]] = named.annotate(number=Count("*")).values_list("what", "number")
     return number
-
-
-def _name(column: "Field[Any, Any]") -> str:
-    return str(column.model._meta.verbose_name_plural)
 
 
 def _delete_all(user: UserProfile) -> None:

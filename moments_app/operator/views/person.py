@@ -29,6 +29,7 @@ from moments_app.operator.person_days import DaysPage, Place, days_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.reports.cost import JOBS, cost_of_person
 from sessions_app.admin.links import list_url, page_url
+from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
 from sessions_app.admin.views.daily_limit import usage_context
 from sessions_app.models import Event, Message, Session, UserProfile
@@ -78,6 +79,10 @@ class Who(PersonPage):
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk))
         return form
+
+    def note_reading(self) -> None:
+        """Note that the operator reads the person, by the name that the log has for it."""
+        note_reading(self.request, str(self.admin.opts.verbose_name), self.people())
 
     def context(self) -> dict[str, Any]:
         time = self.as_of.time

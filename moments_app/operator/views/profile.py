@@ -147,13 +147,14 @@ class EraseProfile(RowPage[UserProfile]):
         return f"Erase {self.row}"
 
     def context(self) -> dict[str, Any]:
+        person = self.row  # looked up as the operator, who may not see them
         with unlimited():  # as the erasure counts: also what this operator doesn't see
-            rows = holdings(self.row)
+            rows = holdings(person)
         return {
-            "profile": self.row,
+            "profile": person,
             "rows": rows.most_common(),
             "whole": rows.total(),
-            "held": Session.objects.for_user(self.row).filter(legal_hold=True).count(),
+            "held": Session.objects.for_user(person).filter(legal_hold=True).count(),
         }
 
     def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:

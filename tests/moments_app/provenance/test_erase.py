@@ -183,12 +183,16 @@ def test_row_11_an_erased_person_leaves_no_trace(
 
 def test_what_is_told_before_is_what_goes(ada: UserProfile, bo: UserProfile) -> None:
     session, of_bo = talk(ada, 60), talk(bo, 60)
-    for job in (build(session), build(of_bo)):
-        async_task(RUN_TASK, str(job.job_id))  # as an older release did
+    jobs = [build(session), build(of_bo)]
     work_off()
+    for job in jobs:
+        async_task(RUN_TASK, str(job.job_id))  # as an older release did
     lessons = shard("lessons")
     for theirs in (session, of_bo):
         said_by(theirs, lessons, f"Of {theirs.user}.")
+        note(lessons, f"Of {theirs.user}, before it was noted who said it.", source_session=theirs)
+        whose = {"user": theirs.user, "source_user": theirs.user, "is_candidate": True}
+        lessons.atoms.create(atom_type="observation", content=f"By {theirs.user}.", **whose)
         with transaction.atomic():
             count(CountInput(None, theirs.user_id, None))
     told, before = holdings(ada), dumped()
