@@ -95,7 +95,7 @@ def test_entries_of_the_sidebar_are_read_without_the_words_of_their_icons(tab: P
     expect(sidebar.get_by_role("link", name="Sessions", exact=True)).to_be_visible()
     expect(sidebar.get_by_role("link", name="People who work here")).to_be_in_viewport(ratio=1)  # the last, unscrolled
     expect(sidebar.get_by_role("link", name="Schedules")).to_be_hidden()
-    sidebar.get_by_text("Machinery").press("Enter")
+    sidebar.locator("summary").press("Enter")
     expect(sidebar.get_by_role("link", name="Schedules")).to_be_visible()
 
 
