@@ -50,7 +50,7 @@ ROLES = (
         "editors",
         "Also reads a person all together, corrects, retracts and releases memory, changes and tries prompts, "
         "chats in the playground, retries jobs.",
-        "Makes no key, lets nobody in, exports and erases nobody.",
+        "Makes no key, lets nobody in, exports nobody, and erases test people alone.",
     ),
     Role(
         "administrator",

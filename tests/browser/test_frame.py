@@ -91,7 +91,20 @@ def test_the_keyboard_gets_past_the_sidebar_with_one_key(tab: Page) -> None:
 
 def test_entries_of_the_sidebar_are_read_without_the_words_of_their_icons(tab: Page) -> None:
     tab.goto(reverse("admin:index"))
-    expect(tab.locator("#nav-sidebar").get_by_role("link", name="Sessions", exact=True)).to_be_visible()
+    sidebar = tab.locator("#nav-sidebar")
+    expect(sidebar.get_by_role("link", name="Sessions", exact=True)).to_be_visible()
+    expect(sidebar.get_by_role("link", name="People who work here")).to_be_in_viewport(ratio=1)  # the last, unscrolled
+    expect(sidebar.get_by_role("link", name="Schedules")).to_be_hidden()
+    sidebar.locator("summary").press("Enter")
+    expect(sidebar.get_by_role("link", name="Schedules")).to_be_visible()
+
+
+def test_on_a_phone_a_row_of_a_list_is_a_card_of_which_four_are_seen_at_once(tab: Page, ada: UserProfile) -> None:
+    talk(ada, 2, session_id="alpha")
+    tab.set_viewport_size(PHONE)
+    tab.goto(list_url(Session))
+    card = tab.locator("#result_list .data-row").bounding_box()
+    assert card and card["height"] <= PHONE["height"] / 4
 
 
 def test_a_search_finds_what_was_said_and_leads_to_the_turn(tab: Page, ada: UserProfile) -> None:

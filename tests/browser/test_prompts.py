@@ -50,13 +50,15 @@ def test_an_operator_edits_tries_and_activates_a_prompt_and_rolls_back(
     assert EngineCall.objects.filter(purpose="try moment-builder").count() == 2
 
     tab.get_by_label("What changed, and why").fill("Shorter moments")
-    tab.get_by_role("button", name="Save and put in force").click()
+    tab.get_by_text("Save and put in force…").click()
+    tab.get_by_role("button", name="Save and put in force", exact=True).click()
     expect(tab.get_by_text("Version 2 is in force.")).to_be_visible()
     tab.get_by_role("button", name="Compare", exact=True).click()
     expect(tab.get_by_role("heading", name="From version 1 to version 2")).to_be_visible()
     expect(tab.locator("ins")).to_have_text("Be brief.")
     tab.get_by_role("link", name="← Moment builder").click()
-    tab.get_by_role("button", name="Roll back to version 1").click()
+    tab.get_by_text("Roll back to version 1…").click()
+    tab.get_by_role("button", name="Roll back to version 1", exact=True).click()
     expect(tab.get_by_text("Version 1 is in force.")).to_be_visible()
     prompt.refresh_from_db()
     assert prompt.active_version and prompt.active_version.number == 1

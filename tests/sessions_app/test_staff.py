@@ -15,7 +15,7 @@ from sessions_app import staff
 from sessions_app.models import Application, Event, Session
 from sessions_app.staff import ROLES, invitation_to, invite, role_of, state_of
 from tests.support.operator import operator
-from tests.support.pages import list_url, page
+from tests.support.pages import MAX_QUERIES, list_url, page, queries_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -105,6 +105,13 @@ class TestRoles:
 
     def test_roles_are_the_groups_that_each_migrate_makes(self) -> None:
         assert [role.group for role in ROLES] == list(GROUPS)
+
+    def test_the_page_asks_no_more_of_the_database_when_there_are_more(self) -> None:
+        root = operator()
+        few = queries_of(root, list_url(User))
+        for number in range(5):
+            invite(f"guest-{number}", role="viewer", actor="test", applications=[Application.objects.get()])
+        assert queries_of(root, list_url(User)) <= few + 1 <= MAX_QUERIES  # one reads the names of applications
 
     def test_a_role_takes_the_place_of_the_one_before_and_other_groups_stay(self) -> None:
         root, login = operator(), ida()

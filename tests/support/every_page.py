@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db.models import Model
-from django.db.models.base import ModelBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
@@ -94,8 +93,8 @@ def _argument(route: str, name: str) -> str:
     value = apps.get_model(app_label, model_name) if is_own else ARGUMENTS[name]
     if isinstance(value, str):
         return value
-    if not isinstance(value, ModelBase):
+    if not isinstance(value, type):
         return value()
-    row = value._default_manager.order_by("pk").first()
+    row = cast(type[Model], value)._default_manager.order_by("pk").first()
     assert row, f"furnish() makes no {value.__name__}"
     return str(row.pk)

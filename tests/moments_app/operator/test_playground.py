@@ -18,7 +18,7 @@ from tests.support import openai_server as behave
 from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
-from tests.support.pages import page
+from tests.support.pages import MAX_QUERIES, page, queries_of
 from tests.support.streams import candidate, shard
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -81,6 +81,7 @@ def test_what_a_test_person_says_goes_through_the_endpoint_and_memory_stands_bes
     say(root, person, "What of the bees?")  # in a new session
     shown = page(root, url("chat", person))
     assert f"turn 0 of {session.session_id}" in shown
+    assert queries_of(root, url("chat", person)) <= MAX_QUERIES
 
 
 def test_why_there_is_no_answer_is_said_and_what_was_said_is_kept(

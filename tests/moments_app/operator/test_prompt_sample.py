@@ -15,7 +15,7 @@ from sessions_app.models import Event, Session, UserProfile
 from tests.support import openai_server as behave
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
-from tests.support.pages import change_url, page
+from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -90,6 +90,7 @@ def test_a_version_is_tried_on_one_after_the_other_and_the_figures_are_kept(
     }
     assert "tried" in page(root, change_url(prompt)) and "3 of 3 tried" in page(root, change_url(prompt))
     assert "All was tried." in page(root, answer.headers["Location"])
+    assert queries_of(root, answer.headers["Location"]) <= MAX_QUERIES
 
 
 def test_what_fails_is_counted_and_stops_nothing(

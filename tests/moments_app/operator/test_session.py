@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.provenance.retract import retract
-from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.operator import operator
@@ -181,6 +181,15 @@ class TestTabs:
         assert change_url(Job.objects.earliest("id")) in page(root, url(built, "jobs"))
         shown = page(root, url(built, "contexts"))
         assert change_url(receipt) in shown and ">12<" in shown
+
+    def test_a_job_names_the_key_that_asked_for_it_to_those_who_may_see_keys(
+        self, root: Client, built: Session
+    ) -> None:
+        key, _ = ApiKey.objects.issue("my-app")
+        Job.objects.update(requested_by=key.actor)
+        assert "key “my-app”" in page(root, url(built, "jobs"))
+        shown = page(operator(group="viewers"), url(built, "jobs"))
+        assert "my-app" not in shown and key.actor in shown
 
     def test_older_ones_are_on_pages_behind(self, root: Client, built: Session) -> None:
         Job.objects.bulk_create(

@@ -11,7 +11,7 @@ from moments_app.models import Job, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
 from moments_app.operator.diff import word_diff
 from moments_app.operator.views.stream import PAGE
-from sessions_app.models import Event, UserProfile
+from sessions_app.models import ApiKey, Event, UserProfile
 from tests.support.api import Api
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
@@ -228,6 +228,11 @@ class TestVersions:
         shown = page(root, url(own, "version", older.pk))
         assert "Lives in Turin." in shown and change_url(job) in shown and "requested by" not in shown
         assert "Undo this consolidation" not in shown
+        key, _ = ApiKey.objects.issue("my-app")
+        Job.objects.filter(pk=job.pk).update(requested_by=key.actor)
+        assert "key “my-app”" in page(root, url(own, "version", older.pk)) and "key “my-app”" in page(
+            root, change_url(own)
+        )
 
     def test_one_of_another_stream_is_not_found(self, root: Client, own: MemoryStream) -> None:
         fold(own)
