@@ -20,6 +20,7 @@ from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
 from moments_app.models.vocabulary import Vocabulary, Word
+from moments_app.models.webhook import WebhookDelivery, WebhookEndpoint
 
 __all__ = [
     "Circuit",
@@ -55,5 +56,7 @@ __all__ = [
     "Summary",
     "TurnEmbedding",
     "Vocabulary",
+    "WebhookDelivery",
+    "WebhookEndpoint",
     "Word",
 ]
