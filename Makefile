@@ -58,9 +58,10 @@ typescript: .venv/installed-dev
 # Runs the code of docs/frameworks.md with the frameworks as they are today.
 frameworks: .venv/installed-dev
 	.venv/bin/python -m uv venv --quiet --clear dist/frameworks
-	.venv/bin/python -m uv pip install --quiet --python dist/frameworks/bin/python openai-agents "pydantic-ai-slim[openai]"
+	.venv/bin/python -m uv pip install --quiet --python dist/frameworks/bin/python \
+		openai-agents "pydantic-ai-slim[openai]" langgraph langchain-core llama-index-core "httpx2<3"
 	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
-		tests/moments_app/interfaces/chat/test_first_steps.py
+		tests/moments_app/interfaces/chat/test_first_steps.py tests/clients/test_frameworks.py
 
 # Draws the rooms and what imports what into docs/architecture.md.
 house: .venv/installed-dev

@@ -50,6 +50,8 @@ ENTRIES = {
     "sessions_app.application": Entry("application", "applications", "apartment"),
     "sessions_app.apikey": Entry("API key", "API keys", "key"),
     "sessions_app.dailylimit": Entry("limit", "limits", "speed"),
+    "moments_app.webhookendpoint": Entry("webhook", "webhooks", "webhook"),
+    "moments_app.webhookdelivery": Entry("webhook delivery", "webhook deliveries", "outbox"),
     "auth.user": Entry("login", "people who work here", "badge"),
     "auth.group": Entry("group", "groups", "group"),
 }
@@ -167,6 +169,8 @@ NAVIGATION = [
         "sessions_app.application",
         "sessions_app.apikey",
         "sessions_app.dailylimit",
+        "moments_app.webhookendpoint",
+        "moments_app.webhookdelivery",
         "auth.user",
     ),
 ]

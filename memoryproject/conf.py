@@ -422,6 +422,14 @@ class NotifySettings(Group):
         return value
 
 
+class WebhookSettings(Group):
+    """Settings of webhooks, whose addresses operators enter."""
+
+    private_addresses: bool = Field(
+        False, description="Webhooks may go to addresses of private networks, and over plain HTTP."
+    )
+
+
 class Settings(Group):
     """All settings."""
 
@@ -496,6 +504,7 @@ class Settings(Group):
     daily_limits: DailyLimitSettings = DailyLimitSettings()
     jobs: JobSettings = JobSettings()
     notify: NotifySettings = NotifySettings()
+    webhooks: WebhookSettings = WebhookSettings()
 
     def database_url_of(self, process: str) -> str:
         """Return the address of the database for a kind of process: web, worker, or blank for commands."""

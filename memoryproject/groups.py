@@ -10,14 +10,18 @@ from django.apps import apps
 from django.contrib.auth.management import create_permissions
 from django.db.models import Q
 
+# Whoever enters an address has the site send there, and an address may open something by itself.
+WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
 # Neither keys nor logins, nor what Django and others keep of those.
-VIEW = Q(codename__startswith="view_", content_type__app_label__in=["sessions_app", "moments_app", "django_q"]) & ~Q(
-    codename="view_apikey"
+VIEW = (
+    Q(codename__startswith="view_", content_type__app_label__in=["sessions_app", "moments_app", "django_q"])
+    & ~Q(codename="view_apikey")
+    & ~WEBHOOKS
 )
 # A person all together: contexts, the recall console, trials of prompts. An export takes yet another right.
 READ = Q(content_type__app_label="sessions_app", codename__in=["read_userprofile", "preview_context"])
 # Prompts, memory and jobs are `moments_app`; of the transcript what isn't a deletion.
-EDIT = Q(content_type__app_label="moments_app") | Q(
+EDIT = (Q(content_type__app_label="moments_app") & ~WEBHOOKS) | Q(
     content_type__app_label="sessions_app", codename__in=["change_session", "change_userprofile"]
 )
 GROUPS = {"viewers": VIEW, "editors": VIEW | READ | EDIT, "administrators": Q()}

@@ -4,6 +4,7 @@ Where to is said by settings alone. An attempt is short; one that fails comes ag
 the next change takes its place. Whoever is told may be told twice, for a process may die between telling and noting it.
 """
 
+import base64
 import hashlib
 import hmac
 import json
@@ -14,16 +15,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import httpx2
 import structlog
 from django.conf import settings
 
 from memoryproject.conf import variables
 from memoryproject.site_state import Change
-from moments_app.engines.transport import BoundedTransport, TooLarge
+from memoryproject.webhooks import NotReceived, post, signed
 
-SECONDS = 10.0  # for an attempt
-ANSWER_BYTES = 100_000  # are more than any receiver has to say
+SECONDS = 10.0  # for a command
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds
 SIGNATURE = "X-Memory-Signature"
 
@@ -60,21 +59,24 @@ class Webhook(Channel):
     def tell(self, change: Change) -> None:
         """Post the facts. A redirect is not followed."""
         body = json.dumps(change.facts()).encode()
-        transport = BoundedTransport(timeout=SECONDS, max_bytes=ANSWER_BYTES)
         try:
-            with httpx2.Client(transport=transport, timeout=SECONDS) as client:
-                status = client.post(self._url, content=body, headers=self._headers(body)).status_code
-        except (httpx2.HTTPError, httpx2.InvalidURL, TooLarge, OSError, ValueError) as error:
-            raise NotTold(f"NOTIFY__WEBHOOK_URL can't be reached ({type(error).__name__}).") from None
-        if not 200 <= status < 300:
-            raise NotTold(f"NOTIFY__WEBHOOK_URL answered with status {status}.")
+            post(self._url, body, self._headers(change, body))
+        except NotReceived as error:
+            raise NotTold(f"NOTIFY__WEBHOOK_URL {error}.") from None
 
-    def _headers(self, body: bytes) -> dict[str, str]:
-        headers = {"Content-Type": "application/json"}
-        if self._secret:
-            digest = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
-            headers[SIGNATURE] = f"sha256={digest}"
-        return headers
+    def _headers(self, change: Change, body: bytes) -> dict[str, str]:
+        """Sign as other webhooks are signed, and by a header of the body alone."""
+        if not self._secret:
+            return {}
+        digest = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
+        message_id = f"state_{change.state}_{change.since:%Y%m%dT%H%M%S%f}"
+        return signed(body, message_id, _key(self._secret)) | {SIGNATURE: f"sha256={digest}"}
+
+
+def _key(secret: str) -> bytes:
+    """Return the key that a secret stands for; as Standard Webhooks writes it, it is encoded."""
+    encoded = secret.removeprefix("whsec_")
+    return base64.b64decode(encoded) if encoded != secret else secret.encode()
 
 
 class Command(Channel):

@@ -17,6 +17,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
+from memoryproject import webhooks
 from memoryproject.notify import Channel, Delivery, channels
 from memoryproject.patience import Away, connected, database
 from memoryproject.providers import refusals
@@ -173,6 +174,7 @@ def serve() -> None:
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     watch, providers = Watch(channels(), after=settings.NOTIFY.after_seconds), ProviderChecks()
+    threading.Thread(target=webhooks.serve, args=[ending], name="webhooks", daemon=True).start()
     while not ending.is_set():
         providers.look()
         watch.look()

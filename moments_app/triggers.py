@@ -1,4 +1,4 @@
-"""What happens by itself, in the transaction that makes it due: an append's work, and new vectors for edited texts."""
+"""What happens by itself, in the transaction that makes it due: an append's work, new vectors, what others are told."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -7,14 +7,15 @@ from django.db.models.signals import post_delete, post_save
 
 from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
-from moments_app.models import Job, MemoryAtom, Moment
+from moments_app.models import Job, MemoryAtom, Moment, WebhookDelivery
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
+from moments_app.models.webhook import Occasion
 from moments_app.moments.profile_lines import follow_text
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
 from moments_app.turns.platform_text import note_platform_text
 from sessions_app.limited_operators import unlimited
-from sessions_app.models import DailyLimit, Message, Session, UserProfile
+from sessions_app.models import DailyLimit, Event, Message, Session, UserProfile
 from sessions_app.signals import digest_wanted, turns_overdue
 from sessions_app.transcript.append import messages_appended
 
@@ -29,6 +30,7 @@ def connect() -> None:
     post_save.connect(have_lines_follow, sender=UserProfile, dispatch_uid="moments_app.triggers")
     for edited in (Moment, MemoryAtom):
         post_save.connect(embed_again, sender=edited, dispatch_uid="moments_app.triggers")
+    post_save.connect(tell_others, sender=Event, dispatch_uid="moments_app.triggers")
 
 
 def request_due_work(session: Session, messages: Sequence[Message], **_: Any) -> Sequence[Job]:
@@ -38,6 +40,12 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
     """
     note_platform_text(session, messages)
     return [job for process in processes() if (job := process.after_append(session, messages))]
+
+
+def tell_others(instance: Event, created: bool, **_: Any) -> None:
+    """Queue webhooks about an event, where it is one that others can be told of."""
+    if created and instance.type in Occasion.values:
+        WebhookDelivery.objects.queue(instance)
 
 
 def digest_now(session: Session, **_: Any) -> None:

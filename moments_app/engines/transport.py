@@ -4,6 +4,7 @@ A client's time-outs count each wait by itself, so an endpoint that sends a byte
 holds a call forever. Here each wait gets only what is left until the deadline, and every byte received is counted.
 """
 
+import ipaddress
 import socket
 import ssl
 import time
@@ -27,14 +28,15 @@ class BoundedTransport(httpx2.HTTPTransport):
     Args:
         timeout: seconds from now until all is received.
         max_bytes: of the response, headers included.
+        public_only: only addresses that everybody can reach are connected to, whatever the host's name says.
     """
 
-    def __init__(self, *, timeout: float, max_bytes: int) -> None:
+    def __init__(self, *, timeout: float, max_bytes: int, public_only: bool = False) -> None:
         context = _tls()
         super().__init__(verify=context)
         # The transport has no parameter for the network below it, the pool has.
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=context, network_backend=_BoundedBackend(_Budget(timeout, max_bytes))
+            ssl_context=context, network_backend=_BoundedBackend(_Budget(timeout, max_bytes), public_only)
         )
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -73,8 +75,8 @@ class _Budget:
 class _BoundedBackend(httpcore2.SyncBackend):
     """Opens connections that live on the budget."""
 
-    def __init__(self, budget: _Budget) -> None:
-        self._budget = budget
+    def __init__(self, budget: _Budget, public_only: bool) -> None:
+        self._budget, self._public_only = budget, public_only
 
     def connect_tcp(
         self,
@@ -85,7 +87,7 @@ class _BoundedBackend(httpcore2.SyncBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.NetworkStream:
         """Try the host's addresses in turn, each with its share of the time, so that a silent one leaves some."""
-        addresses = _addresses(host, port)
+        addresses = [one for one in _addresses(host, port) if not self._public_only or _is_public(one)]
         failure: Exception = httpcore2.ConnectError("the host has no address")
         for number, address in enumerate(addresses):
             share = self._budget.seconds_left() / (len(addresses) - number)
@@ -103,6 +105,13 @@ def _addresses(host: str, port: int) -> list[str]:
         return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError) as error:
         raise httpcore2.ConnectError("the host's name can't be resolved") from error
+
+
+def _is_public(address: str) -> bool:
+    """Tell whether an address is one of the internet: neither private, nor this machine, nor a group's."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    inner = getattr(parsed, "ipv4_mapped", None) or parsed
+    return bool(inner.is_global and not inner.is_multicast)
 
 
 class _BoundedStream(httpcore2.NetworkStream):

@@ -21,6 +21,7 @@ from moments_app.models.retraction import RetractedItem, Retraction
 from moments_app.models.stream import MemoryStream
 from moments_app.models.summary import Summary
 from moments_app.models.vocabulary import Vocabulary, Word
+from moments_app.models.webhook import WebhookDelivery, WebhookEndpoint
 
 __all__ = [
     "Circuit",
@@ -58,5 +59,7 @@ __all__ = [
     "TrialSide",
     "TurnEmbedding",
     "Vocabulary",
+    "WebhookDelivery",
+    "WebhookEndpoint",
     "Word",
 ]

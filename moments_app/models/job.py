@@ -18,7 +18,7 @@ from django.utils.functional import cached_property
 
 from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_unless_there
-from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import COLUMNS, Kind, Subject
 from sessions_app.refusals import Refusal
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from moments_app.models.stream import MemoryStream
 
 RUN_TASK = "moments_app.tasks.run_job"  # by which an older release queued jobs
+JOB_FAILED = "job_failed"  # in the event log
 CANCELLED = "cancelled_by"  # in the result of a job that somebody cancelled
 LONGEST_BACKOFF = timedelta(hours=1)
 
@@ -474,8 +475,27 @@ class Job(models.Model):
         self._end(Job.Status.SKIPPED, result={"reason": reason}, error="")
 
     def fail(self, error: str) -> None:
-        """End the job for good."""
-        self._end(Job.Status.FAILED, error=error)
+        """End the job for good, and say so in the event log."""
+        with transaction.atomic():
+            if self._end(Job.Status.FAILED, error=error):
+                self._log_failure()
+
+    def _log_failure(self) -> None:
+        """Write it down; of somebody who is being erased nothing is."""
+        if self.user_id is None or UserProfile.objects.is_kept(self.user_id):
+            payload = {"job_id": str(self.job_id), "process": self.process}
+            Event.objects.create(
+                type=JOB_FAILED,
+                actor=f"job:{self.job_id}",
+                application_id=self._application_of_nobody(),
+                user_pk=self.user_id,
+                session_pk=self.session_id,
+                payload=payload,
+            )
+
+    def _application_of_nobody(self) -> int | None:
+        """Return the application of a shard, whose job is about nobody."""
+        return self.stream.application_id if self.user_id is None and self.stream else None
 
     def retry_later(self, error: str, *, wait: timedelta | None = None) -> None:
         """Put the job back for another attempt, or fail it for good when it has had `JOBS__MAX_ATTEMPTS`.
@@ -544,8 +564,9 @@ class Job(models.Model):
         since = Coalesce("held_since", timezone.now())
         self._update(status=Job.Status.QUEUED, held_by=held_by, held_since=since, **fields)
 
-    def _end(self, status: "Job.Status", **fields: Any) -> None:
-        self._update(status=status, finished_at=timezone.now(), **fields)
+    def _end(self, status: "Job.Status", **fields: Any) -> bool:
+        return self._update(status=status, finished_at=timezone.now(), **fields)
 
-    def _update(self, **fields: Any) -> None:
-        Job.objects.filter(pk=self.pk, **self._claim()).update(**fields)
+    def _update(self, **fields: Any) -> bool:
+        """Change the row; return False when the claim is lost."""
+        return Job.objects.filter(pk=self.pk, **self._claim()).update(**fields) == 1

@@ -32,6 +32,7 @@ from moments_app.models import (
     Summary,
     TurnEmbedding,
     Vocabulary,
+    WebhookDelivery,
     Word,
 )
 from moments_app.moments.build import BuildMoments
@@ -371,6 +372,12 @@ declare(
         left_alone="it is a record of a call that failed, and no model is given it",
     ),
     Provenance(ServedLine, not_exported=NO_TEXT, left_alone=NO_TEXT),
+    Provenance(
+        WebhookDelivery,
+        person="event__user_pk",
+        not_exported="it says that another system was told of an event, which is in the file",
+        left_alone="what is told is made of the event when it is sent",
+    ),
     Provenance(
         Vocabulary,
         made_by=(CountWords.name,),

@@ -24,6 +24,7 @@ from moments_app.models import (
     KeptExchange,
     ProbeResult,
     ServedLine,
+    WebhookDelivery,
 )
 from sessions_app.models import DailyUsage, Event
 
@@ -43,6 +44,7 @@ class Tidied:
     daily_usage: int = 0
     probe_results: int = 0
     readings: int = 0
+    webhook_deliveries: int = 0
 
     def __str__(self) -> str:
         return ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in asdict(self).items())
@@ -73,6 +75,7 @@ def _old(before: datetime) -> Iterator[QuerySet[Any]]:
     yield DailyUsage.objects.filter(day__lt=before)
     yield ProbeResult.objects.expired()
     yield Event.objects.expired_readings()
+    yield WebhookDelivery.objects.expired()
 
 
 def _delete(rows: QuerySet[Any]) -> int:

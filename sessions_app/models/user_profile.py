@@ -93,6 +93,12 @@ class UserProfileQuerySet(models.QuerySet["UserProfile"]):
             cursor.execute(_HOLD_SQL, [list(pks)])
             return {pk for (pk,) in cursor}
 
+    def is_kept(self, pk: int) -> bool:
+        """Protect a person from erasure as `hold` does, without waiting: False if they are gone, or being erased."""
+        with connection.cursor() as cursor:
+            cursor.execute(f"{_HOLD_SQL} SKIP LOCKED", [[pk]])
+            return cursor.fetchone() is not None
+
 
 class UserProfile(models.Model):
     """A user as the application names them. Never a Django login."""

@@ -26,6 +26,7 @@ from moments_app.models import (
     Probe,
     PromptVersion,
     Summary,
+    WebhookEndpoint,
 )
 from moments_app.models.atom import content_hash
 from moments_app.models.job import RUN_TASK
@@ -234,6 +235,9 @@ def _operate(session: Session) -> None:
     Job.objects.request("embed", session, requested_by="append")
     Job.objects.filter(process="embed", status=Job.Status.QUEUED).update(circuit=circuit, error=circuit.why)
     Event.objects.create(type="legal_hold_set", actor="operator:eve", payload={"session_id": session.session_id})
+    webhook = WebhookEndpoint.objects.create(name="Billing", url="https://example.com/hook", events=["user_erased"])
+    erased = Event.objects.create(type="user_erased", actor="operator:eve", payload={"erasure_id": str(uuid.uuid4())})
+    webhook.deliveries.filter(event=erased).update(attempts=2, error="answered with status 500")
     Archive.objects.create(
         session=session,
         user=session.user,

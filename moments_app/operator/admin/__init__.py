@@ -19,6 +19,7 @@ from moments_app.operator.admin.session import SessionAdmin
 from moments_app.operator.admin.stream import MemoryStreamAdmin
 from moments_app.operator.admin.summary import SummaryAdmin
 from moments_app.operator.admin.user_profile import UserProfileAdmin
+from moments_app.operator.admin.webhook import WebhookDeliveryAdmin, WebhookEndpointAdmin
 
 __all__ = [
     "CircuitAdmin",
@@ -43,4 +44,6 @@ __all__ = [
     "SessionAdmin",
     "SummaryAdmin",
     "UserProfileAdmin",
+    "WebhookDeliveryAdmin",
+    "WebhookEndpointAdmin",
 ]

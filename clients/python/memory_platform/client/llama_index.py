@@ -1,0 +1,39 @@
+"""A memory block of LlamaIndex's: `Memory.from_defaults(memory_blocks=[PlatformBlock(memory=memory)])`.
+
+The block brings what the person's memory has for the message that is being answered. It is given what leaves
+LlamaIndex's own short-term memory; an application that is to remember at once gives it each round by `aput`.
+"""
+
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import BaseMemoryBlock
+from pydantic import Field
+
+from memory_platform.client import AsyncMemory
+
+ROLES = {"user": "user", "assistant": "assistant", "tool": "tool", "function": "tool", "system": "system"}
+
+
+class PlatformBlock(BaseMemoryBlock[str]):
+    """See the module's text."""
+
+    name: str = "LongTermMemory"
+    memory: AsyncMemory = Field(description="Of a person, in a conversation.")
+    max_tokens: int = Field(default=1500, description="The budget of a context.")
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **_: Any) -> str:
+        """Return the context for the newest message of the user's."""
+        said = [message.content or "" for message in messages or [] if message.role.value == "user"]
+        context = await self.memory.context(said[-1] if said else "", max_tokens=self.max_tokens)
+        return str(context["context"])
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        """Append what was said."""
+        turns = [
+            {"role": ROLES.get(message.role.value, "system"), "content": message.content}
+            for message in messages
+            if message.content
+        ]
+        if turns:
+            await self.memory.add(turns)

@@ -1,0 +1,109 @@
+"""A session of the OpenAI Agents SDK that is kept by the platform: `Runner.run(agent, "…", session=MemorySession(…))`.
+
+Items become turns: a call of a tool an assistant's turn with `tool_calls`, its result a `tool` turn, and what is
+neither a turn with the item as its payload. What is read back begins with the session's boundary, if there is one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory_platform.client import AsyncMemory, answers
+from memory_platform.client.errors import Refused
+
+Item = dict[str, Any]
+
+
+class MemorySession:
+    """See the module's text; `pop_item` and `clear_session` take a key of scope `admin`.
+
+    Args:
+        memory: of a person, in a conversation.
+    """
+
+    session_settings: Any = None
+
+    def __init__(self, memory: AsyncMemory) -> None:
+        self.memory, self.session_id = memory, memory.session_id
+
+    async def get_items(self, limit: int | None = None) -> list[Item]:
+        """Return what is to be replayed: the newest turns, behind the boundary."""
+        try:
+            live = await self.memory.messages(limit=limit)
+        except Refused as refused:
+            if refused.status == 404:  # nothing was said yet
+                return []
+            raise
+        return [item for message in live["messages"] for item in _items(message)]
+
+    async def add_items(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Append what was said and done."""
+        if items:
+            await self.memory.add([_message(item) for item in items])
+
+    async def pop_item(self) -> Item | None:
+        """Take out the newest turn, with what memory made of it, and return it."""
+        client, about = self.memory.client, {"user_id": self.memory.user_id}
+        live = await self.get_items(1)
+        if not live:
+            return None
+        newest = (await self.memory.messages(limit=1))["messages"][-1]
+        if newest["kind"] != "turn":
+            return None
+        body = about | {"session_id": self.session_id, "sequences": [newest["sequence"]], "reason": "pop_item"}
+        await client.call("POST", "retractions", json=body)
+        return live[-1]
+
+    async def clear_session(self) -> None:
+        """Delete the transcript; what is remembered of it stays."""
+        try:
+            await self.memory.delete_session(self.session_id)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+
+
+def _message(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as a turn."""
+    kind = item.get("type", "message")
+    if kind == "function_call":
+        function = {"name": item["name"], "arguments": item["arguments"]}
+        call = {"id": item["call_id"], "type": "function", "function": function}
+        return {"role": "assistant", "content": "", "payload": {"tool_calls": [call]}}
+    if kind == "function_call_output":
+        payload = {"tool_call_id": item["call_id"]}
+        return {"role": "tool", "content": _text(item["output"]), "payload": payload}
+    role = {"developer": "system"}.get(item.get("role", ""), item.get("role", ""))
+    if kind == "message" and role in ("user", "assistant", "system"):
+        return {"role": role, "content": _text(item.get("content", ""))}
+    return {"role": "assistant", "content": "", "payload": {"item": dict(item)}}
+
+
+def _text(content: Any) -> str:
+    """Return the text of a content, whose parts may have some each."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text") or part.get("refusal") or "" for part in content if isinstance(part, Mapping))
+
+
+def _items(message: answers.Message) -> list[Item]:
+    """Return the items that a turn is made of."""
+    payload = message["payload"] if isinstance(message["payload"], dict) else {}
+    if message["kind"] == "partition":
+        return [{"role": "system", "content": message["content"]}]
+    if "item" in payload:
+        return [payload["item"]]
+    if message["role"] == "tool":
+        called = payload.get("tool_call_id", "")
+        return [{"type": "function_call_output", "call_id": called, "output": message["content"]}]
+    said = [{"role": message["role"], "content": message["content"]}] if message["content"] else []
+    return [*said, *map(_call, payload.get("tool_calls", []))]
+
+
+def _call(call: Mapping[str, Any]) -> Item:
+    function = call["function"]
+    return {
+        "type": "function_call",
+        "call_id": call["id"],
+        "name": function["name"],
+        "arguments": function["arguments"],
+    }

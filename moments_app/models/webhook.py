@@ -1,0 +1,201 @@
+"""Other systems that are told what happens, and what each of them is told.
+
+A delivery is written in the transaction of the event that it tells of, and refers to it: what an erasure or a
+retraction takes out of the log is not told any more. `memoryproject.webhooks` sends what is due.
+"""
+
+import base64
+import secrets
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import RegexValidator
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from sessions_app.models import Application, Event, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.sealed import seal, unseal
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(hours=1)
+KEPT_TRYING = timedelta(days=3)
+LEASE = timedelta(minutes=1)  # for an attempt; whoever began it and died is followed by another
+SECRET_BYTES = 24
+KEPT = timedelta(days=30)
+
+
+class Occasion(models.TextChoices):
+    """What is told of: the type in the log of events, and what it is called outside."""
+
+    MOMENTS_BUILT = "moments_built", "moment.made"
+    SESSION_SETTLED = "session_settled", "session.settled"
+    JOB_FAILED = "job_failed", "job.failed"
+    CIRCUIT_OPENED = "circuit_opened", "provider.down"
+    USER_ERASED = "user_erased", "person.erased"
+
+
+class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
+    def to_be_told(self, event: Event) -> Self:
+        """Keep those that are to be told of an event: of their application, or of the site."""
+        told = self.filter(is_active=True, events__contains=[event.type])
+        if event.application_id:
+            return told.filter(application=event.application_id)
+        if event.user_pk:
+            person = UserProfile.objects.filter(pk=event.user_pk)
+            return told.filter(application__in=person.values("application"))
+        return told
+
+
+def new_secret() -> bytes:
+    """Return a secret to sign with."""
+    return secrets.token_bytes(SECRET_BYTES)
+
+
+class WebhookEndpoint(models.Model):
+    """A system that is told what happens."""
+
+    application = models.ForeignKey(Application, default=DEFAULT, on_delete=models.PROTECT, related_name="+")
+    name = models.CharField(max_length=64)
+    url = models.CharField(
+        "address",
+        max_length=2000,
+        validators=[RegexValidator(r"^https?://[^\s/]+", "It begins with https:// and has no spaces.")],
+        help_text="Each event is posted there.",
+    )
+    events = ArrayField(models.CharField(max_length=32, choices=Occasion))
+    sealed_secret = models.BinaryField(editable=False)
+    is_active = models.BooleanField("active", default=True, help_text="It is told of what happens.")
+    failures = models.PositiveIntegerField(default=0, editable=False, help_text="In a row.")
+    waits_until = models.DateTimeField(null=True, editable=False, help_text="Nothing is sent before.")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = WebhookEndpointQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "webhook"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: object, **kwargs: object) -> None:
+        """Save it, with a secret of its own from the beginning."""
+        if not self.sealed_secret:
+            self.sealed_secret = seal(new_secret(), "webhook")
+        super().save(*args, **kwargs)  # type: ignore[arg-type]  # as they were given
+
+    @property
+    def secret(self) -> bytes:
+        """What it is signed with; blank where the key that sealed it is gone."""
+        return unseal(self.sealed_secret, "webhook") or b""
+
+    @property
+    def shown_secret(self) -> str:
+        """The secret as receivers' libraries take it."""
+        return f"whsec_{base64.b64encode(self.secret).decode()}"
+
+
+class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
+    def queue(self, event: Event) -> None:
+        """Queue what is to be told of an event, in the event's own transaction."""
+        endpoints = WebhookEndpoint.objects.to_be_told(event)
+        self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint in endpoints])
+
+    def waiting(self) -> Self:
+        """Keep those that are to be sent some time."""
+        return self.filter(due_at__isnull=False)
+
+    def take_next(self) -> "WebhookDelivery | None":
+        """Take what is due longest, so that nobody else sends it for now; None when nothing is."""
+        now = timezone.now()
+        is_ready = Q(endpoint__waits_until=None) | Q(endpoint__waits_until__lte=now)
+        due = self.filter(is_ready, due_at__lte=now, endpoint__is_active=True).order_by("due_at", "id")
+        with transaction.atomic():
+            taken = due.select_for_update(skip_locked=True, of=("self",)).select_related("endpoint", "event").first()
+            if taken:
+                taken.attempts += 1
+                taken.due_at = now + LEASE
+                taken.save(update_fields=["attempts", "due_at"])
+        return taken
+
+    def expired(self) -> Self:
+        """Return those that were sent, or given up, and are old."""
+        return self.filter(due_at=None, queued_at__lt=timezone.now() - KEPT)
+
+
+class WebhookDelivery(models.Model):
+    """An event that a system is told of."""
+
+    delivery_id = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    endpoint = models.ForeignKey(
+        WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries", verbose_name="to"
+    )
+    event = models.ForeignKey(Event, on_delete=models.CASCADE, related_name="+")
+    queued_at = models.DateTimeField(default=timezone.now)
+    due_at = models.DateTimeField(null=True, default=timezone.now, help_text="Blank: it was sent, or given up.")
+    attempts = models.PositiveIntegerField(default=0)
+    sent_at = models.DateTimeField(null=True)
+    error = models.CharField(max_length=255, blank=True, help_text="Of the last attempt.")
+
+    objects = WebhookDeliveryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "webhook delivery"
+        verbose_name_plural = "webhook deliveries"
+        indexes = [models.Index(fields=["due_at", "id"], condition=Q(due_at__isnull=False), name="webhook_due")]
+
+    def __str__(self) -> str:
+        return f"{self.called} to {self.endpoint}"
+
+    @property
+    def called(self) -> str:
+        """What the event is called outside."""
+        return Occasion(self.event.type).label
+
+    @property
+    def state(self) -> str:
+        """How it stands: sent, waiting, failed."""
+        return "sent" if self.sent_at else "waiting" if self.due_at else "failed"
+
+    def note_sent(self) -> None:
+        """Note that it arrived, and that the endpoint is well."""
+        self.due_at, self.sent_at, self.error = None, timezone.now(), ""
+        self.save(update_fields=["due_at", "sent_at", "error"])
+        WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=0, waits_until=None)
+
+    @transaction.atomic
+    def note_failure(self, error: str) -> None:
+        """Have it sent later, ever later with each failure, and nothing else to that endpoint before; or give it up.
+
+        Args:
+            error: why it did not arrive, without the address.
+        """
+        now = timezone.now()
+        failures = F("failures") + 1
+        WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(failures=failures)
+        self.endpoint.refresh_from_db(fields=["failures"])
+        self.endpoint.waits_until = now + pause_after(self.endpoint.failures)
+        self.endpoint.save(update_fields=["waits_until"])
+        self.due_at = self._next(now)
+        self.error = error[:255]
+        self.save(update_fields=["due_at", "error"])
+
+    def _next(self, now: "datetime") -> "datetime | None":
+        return now + pause_after(self.attempts) if now < self.queued_at + KEPT_TRYING else None
+
+    def resend(self) -> None:
+        """Send it again, at once."""
+        self.queued_at = self.due_at = timezone.now()
+        self.sent_at, self.attempts = None, 0
+        self.save(update_fields=["queued_at", "due_at", "sent_at", "attempts"])
+        WebhookEndpoint.objects.filter(pk=self.endpoint_id).update(waits_until=None)
+
+
+def pause_after(failures: int) -> timedelta:
+    """Return the time until the next attempt after so many failures in a row."""
+    return min(FIRST_PAUSE * (1 << min(failures - 1, 20)), LONGEST_PAUSE)

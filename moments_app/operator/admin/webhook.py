@@ -1,0 +1,95 @@
+"""The lists of webhooks and of what they were told."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from unfold.decorators import display
+from unfold.widgets import UnfoldAdminCheckboxSelectMultiple
+
+from moments_app.models import WebhookDelivery, WebhookEndpoint
+from moments_app.models.webhook import Occasion
+from moments_app.operator.views.webhook import ResendDelivery, WebhookForm
+from sessions_app.admin.applications import are_several
+from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
+
+
+@admin.register(WebhookEndpoint)
+class WebhookEndpointAdmin(PageAdmin):
+    """Systems that are told what happens; to enter one is a right of its own."""
+
+    list_display = ("name", "state", "told_of", "created_at")
+    applications = ("application",)
+    tells_of_people = False
+    search_fields = search_prefixes = ("name",)
+    ordering = ("name", "-id")
+    form_page = WebhookForm
+    when_empty = "Add one to have another system told of moments, settled sessions, failures and erasures."
+
+    def get_fields(self, request: HttpRequest, obj: WebhookEndpoint | None = None) -> Any:
+        whose = ("application",) if are_several() else ()
+        return ("name", "url", "events", "is_active", *whose)
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "events":
+            return forms.MultipleChoiceField(choices=Occasion.choices, widget=UnfoldAdminCheckboxSelectMultiple)
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    @display(description="State", label={"active": "success", "failing": "danger", "off": "warning"})  # type: ignore[untyped-decorator]
+    def state(self, webhook: WebhookEndpoint) -> str:
+        return "off" if not webhook.is_active else "failing" if webhook.failures else "active"
+
+    @admin.display(description="Told of")
+    def told_of(self, webhook: WebhookEndpoint) -> str:
+        return ", ".join(Occasion(event).label for event in webhook.events)
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(LogAdmin):
+    """What was sent, what waits, and what was given up, newest first."""
+
+    list_display = ("queued", "called", "endpoint", "how", "attempts", "last_error", "next_at")
+    list_filter = ("endpoint",)
+    list_select_related = ("endpoint", "event")
+    applications = ("endpoint__application",)
+    tells_of_people = False
+    ordering = ("-id",)
+    actions = ("resend",)
+    views = (ResendDelivery,)
+    when_empty = "What webhooks are told is listed here."
+    fields = readonly_fields = ("queued", "called", "endpoint", "how", "attempts", "last_error", "sent", "next_at")
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Let whoever may change webhooks send again; nobody edits deliveries."""
+        return request.user.has_perm("moments_app.change_webhookendpoint")
+
+    @admin.action(description="Send the selected again", permissions=["steer"])
+    def resend(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> None:
+        """Make each due at once."""
+        ResendDelivery.change_each(self, request, queryset)
+
+    @admin.display(description="Since")
+    def queued(self, delivery: WebhookDelivery) -> str:
+        return one_line(delivery.queued_at)
+
+    @admin.display(description="Event")
+    def called(self, delivery: WebhookDelivery) -> str:
+        return delivery.called
+
+    @display(description="State", label={"sent": "success", "waiting": "warning", "failed": "danger"})  # type: ignore[untyped-decorator]
+    def how(self, delivery: WebhookDelivery) -> str:
+        return delivery.state
+
+    @admin.display(description="Last error")
+    def last_error(self, delivery: WebhookDelivery) -> str:
+        return delivery.error or "–"
+
+    @admin.display(description="Sent")
+    def sent(self, delivery: WebhookDelivery) -> str:
+        return one_line(delivery.sent_at)
+
+    @admin.display(description="Next attempt")
+    def next_at(self, delivery: WebhookDelivery) -> str:
+        return one_line(delivery.due_at)

@@ -1,0 +1,64 @@
+"""The classes of the Python client for frameworks, used by the frameworks themselves."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sessions_app.models import ApiKey
+from tests.support.blocking_client import PACKAGE
+from tests.support.first_steps import python_in
+from tests.support.live import live_site
+from tests.support.openai_server import OpenAIServer, content
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.skipif("FRAMEWORKS_PYTHON" not in os.environ, reason="`make frameworks` installs them"),
+]
+AGENTS, OTHERS = 2, range(3, 6)  # the blocks of the page
+
+
+@pytest.fixture
+def key(transactional_db: None) -> str:
+    return ApiKey.objects.issue("application", scope=ApiKey.Scope.ADMIN)[1]
+
+
+@pytest.fixture
+def site(transactional_db: None) -> Iterator[str]:
+    with live_site() as url:
+        yield url
+
+
+def ran(*arguments: str, **variables: str) -> str:
+    """Return what the Python that has the frameworks prints."""
+    given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE.parents[1]), **variables}
+    command = [os.environ["FRAMEWORKS_PYTHON"], *arguments]
+    done = subprocess.run(command, env=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_framework_has_what_it_expects(site: str, key: str) -> None:
+    assert ran(str(Path(__file__).with_name("in_frameworks.py")), site, key) == "All holds.\n"
+
+
+def test_an_agent_goes_on_with_its_session_in_another_process(site: str, key: str) -> None:
+    code = python_in("frameworks.md")[AGENTS].replace("http://localhost:8000", site)
+    with OpenAIServer() as model:
+        model.always(content("Noted."))
+        given = {"MEMORY_KEY": key, "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-x"}
+        given["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
+        assert ran("-c", code, **given) == "Noted.\n"
+        assert ran("-c", code, **given) == "Noted.\n"
+        asked = json.dumps(model.requests[-1]["input"])
+    assert asked.count("I restore kilns in Turin.") == 2 and asked.count("Noted.") == 1
+
+
+@pytest.mark.parametrize("number", OTHERS)
+def test_the_code_of_the_page_runs(site: str, key: str, number: int) -> None:
+    code = python_in("frameworks.md")[number].replace("http://localhost:8000", site)
+    assert "I restore kilns in Turin." in ran("-c", code, MEMORY_KEY=key)

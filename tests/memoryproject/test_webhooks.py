@@ -1,0 +1,284 @@
+"""Webhooks: what other systems are told, signed, and sent until it arrives."""
+
+import base64
+import hashlib
+import hmac
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memoryproject.conf import WebhookSettings
+from memoryproject.webhooks import NotReceived, post, send_next, serve
+from moments_app.engines.transport import _is_public
+from moments_app.models import Circuit, Job, WebhookDelivery, WebhookEndpoint
+from moments_app.models.webhook import KEPT_TRYING, LEASE, Occasion
+from sessions_app.models import Application, Event, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from tests.support.first_steps import python_in
+from tests.support.jobs import build
+from tests.support.operator import operator
+from tests.support.pages import page
+from tests.support.receiver import Receiver
+from tests.support.running import wait_until
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def receiver(settings: Settings) -> Iterator[Receiver]:
+    settings.WEBHOOKS = WebhookSettings(private_addresses=True)
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def webhook(receiver: Receiver) -> WebhookEndpoint:
+    """A webhook that is told of everything."""
+    return WebhookEndpoint.objects.create(name="Billing", url=receiver.url, events=Occasion.values)
+
+
+def send_all() -> None:
+    while send_next():
+        pass
+
+
+def pass_time(seconds: float) -> None:
+    """Let so much time go by for what waits."""
+    gone = timedelta(seconds=seconds)
+    for delivery in WebhookDelivery.objects.waiting():
+        WebhookDelivery.objects.filter(pk=delivery.pk).update(due_at=delivery.due_at and delivery.due_at - gone)
+    for endpoint in WebhookEndpoint.objects.exclude(waits_until=None):
+        WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
+            waits_until=endpoint.waits_until and endpoint.waits_until - gone
+        )
+
+
+def happen(type: str = "user_erased", **fields: object) -> Event:
+    return Event.objects.create(type=type, actor="test", payload={"erasure_id": "e1"}, **fields)
+
+
+# --- what is told ---
+
+
+def test_moments_that_were_made_are_told_by_their_keys_and_not_their_text(
+    ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
+    session = talk(ada, 12)
+    build(session, lag=0)
+    send_all()
+    [told] = receiver.told
+    keys = Event.objects.get(type="moments_built").payload["moment_keys"]
+    assert told["type"] == "moment.made"
+    assert told["data"] == {
+        "user_id": "ada",
+        "session_id": session.session_id,
+        "moment_keys": keys,
+        "first_sequence": 0,
+        "last_sequence": 11,
+    }
+
+
+def test_a_failed_job_a_provider_that_is_down_and_an_erasure_are_told(
+    ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
+    session = talk(ada, 2)
+    job = Job.objects.request("build_moments", session, requested_by="test")
+    taken = Job.objects.take(job.job_id)
+    assert taken
+    taken.fail("No such prompt.")
+    send_all()
+    Circuit.objects.create(engine="openai:gpt", work="text")._tell("circuit_opened", "request")
+    erased = erase_user("ada", application=DEFAULT, actor="key:test")
+    send_all()
+    whose = {"user_id": "ada", "session_id": session.session_id}
+    assert [(told["type"], told["data"]) for told in receiver.told] == [
+        ("job.failed", whose | {"job_id": str(job.job_id), "process": "build_moments"}),
+        ("provider.down", {"engine": "openai:gpt", "work": "text"}),
+        ("person.erased", {"erasure_id": str(erased.erasure_id)}),
+    ]
+
+
+def test_row_11_what_waited_to_be_told_of_somebody_who_was_erased_is_not_told(
+    ada: UserProfile, webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
+    build(talk(ada, 12), lag=0)
+    assert WebhookDelivery.objects.waiting().count() == 1
+    erase_user("ada", application=DEFAULT, actor="key:test")
+    send_all()
+    assert [told["type"] for told in receiver.told] == ["person.erased"]
+    assert b"ada" not in b"".join(receiver.bodies)
+
+
+def test_one_is_told_of_ones_own_application_and_of_what_one_asked_for(receiver: Receiver) -> None:
+    other = Application.objects.create(name="other")
+    events = {"events": ["user_erased"], "url": receiver.url}
+    WebhookEndpoint.objects.create(name="own", **events)
+    WebhookEndpoint.objects.create(name="others", application=other, **events)
+    WebhookEndpoint.objects.create(name="off", is_active=False, **events)
+    WebhookEndpoint.objects.create(name="something else", events=["job_failed"], url=receiver.url)
+    happen(application_id=DEFAULT)
+    assert [delivery.endpoint.name for delivery in WebhookDelivery.objects.all()] == ["own"]
+    stranger = UserProfile.objects.create(application=other, user_id="stranger")
+    happen(user_pk=stranger.pk)
+    assert WebhookDelivery.objects.latest("id").endpoint.name == "others"
+    happen()  # the site's
+    assert WebhookDelivery.objects.count() == 4
+
+
+def test_what_is_rolled_back_is_not_told(webhook: WebhookEndpoint) -> None:
+    with transaction.atomic():
+        happen()
+        transaction.set_rollback(True)
+    assert not WebhookDelivery.objects.exists()
+
+
+# --- that it arrives ---
+
+
+def test_a_receiver_verifies_the_signature_by_the_secret_that_it_was_given(
+    webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
+    happen()
+    send_all()
+    headers = {name.lower(): value for name, value in receiver.headers[0].items()}
+    key = base64.b64decode(webhook.shown_secret.removeprefix("whsec_"))
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + receiver.bodies[0]
+    digest = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{digest}"
+    assert abs(int(headers["webhook-timestamp"]) - timezone.now().timestamp()) < 300
+    assert webhook.secret not in bytes(WebhookEndpoint.objects.get().sealed_secret)
+    page_says: dict[str, Any] = {}
+    exec(python_in("webhooks.md")[0], page_says)
+    assert page_says["told"](webhook.shown_secret, headers, receiver.bodies[0])["type"] == "person.erased"
+    with pytest.raises(ValueError, match="not from"):
+        page_says["told"](webhook.shown_secret, headers, receiver.bodies[0] + b" ")
+
+
+def test_a_receiver_that_was_down_gets_the_event_after_and_the_same_one(
+    webhook: WebhookEndpoint, receiver: Receiver
+) -> None:
+    receiver.statuses = [500] * 4
+    happen()
+    happen()
+    for _ in range(6):
+        send_all()
+        pass_time(60)
+    delivered = [headers["webhook-id"] for headers in receiver.headers]
+    assert len(delivered) == 4 + 2 and len(set(delivered)) == 2
+    assert [delivery.state for delivery in WebhookDelivery.objects.all()] == ["sent", "sent"]
+    webhook.refresh_from_db()
+    assert (webhook.failures, webhook.waits_until) == (0, None)
+
+
+def test_what_fails_holds_nobody_else_up(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+    WebhookEndpoint.objects.filter(pk=webhook.pk).update(url="http://127.0.0.1:1/")
+    for _ in range(3):
+        happen()
+    send_all()
+    assert WebhookDelivery.objects.filter(attempts=1).count() == 1  # the others wait for it
+    WebhookEndpoint.objects.create(name="well", url=receiver.url, events=["user_erased"])
+    happen()
+    send_all()
+    assert len(receiver.bodies) == 1
+
+
+def test_what_never_arrives_is_given_up_and_can_be_sent_again(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+    receiver.statuses = [500]
+    happen()
+    WebhookDelivery.objects.update(queued_at=timezone.now() - KEPT_TRYING)
+    send_all()
+    [delivery] = WebhookDelivery.objects.all()
+    assert (delivery.state, delivery.error) == ("failed", "answered with status 500")
+    root = operator()
+    root.post(reverse("admin:moments_app_webhookdelivery_resend", args=[delivery.pk]))
+    send_all()
+    delivery.refresh_from_db()
+    assert delivery.state == "sent" and len(receiver.bodies) == 2
+
+
+def test_a_sender_that_died_is_followed_by_another(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+    happen()
+    assert WebhookDelivery.objects.take_next()
+    assert not send_next()
+    pass_time(LEASE.total_seconds())
+    assert send_next() and len(receiver.bodies) == 1
+
+
+def test_the_thread_beside_the_watch_sends(webhook: WebhookEndpoint, receiver: Receiver) -> None:
+    ending = threading.Event()
+    thread = threading.Thread(target=serve, args=[ending])
+    happen()
+    thread.start()
+    wait_until(lambda: bool(receiver.bodies), 30)
+    ending.set()
+    thread.join()
+
+
+# --- where it may go ---
+
+
+def test_row_20_a_webhook_goes_to_no_private_address_unless_a_setting_says_so(
+    webhook: WebhookEndpoint, receiver: Receiver, settings: Settings
+) -> None:
+    settings.WEBHOOKS = WebhookSettings()
+    happen()
+    send_all()
+    assert receiver.bodies == []
+    assert "WEBHOOKS__PRIVATE_ADDRESSES" in WebhookDelivery.objects.get().error
+    with pytest.raises(NotReceived, match=r"can't be reached \(ConnectError\)"):
+        post(receiver.url.replace("http://127.0.0.1", "https://localhost"), b"{}", {}, public_only=True)
+    assert receiver.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("address", "is_public"),
+    {
+        "93.184.216.34": True,
+        "2606:2800:220:1::1": True,
+        "127.0.0.1": False,
+        "10.1.2.3": False,
+        "169.254.169.254": False,
+        "100.64.0.1": False,
+        "0.0.0.0": False,
+        "224.0.0.1": False,
+        "::1": False,
+        "fe80::1%eth0": False,
+        "fd00::1": False,
+        "::ffff:10.0.0.1": False,
+    }.items(),
+)
+def test_row_20_an_address_of_a_private_network_is_none_of_the_internet(address: str, is_public: bool) -> None:
+    assert _is_public(address) is is_public
+
+
+# --- in the admin ---
+
+
+def test_an_operator_enters_a_webhook_and_sees_its_secret_and_its_deliveries(receiver: Receiver) -> None:
+    root = operator()
+    entered = {"name": "Billing", "url": receiver.url, "events": ["user_erased", "moments_built"], "is_active": "on"}
+    root.post(reverse("admin:moments_app_webhookendpoint_add"), entered)
+    [webhook] = WebhookEndpoint.objects.all()
+    assert webhook.events == ["user_erased", "moments_built"]
+    happen()
+    shown = page(root, reverse("admin:moments_app_webhookendpoint_change", args=[webhook.pk]))
+    assert webhook.shown_secret in shown and "person.erased" in shown
+    refused = root.post(reverse("admin:moments_app_webhookendpoint_add"), entered | {"url": "ftp://x"})
+    assert "It begins with https://" in refused.content.decode()
+    assert "person.erased" in page(root, reverse("admin:moments_app_webhookdelivery_changelist"))
+
+
+@pytest.mark.parametrize("group", ["viewers", "editors"])
+def test_row_20_who_may_not_enter_addresses_sees_none(webhook: WebhookEndpoint, group: str) -> None:
+    client = operator(group=group)
+    for name in ("changelist", "add"):
+        assert client.get(reverse(f"admin:moments_app_webhookendpoint_{name}")).status_code == 403
