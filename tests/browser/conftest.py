@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, exp
 from tests.support import chromium
 from tests.support.live import live_site
 from tests.support.operator import operator
+from tests.support.waiting import TIMEOUT
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -22,7 +23,7 @@ ARGUMENTS = (
 DESKTOP: ViewportSize = {"width": 1360, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
-expect.set_options(timeout=30_000)  # as long as an action waits: a machine may be busy
+expect.set_options(timeout=TIMEOUT * 1_000)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,7 @@ def log_in(browser: Browser, site: str) -> Iterator[Callable[..., Page]]:
         cookie = operator(*permissions, group=options.pop("group", "")).cookies["sessionid"]
         context = browser.new_context(base_url=site, viewport=size, **options)
         contexts.append(context)
+        context.set_default_timeout(TIMEOUT * 1_000)
         context.add_cookies([{"name": "sessionid", "value": cookie.value, "url": site}])
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(f"{page.url}: {error}"))
