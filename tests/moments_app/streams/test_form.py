@@ -419,7 +419,8 @@ def test_items_are_added_by_as_many_statements_whatever_their_number_and_what_en
     ada: UserProfile,
 ) -> None:
     stream = MemoryStream.objects.create(stream_type="user", user=ada)
-    ended = note(stream, "Ada rents a shop.", "fact", source_message_ids=[7], state=MemoryAtom.State.ENDED)
+    over = {"state": MemoryAtom.State.ENDED, "ended_at": timezone.now(), "valid_until": timezone.now()}
+    ended = note(stream, "Ada rents a shop.", "fact", source_message_ids=[7], **over)
 
     def add(*said: str) -> tuple[list[str], int]:
         atoms = [
