@@ -158,6 +158,7 @@ NAVIGATION = [
         "Machinery",
         "moments_app.embeddingmodel",
         "moments_app.contextreceipt",
+        "moments_app.webhookdelivery",
         "sessions_app.archive",
         "django_q.ormq",
         "django_q.failure",
@@ -170,7 +171,6 @@ NAVIGATION = [
         "sessions_app.apikey",
         "sessions_app.dailylimit",
         "moments_app.webhookendpoint",
-        "moments_app.webhookdelivery",
         "auth.user",
     ),
 ]

@@ -15,7 +15,7 @@ ENDPOINTS, DELIVERIES = "moments_app_webhookendpoint", "moments_app_webhookdeliv
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("moments_app", "0063_failures_found"),
+        ("moments_app", "0070_prompt_trials"),
         ("sessions_app", "0027_words_of_people"),
     ]
 
