@@ -13,6 +13,7 @@ from rest_framework.exceptions import ValidationError
 from sessions_app.api.fields import PUBLIC_ID, TIME, WORDS, AwareDateTimeField, PublicIdField, WordsField
 from sessions_app.models import ApiKey, Session, UserProfile
 from tests.support.api import Api
+from tests.support.concurrency import at_once
 from tests.support.contract import check, description
 from tests.support.transcript import messages, talk
 
@@ -77,7 +78,7 @@ class TestErrors:
 
     def test_a_busy_database_and_a_full_rate_say_when_to_come_back(self, service: Api, settings: Settings) -> None:
         settings.API_RATE = 1
-        answers = [service.get("sessions", user_id="ada") for _ in range(4)]
+        answers = at_once(lambda _: service.get("sessions", user_id="ada"), 8)
         assert {"429"} <= {str(answer.status_code) for answer in answers}
         assert all("Retry-After" in answer for answer in answers if answer.status_code == 429)
 

@@ -21,6 +21,7 @@ from sessions_app.models import ApiKey, Message, Session
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.chat import Client, ask, stored
+from tests.support.concurrency import at_once
 from tests.support.openai_server import OpenAIServer
 from tests.support.processes import environment, web
 from tests.support.waiting import wait_until
@@ -120,7 +121,7 @@ def test_calls_are_limited_in_size_and_rate(site: str, key: str, settings: Setti
     status, _, answer = post(site, key, {"messages": [{"role": "user", "content": "x" * 3_000}]})
     assert (status, answer["error"]["code"]) == (413, "too_large")
     settings.API_RATE = 1
-    answers = [post(site, key) for _ in range(5)]
+    answers = at_once(lambda _: post(site, key), 8)
     refused = [headers for status, headers, _ in answers if status == 429]
     assert refused
     assert int(refused[0]["Retry-After"]) >= 1
