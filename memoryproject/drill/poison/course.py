@@ -9,7 +9,17 @@ from itertools import zip_longest
 from urllib.parse import urlencode
 
 from memoryproject.drill.poison.attacks import VICTIM, Attack, Turn, said
-from memoryproject.drill.poison.doors import CONVERSATIONS, DOORS, MOST_CALLS, SHARD, Installation, Said, ask, shard_of
+from memoryproject.drill.poison.doors import (
+    CONVERSATIONS,
+    DOORS,
+    MOST_CALLS,
+    SHARD,
+    Installation,
+    Said,
+    answered,
+    ask,
+    shard_of,
+)
 from memoryproject.drill.poison.fences import escapes
 from memoryproject.drill.poison.report import FOR_ALL, Row
 from memoryproject.drill.poison.views import (
@@ -195,14 +205,14 @@ def _remember(site: Installation, sessions: Sequence[tuple[str, str]]) -> None:
     site.rest()
     for person, session in sessions[::2]:
         build = {"user_id": person, "session_id": session, "force": True, "lag": LAG}
-        site.request("POST", "/api/v1/moments/build", build)
-        site.request("POST", f"/api/v1/sessions/{session}/compact", {"user_id": person})
+        answered(site, "POST", "/api/v1/moments/build", build)
+        answered(site, "POST", f"/api/v1/sessions/{session}/compact", {"user_id": person})
     site.rest()
     site.have_quiet()
     site.rest()
     for person in sorted({person for person, _ in sessions}):
         for stream in _streams(site, person):
-            site.request("POST", f"/api/v1/streams/{stream}/consolidate", {"user_id": person})
+            answered(site, "POST", f"/api/v1/streams/{stream}/consolidate", {"user_id": person})
     site.rest()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ BATCH = 500  # messages in a request
 ITEM_CHARS = 4_000  # of what is remembered at once
 TITLE_CHARS = 255  # of a task
 SHARD = "advice"
+PATIENCE = 120  # seconds for a request
+PUT_OFF = 503
 
 
 class Installation(Protocol):
@@ -65,13 +68,25 @@ class Said:
 Door = Callable[[Installation, Sequence[Said]], None]
 
 
+def answered(
+    site: Installation, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
+) -> tuple[int, bytes]:
+    """Make a request; again where it was put off, for the machine may have much to do."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        answer = site.request(method, path, body, headers=headers)
+        if answer[0] != PUT_OFF or time.monotonic() > deadline:
+            return answer
+        time.sleep(1)
+
+
 def ask(site: Installation, method: str, path: str, body: Any = None, **headers: str) -> Any:
     """Make a request of the API, and return what is answered.
 
     Raises:
         NotWell: it is refused.
     """
-    status, answer = site.request(method, path, body, headers=headers or None)
+    status, answer = answered(site, method, path, body, headers=headers or None)
     if status >= 300:
         raise NotWell(f"{method} {path} is answered {status}: {answer.decode(errors='replace')[:300]}")
     return json.loads(answer) if answer else None
@@ -81,7 +96,7 @@ def call(site: Installation, method: str, parameters: Any, **headers: str) -> An
     """Make a call over MCP, and return its result; None where it is refused."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
     named = MCP_HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
-    status, answer = site.request("POST", "/mcp", body, headers=named)
+    status, answer = answered(site, "POST", "/mcp", body, headers=named)
     if status != 200:
         raise NotWell(f"MCP's {method} is answered {status}.")
     text = answer.decode()

@@ -1,16 +1,14 @@
 """The throw-away installation that is told, asked and looked after."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from memoryproject.drill.poison.course import Watch
+from memoryproject.drill.poison.doors import PATIENCE
 from memoryproject.drill.recovery import OPEN, now
 from memoryproject.drill.site import Site, wait_for
 
 REST_SECONDS = 1_800
-PATIENCE = 120  # seconds for a request
-PUT_OFF = 503
 QUIET = "UPDATE sessions_app_session SET last_arrived_at = last_arrived_at - interval '1 day'"
 
 
@@ -29,13 +27,8 @@ class Attacked:
     def request(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Make one request with a service's key; again where it was put off, for the machine may have much to do."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            answer = self._site.request(method, path, body, headers=headers, seconds=PATIENCE)
-            if answer[0] != PUT_OFF or time.monotonic() > deadline:
-                return answer
-            time.sleep(1)
+        """Make one request with a service's key."""
+        return self._site.request(method, path, body, headers=headers, seconds=PATIENCE)
 
     def rest(self) -> None:
         """Return when all work that is due has been done."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-from memoryproject.drill.poison.doors import Installation, ask, call
+from memoryproject.drill.poison.doors import Installation, answered, ask, call
 from memoryproject.drill.site import wait_for
 
 QUERY = (
@@ -155,7 +155,7 @@ def _forget_looking(site: Installation, person: str) -> None:
 
 
 def _export(site: Installation, person: str) -> str:
-    status, answer = site.request("GET", f"/api/v1/users/{person}/export")
+    status, answer = answered(site, "GET", f"/api/v1/users/{person}/export")
     if status != 200:
         return ""
     with zipfile.ZipFile(io.BytesIO(answer)) as archive:
