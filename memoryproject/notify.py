@@ -14,6 +14,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 from django.conf import settings
@@ -76,7 +77,10 @@ class Webhook(Channel):
 def _key(secret: str) -> bytes:
     """Return the key that a secret stands for; as Standard Webhooks writes it, it is encoded."""
     encoded = secret.removeprefix("whsec_")
-    return base64.b64decode(encoded) if encoded != secret else secret.encode()
+    with suppress(ValueError):  # whatever else it is, it is a key by itself
+        if encoded != secret:
+            return base64.b64decode(encoded, validate=True)
+    return secret.encode()
 
 
 class Command(Channel):

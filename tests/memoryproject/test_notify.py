@@ -1,5 +1,6 @@
 """Telling of a change of the site's state."""
 
+import base64
 import hashlib
 import hmac
 import os
@@ -39,6 +40,16 @@ def test_a_webhook_is_posted_the_facts_and_signs_them() -> None:
     assert receiver.told == [FACTS]
     digest = hmac.new(b"s3cret", receiver.bodies[0], hashlib.sha256).hexdigest()
     assert receiver.headers[0]["X-Memory-Signature"] == f"sha256={digest}"
+
+
+@pytest.mark.parametrize(("secret", "key"), [("s3cret", b"s3cret"), ("whsec_czNj", b"s3c"), ("whsec_?", b"whsec_?")])
+def test_it_has_the_headers_of_other_webhooks_whatever_the_secret_is(secret: str, key: bytes) -> None:
+    with Receiver() as receiver:
+        Webhook(receiver.url, secret).tell(CHANGE)
+    headers = {name.lower(): value for name, value in receiver.headers[0].items()}
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + receiver.bodies[0]
+    digest = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{digest}"
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
