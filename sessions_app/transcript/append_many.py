@@ -5,7 +5,7 @@ imports, where a statement for each session would cost more than what is said in
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -90,12 +90,19 @@ def _locked_sessions(first: Mapping[Name, Batch]) -> dict[Name, Session]:
     Args:
         first: for each the batch that it would begin with.
     """
-    while True:  # another transaction may create one meanwhile, and delete it
+    found: dict[Name, Session] = {}
+    while first.keys() - found.keys():  # again when one was deleted between two statements
+        # Created before any is locked, and both in order: else two who each hold what the other wants would wait.
+        there = set(_there(first))
+        if missing := [_new_session(batch) for name, batch in sorted(first.items()) if name not in there]:
+            Session.objects.bulk_create(missing, ignore_conflicts=True)
         found = _lock(first)
-        missing = [_new_session(batch) for name, batch in sorted(first.items()) if name not in found]
-        if not missing:
-            return found
-        Session.objects.bulk_create(missing, ignore_conflicts=True)
+    return found
+
+
+def _there(first: Mapping[Name, Batch]) -> Iterable[Name]:
+    people, session_ids = zip(*first, strict=True)
+    return Session.objects.filter(user__in=people, session_id__in=session_ids).values_list("user_id", "session_id")
 
 
 def _lock(first: Mapping[Name, Batch]) -> dict[Name, Session]:
