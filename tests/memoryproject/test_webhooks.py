@@ -27,8 +27,8 @@ from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import page
 from tests.support.receiver import Receiver
-from tests.support.running import wait_until
 from tests.support.transcript import talk
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -218,7 +218,7 @@ def test_the_thread_beside_the_watch_sends(webhook: WebhookEndpoint, receiver: R
     thread = threading.Thread(target=serve, args=[ending])
     happen()
     thread.start()
-    wait_until(lambda: bool(receiver.bodies), 30)
+    wait_until(lambda: bool(receiver.bodies))
     ending.set()
     thread.join()
 

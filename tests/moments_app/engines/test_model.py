@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoryproject.drill.provider import turns_of
 from moments_app.engines import endpoint, model
 from moments_app.engines.calls import moments
 from moments_app.engines.calls.moments import Journey, KnownMoment, MomentRequest, MomentShape
@@ -95,7 +96,7 @@ def test_a_turn_says_its_time_where_the_one_before_does_not_tell_it() -> None:
     start = datetime(2026, 3, 2, 23, 10, tzinfo=UTC)
     minutes = (0, 1, 29, 31, 40, 50, 300, 290, 200)  # a day ends after 50; two were said before those above them
     turns = [Turn(n, "user", "text", start + timedelta(minutes=later)) for n, later in enumerate(minutes)]
-    shown = behave.shown_turns(fenced(turns))
+    shown = turns_of(fenced(turns))
     told = {turn["index"]: turn["time"] for turn in shown if "time" in turn}
     assert told == {
         0: "2026-03-02 23:10",
