@@ -157,9 +157,9 @@ def vector(text: str) -> str:
     return " ".join([f"'{stem}':{','.join(places[:OCCURRENCES])}" for stem, places in found.items()])
 
 
-def stems_in(text: str) -> frozenset[str]:
-    """Return the stems that index a text."""
-    return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS])))
+def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
+    """Return the stems that index a text, or those that it has in some languages."""
+    return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS], languages)))
 
 
 def certain_language(text: str) -> str:
@@ -260,9 +260,9 @@ def _likely(ranked: Sequence[tuple[str, float]]) -> tuple[str, ...]:
 # --- a text ---
 
 
-def _indexed(text: str) -> Iterable[Iterable[str]]:
-    """Return the stems of each position of a text."""
-    stems = _stems_in(likely_languages(text))
+def _indexed(text: str, languages: tuple[str, ...] = ()) -> Iterable[Iterable[str]]:
+    """Return the stems of each position of a text, by default in the languages that it may have."""
+    stems = _stems_in(languages or likely_languages(text))
     if text.isascii():
         return map(stems.__getitem__, _ASCII_RUN.findall(text))
     return chain.from_iterable(

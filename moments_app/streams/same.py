@@ -58,12 +58,14 @@ class Rewording:
 
     def says_same(self, sentence: str) -> bool:
         """Tell whether a sentence says what the fact says."""
-        own = lexemes.stems_in(self.before) - _WRITERS
+        # In the languages of the fact, as that of a short sentence is guessed, and a word more changes the guess.
+        languages = lexemes.likely_languages(self.before)
+        own = lexemes.stems_in(self.before, languages) - _WRITERS
         if not self.after or not self.words:
             own_plain = plain_words(self.before)
             if own_plain and own_plain in plain_words(sentence):
                 return True
-        return bool(own) and len(own & lexemes.stems_in(sentence)) >= SAME * len(own)
+        return bool(own) and len(own & lexemes.stems_in(sentence, languages)) >= SAME * len(own)
 
     def _sentence(self, sentence: str) -> str:
         same = self.says_same(sentence)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from moments_app.models import CorrectedTurn, MemoryAtom, MemoryStream, Moment
+from moments_app.streams.same import Rewording
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import build
@@ -185,3 +186,11 @@ def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: Us
     assert service.get(f"corrections/{made['correction_id']}", user_id="bo").status_code == 404
     assert service.post(f"corrections/{made['correction_id']}/undo", user_id="bo").status_code == 404
     assert service.get("corrections", user_id="bo").json()["corrections"] == []
+
+
+@pytest.mark.parametrize("name", ["Kirsten", "Amélie"])
+def test_a_name_of_another_language_keeps_no_sentence_from_being_found(name: str) -> None:
+    """The language of a short sentence is a guess, and another one of the same words with some more."""
+    rewording = Rewording(f"{name} lives in Oslo.", f"{name} lives in Bergen.")
+    assert rewording.says_same(f"{name} lives in Oslo, by the harbor.")
+    assert not rewording.says_same(f"{name} likes pasta a lot.")
