@@ -78,14 +78,20 @@ class Worker:
         """Take and run jobs until SIGTERM. A job that is running then has `GRACE` seconds to end."""
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGALRM, self._alarm)
+        try:
+            self._work_off()
+        except Stopped:
+            return
+        finally:
+            signal.alarm(0)  # which would end whatever this process does next
+
+    def _work_off(self) -> None:
         with suppress(DatabaseError):
             Job.objects.take_up()  # settings may have changed that held it
         while not self._ending.is_set():
             try:
                 if not self._step():
                     self._ending.wait(POLL)
-            except Stopped:
-                return
             except DatabaseError as error:
                 logger.warning("the database does not answer", error=type(error).__name__)
                 connection.close()

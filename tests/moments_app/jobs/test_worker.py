@@ -225,6 +225,7 @@ def test_a_scheduled_task_that_never_ends_is_broken_off(transactional_db: None, 
             signal.signal(number, handler)
         ending.join()
     assert "It took longer than 1 s." in Failure.objects.get().result
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)  # nothing is left that ends whoever runs on
 
 
 def end_this_worker_when_a_task_failed() -> None:
