@@ -8,9 +8,11 @@ from typing import Any
 from moments_app.jobs.trial import Trial, TrialAnswer
 from moments_app.models import MemoryStream, Probe, PromptResource, PromptTrial, PromptVersion
 from moments_app.models.engine_call import cost_of
+from moments_app.models.prompt_trial import PromptTrialQuerySet
 from moments_app.operator.diff import DiffPart, word_diff
 from moments_app.operator.prompt_trial import Side, is_about_streams
 from moments_app.probes.trial import TriedProbe
+from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session
 
 SIZES = (3, 5, 10)
@@ -67,6 +69,12 @@ def _sessions() -> list[Session | MemoryStream]:
 def _streams() -> list[Session | MemoryStream]:
     rows = MemoryStream.objects.active().exclude(consolidation_prompt="").exclude(user__is_test=True)
     return list(rows.order_by("-last_updated_at", "-id").only("user_id")[:LOOKED_AT])
+
+
+def trials_of(resource: PromptResource, *, actor: str) -> PromptTrialQuerySet:
+    """Return the trials that an operator may see: to one who is limited, those of others tell of other applications."""
+    found = PromptTrial.objects.of(resource)
+    return found.filter(requested_by=actor) if scope_key() else found
 
 
 def begin(version: PromptVersion, size: int, *, requested_by: str) -> PromptTrial:

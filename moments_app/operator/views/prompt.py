@@ -129,7 +129,10 @@ class PromptEditor(PromptPage):
 
     def context(self) -> dict[str, Any]:
         shown = super().context() | {"help": help_for(self.row.purpose), "changes": self._changes()}
-        shown |= {"trials": PromptTrial.objects.of(self.row)[:TRIALS], "is_second_asked": is_second_asked()}
+        shown |= {
+            "trials": prompt_sample.trials_of(self.row, actor=self.actor)[:TRIALS],
+            "is_second_asked": is_second_asked(),
+        }
         return shown | (self._trial_context() if self.may_try() and can_be_tried(self.row) else {})
 
     def may_try(self) -> bool:

@@ -66,7 +66,7 @@ class ShowTrial(TriesPrompt):
     @cached_property
     def trial(self) -> PromptTrial:
         """The trial that the address names."""
-        return get_object_or_404(PromptTrial.objects.of(self.row), pk=self.kwargs["trial"])
+        return get_object_or_404(prompt_sample.trials_of(self.row, actor=self.actor), pk=self.kwargs["trial"])
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         left = self.chosen[self.trial.tried :]
