@@ -40,6 +40,11 @@ class Occasion(models.TextChoices):
     USER_ERASED = "user_erased", "person.erased"
 
 
+def told_as(event: str) -> str:
+    """Return what a type of event is called outside."""
+    return str(dict(Occasion.choices).get(event, event))
+
+
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
     def to_be_told(self, event: Event) -> Self:
         """Keep those that are to be told of an event: of their application, or of the site."""
@@ -155,7 +160,7 @@ class WebhookDelivery(models.Model):
     @property
     def called(self) -> str:
         """What the event is called outside."""
-        return Occasion(self.event.type).label
+        return told_as(self.event.type)
 
     @property
     def state(self) -> str:

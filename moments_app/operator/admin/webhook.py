@@ -10,7 +10,7 @@ from unfold.decorators import display
 from unfold.widgets import UnfoldAdminCheckboxSelectMultiple
 
 from moments_app.models import WebhookDelivery, WebhookEndpoint
-from moments_app.models.webhook import Occasion
+from moments_app.models.webhook import Occasion, told_as
 from moments_app.operator.views.webhook import ResendDelivery, WebhookForm
 from sessions_app.admin.applications import are_several
 from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
@@ -43,7 +43,7 @@ class WebhookEndpointAdmin(PageAdmin):
 
     @admin.display(description="Told of")
     def told_of(self, webhook: WebhookEndpoint) -> str:
-        return ", ".join(Occasion(event).label for event in webhook.events)
+        return ", ".join(map(told_as, webhook.events))
 
 
 @admin.register(WebhookDelivery)
