@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from moments_app.engines.calls.consolidation import ConsolidationAnswer
 from moments_app.engines.calls.digest import DigestAnswer
 from moments_app.engines.calls.formation import FormationShape
-from moments_app.engines.calls.moments import RECENT_MOMENTS, MomentAnswer
+from moments_app.engines.calls.moments import SHOWN_MOMENTS, MomentAnswer
 from moments_app.engines.calls.recall_query import QueryAnswer
 from moments_app.engines.calls.summary import SummaryAnswer
 from moments_app.engines.transcript import RULES
@@ -62,8 +62,8 @@ _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {
         [
             "The turns, numbered from 0, at most about {tokens} tokens a call",
             "The profile so far",
-            "The person's journey up to the turns: as it was told last, since when it is and how many moments it has",
-            f"The latest moments before the turns, at most {RECENT_MOMENTS}",
+            "The person's journey up to the turns: as it was told last, and since when it is",
+            f"The latest moments before the turns, at most {SHOWN_MOMENTS}",
         ],
         MomentAnswer,
     ),

@@ -40,7 +40,9 @@ _WAYS_TO_CHANGE = """() => [
         it => it.type === "submit" && it.form?.method === "post" && it.form.id !== "logout-form"),
     ...document.querySelectorAll("[hx-post], [hx-put], [hx-patch], [hx-delete]"),
 ].map(it => it.outerHTML)"""
-_LINKS = """() => [...document.querySelectorAll("a[href]")].map(it => [it.pathname, it.search])
+# Links of drawings have no parts of an address.
+_LINKS = """() => [...document.querySelectorAll("a[href]")]
+    .map(it => new URL(it.getAttribute("href"), document.baseURI)).map(it => [it.pathname, it.search])
     .filter(([path, _]) => path.startsWith("/admin/"))"""
 
 

@@ -20,9 +20,9 @@ from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
 from moments_app.engines.transcript import Turn, as_data
 
-RECENT_MOMENTS = 8  # the latest of a person's moments, which an engine is shown
-KNOWN_SUMMARY_MAX = 200  # characters
-SHOWN_MOMENTS = 2  # of them, that a model is told, and
+RECENT_MOMENTS = 8  # the latest of a person's moments, from which the journey is told
+SHOWN_MOMENTS = 2  # of them, that a model is told
+KNOWN_SUMMARY_MAX = 200  # characters of each
 SHOWN_PHRASES = 6  # of the newest interests, and of topics
 
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from django.db import connection
+from pytest_django.fixtures import Settings
 
 from moments_app.jobs.cancel import cancel
 from moments_app.jobs.recovery import recover_jobs
@@ -139,8 +140,9 @@ def test_a_cancelled_summary_is_given_up_and_not_begun_anew(ada: UserProfile, ro
 
 
 def test_a_settling_does_not_clear_a_session_whose_step_was_cancelled(
-    ada: UserProfile, model_server: OpenAIServer
+    ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
+    settings.ENGINE = settings.ENGINE.model_copy(update={"combines_calls": False})  # each step asks by itself
     session = talk(ada, 50)  # said long ago: quiet
     Session.objects.update(last_arrived_at="2026-03-02T09:00:00Z")
     settling = asked("settle", session)

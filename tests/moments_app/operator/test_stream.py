@@ -64,10 +64,10 @@ class TestList:
         note(own, "Felt wears out.", "fact")
         note(own, "Kept as it is.", is_pinned=True)
         shown = page(root, list_url(MemoryStream))
-        assert "2 of 5" in shown and "never" in shown
+        assert "2 of 10" in shown and "never" in shown
         fold(own)
         shown = page(root, list_url(MemoryStream))
-        assert "0 of 5" in shown and "never" not in shown
+        assert "0 of 10" in shown and "never" not in shown
 
     def test_it_is_found_by_the_beginning_of_what_it_belongs_to(
         self, root: Client, own: MemoryStream, bo: UserProfile
@@ -142,7 +142,7 @@ class TestPage:
         shown = page(root, change_url(own))
         assert "Wants short answers." in shown and "Felt wears out." in shown and "No longer so." not in shown
         assert "recalled 7×" in shown
-        assert "With 3 more observations it is consolidated by itself." in shown
+        assert "With 8 more observations it is consolidated by itself." in shown
         assert "0 of 400 words" in shown
 
     def test_each_line_says_what_it_is_from(self, root: Client, own: MemoryStream) -> None:
@@ -158,8 +158,8 @@ class TestPage:
         fold(own)
         note(own, "Repairs pianos.")
         shown = page(root, change_url(own))
-        assert "1 new of 5 that it takes to consolidate; 3 in all" in shown
-        assert "With 4 more observations it is consolidated by itself." in shown
+        assert "1 new of 10 that it takes to consolidate; 3 in all" in shown
+        assert "With 9 more observations it is consolidated by itself." in shown
         shown = page(root, url(own, "version", own.versions.get().pk))
         assert "What no line carries" in shown and "Lives in Turin." in shown and "Repairs pianos." not in shown
 

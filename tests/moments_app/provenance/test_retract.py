@@ -16,10 +16,13 @@ from moments_app.models import (
     CorrectedTurn,
     Correction,
     EngineCall,
+    Entity,
+    EntityLink,
     Job,
     MemoryAtom,
     MemoryStream,
     Moment,
+    RetractedItem,
     Retraction,
     Summary,
     TurnEmbedding,
@@ -27,6 +30,7 @@ from moments_app.models import (
 )
 from moments_app.probes.keep import draft_from, keep_probe
 from moments_app.provenance.retract import CannotRetract, preview, retract
+from moments_app.provenance.retract_items import Named, retract_items
 from moments_app.provenance.undo import undo_retraction
 from moments_app.streams.release import release
 from moments_app.summaries.roll import RollSummary
@@ -261,8 +265,14 @@ class TestRetract:
         correction = Correction.objects.create(fact=fact, **asked)
         turn = {"user": session.user, "session": session, "sequence": PLANTED[0], "wrong": "kiln"}
         CorrectedTurn.objects.create(correction=correction, **turn)
-        retraction = retract(session, PLANTED, reason="planted", requested_by="test")
-        items = set(retraction.items.values_list("model", "is_rewritten"))
+        goals = [Entity.objects.create(user=session.user, kind="goal", title=title) for title in ("Sail", "Fire")]
+        EntityLink.objects.create(user=session.user, from_entity=goals[0], to_entity=goals[1])
+        noted = Named(entity_ids=[goals[0].entity_id])
+        retractions = [
+            retract(session, PLANTED, reason="planted", requested_by="test"),
+            retract_items(session.user, noted, reason="planted", requested_by="test"),
+        ]
+        items = set(RetractedItem.objects.filter(retraction__in=retractions).values_list("model", "is_rewritten"))
         tables = [(provenance.model._meta.label_lower, provenance) for provenance in declared()]
         assert {model for model, is_rewritten in items if not is_rewritten} == {
             label for label, provenance in tables if provenance.is_withdrawn

@@ -156,7 +156,7 @@ class TestMove:
         assert "Felt wears out." in context_of(other)
 
     def test_one_that_makes_enough_asks_for_a_consolidation(self, own: MemoryStream, of_session: MemoryStream) -> None:
-        for number in range(4):
+        for number in range(9):
             note(own, f"Observation {number}.")
         move(note(of_session, "Wants short answers."), own, requested_by="operator:x")
         job = Job.objects.get(process="consolidate")

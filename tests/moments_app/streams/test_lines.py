@@ -134,13 +134,13 @@ class TestALimitThatHoldsAFewLines:
         fold(full)
         assert not is_due(full)
         MemoryStream.objects.filter(pk=full.pk).update(consolidated_max_words=400)
-        for number in range(4):
+        for number in range(9):
             note(full, f"Observation {number}.")
             full.refresh_from_db()
             assert not is_due(full)
-        note(full, "Observation 4.")
+        note(full, "Observation 9.")
         assert is_due(full)
-        assert fold(full).result["absorbed"] == 21
+        assert fold(full).result["absorbed"] == 26
         assert waiting(full) == set()
 
     def test_row_31_a_line_longer_than_the_limit_does_not_stand_in_part(
