@@ -272,7 +272,8 @@ class JobQuerySet(models.QuerySet["Job"]):
                 progress_done=0,
             )
         )
-        return Job.objects.select_related("session__user", "stream").get(**which) if taken else None
+        # An erasure may have deleted it since.
+        return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 
 
 class Job(models.Model):
