@@ -165,9 +165,9 @@ def _opened(job: Job, process: AnyProcess, error: Exception) -> Circuit | None:
 
 def _claim_think_commit(job: Job, process: AnyProcess) -> None:
     with _heartbeat(job) as progress:
-        input = process.prepare(job, progress) or _claimed(job, process)
+        input = _input_of(job, process, progress)
         if isinstance(input, Skipped):
-            return job.skip(input.reason)
+            return
         caller = process.caller(job)
         engine = caller.open(recorder(job, input.prompt_version, caller.work)) if caller else None
         if caller is None or caller.is_model:
@@ -180,10 +180,15 @@ def _claim_think_commit(job: Job, process: AnyProcess) -> None:
         process.commit(job, input, answer)
 
 
-def _claimed(job: Job, process: AnyProcess) -> Any:
+def _input_of(job: Job, process: AnyProcess, progress: Progress) -> Any:
+    """Return the input of a run; `Skipped` when there is nothing to do: the job has ended then."""
+    unwanted = process.prepare(job, progress)
     with transaction.atomic():
         _hold_person(job)
-        return process.claim(job)
+        input = unwanted or process.claim(job)
+        if isinstance(input, Skipped):
+            job.skip(input.reason)  # with what the claim has locked: work that comes to be due asks for another job
+        return input
 
 
 def _hold_person(job: Job) -> None:

@@ -89,7 +89,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
     def claim(self, job: Job) -> SummaryInput | Skipped:
         """Read the new turns and the summary that they are taken into."""
         session = session_of(job)
-        summary = _version_to_write(session)
+        summary = _version_to_write(session) or _version_begun_meanwhile(session)
         if summary is None:
             return Skipped("no round has ended since the last summary")
         base = summary.base
@@ -240,6 +240,12 @@ def _version_to_write(session: Session) -> Summary | None:
         Summary.objects.begin(session, end)
         summary = waiting.first()
     return summary
+
+
+def _version_begun_meanwhile(session: Session) -> Summary | None:
+    """Return the version to be written, with the session locked: an append that begins one relies on an open job."""
+    locked = Session.objects.locked().filter(pk=session.pk).first()
+    return _version_to_write(locked) if locked else None
 
 
 def _new_messages(session: Session, summary: Summary) -> list[Message]:

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import connection
 
 from tests.support.fresh_database import FreshDatabase
+from tests.support.waiting import wait_until
 
 
 def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
@@ -35,3 +36,17 @@ def other_connections() -> int:
         )
         [others] = cursor.fetchone()
     return int(others)
+
+
+def wait_until_somebody_waits() -> None:
+    """Return when another connection to this database waits for a lock."""
+    wait_until(_somebody_waits)
+
+
+def _somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks WHERE database ="
+            " (SELECT oid FROM pg_database WHERE datname = current_database()))"
+        )
+        return bool(cursor.fetchone() != (0,))

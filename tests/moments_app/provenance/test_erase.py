@@ -35,13 +35,13 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import OnHold, SomethingLeft, erase_user, holdings
 from sessions_app.tasks import remove_archives
 from tests.support.api import Api
-from tests.support.concurrency import at_once
+from tests.support.concurrency import at_once, wait_until_somebody_waits
 from tests.support.jobs import build, queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.operator import operator
 from tests.support.streams import fold, form, note, shard
 from tests.support.transcript import START, talk
-from tests.support.waiting import TIMEOUT, wait_until
+from tests.support.waiting import TIMEOUT
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming", "archive_folder")]
 
@@ -419,20 +419,6 @@ def recover_one() -> None:
     """Runs a job that is due, as a worker does."""
     for job_id in queued_job_ids()[:1]:
         run_job(job_id)
-
-
-def wait_until_somebody_waits() -> None:
-    """Returns when another connection to this database waits for a lock."""
-    wait_until(_somebody_waits)
-
-
-def _somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks WHERE database ="
-            " (SELECT oid FROM pg_database WHERE datname = current_database()))"
-        )
-        return bool(cursor.fetchone() != (0,))
 
 
 # --- who may, and what is told ---

@@ -1,5 +1,6 @@
 """Rolling summaries: which turns a version covers, what it is made of, and that at most one is being made."""
 
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -12,13 +13,14 @@ from pytest_django.fixtures import Settings
 from memoryproject.conf import RollingSummarySettings
 from moments_app.context import receipts
 from moments_app.jobs.recovery import recover_jobs
-from moments_app.jobs.runner import run_job
+from moments_app.jobs.runner import run_job, run_taken
 from moments_app.models import Job, Summary
+from moments_app.models.summary import PROCESS
 from sessions_app.models import Event, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
-from tests.support.concurrency import at_once
+from tests.support.concurrency import at_once, wait_until_somebody_waits
 from tests.support.jobs import queued_job_ids, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import messages, turns
@@ -244,6 +246,28 @@ class TestContent:
         Session.objects.get().messages.update(role="system")
         assert run_next().status == "skipped"
         assert versions() == [(0, 5, "failed")]
+
+    def test_row_15_a_round_that_ends_while_a_run_finds_nothing_to_do_has_its_version_written(
+        self, ada: UserProfile
+    ) -> None:
+        session = append(ada, "s1", turns(6)).session
+        work_off()
+        waiting = Job.objects.take(Job.objects.request(PROCESS, session, requested_by="test").job_id)
+        assert waiting
+
+        def run_it() -> None:
+            run_taken(waiting)
+            connection.close()
+
+        run = threading.Thread(target=run_it)
+        with transaction.atomic():
+            Session.objects.locked().get()
+            Job.objects.select_for_update().get(pk=waiting.pk)
+            run.start()
+            wait_until_somebody_waits()
+            post_round(ada, 3)
+        run.join()
+        assert versions() == [(0, 5, "completed"), (0, 7, "completed")]
 
     def test_deleting_the_session_deletes_its_summaries(self, ada: UserProfile, service: Api) -> None:
         for number in range(5):
