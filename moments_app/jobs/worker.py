@@ -8,7 +8,8 @@ ones, never in less urgent ones: a summary that somebody waits for stands behind
 embedding or bulk work is under way. Where there are fewer workers than lanes, the last one takes several.
 
 **In turn.** Within a lane a worker goes on with the next person who has something due, and nobody has two jobs running
-at a time.
+at a time. So it takes the most urgent of that person's jobs, of whatever lane: the worker of a more urgent lane would
+find the person busy each time it looks.
 """
 
 import signal
@@ -108,7 +109,8 @@ class Worker:
         return any(self._work(lane) for lane in self._processes) or self._run_scheduled()
 
     def _work(self, lane: Lane) -> bool:
-        job = Job.objects.take_next(self._processes[lane], after=self._last[lane])
+        urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
+        job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent)
         if job is None:
             return False
         self._last[lane] = job.subject

