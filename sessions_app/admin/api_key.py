@@ -10,6 +10,7 @@ from django.utils import timezone
 from unfold.decorators import display
 
 from sessions_app.admin.applications import are_several
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin, one_line
 from sessions_app.admin.links import link_to
 from sessions_app.admin.views.api_key import ApiKeyForm, MadeApiKey, RevokeApiKey
@@ -113,6 +114,10 @@ class ApiKeyAdmin(PageAdmin):
         return page.page()
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
+    @asks_first(
+        "Whoever uses these keys is refused from now on. It can't be taken back: others have to be made.",
+        button="Revoke these keys",
+    )
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         """End the keys at once."""
         RevokeApiKey.change_each(self, request, queryset)

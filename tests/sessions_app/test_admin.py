@@ -67,7 +67,12 @@ def test_a_key_that_is_expired_from_the_start_is_refused(root: Client) -> None:
 def test_revoked_keys_end_at_once(root: Client, ada: UserProfile) -> None:
     (first, first_text), (second, second_text) = ApiKey.objects.issue("first"), ApiKey.objects.issue("second")
     assert Api(first_text).get("users/ada").status_code == 200
-    shown = root.post(KEYS, {"action": "revoke", "_selected_action": [first.pk]}, follow=True).content.decode()
+    ticked = {"action": "revoke", "_selected_action": [first.pk]}
+    asked = root.post(KEYS, ticked).content.decode()
+    assert "<li>first" in asked and "<li>second" not in asked
+    assert Api(first_text).get("users/ada").status_code == 200
+    assert all(f'name="{name}"' in asked for name in ("action", "_selected_action", "sure"))
+    shown = root.post(KEYS, ticked | {"sure": "1"}, follow=True).content.decode()
     assert "opens nothing any more" in shown
     shown = root.post(key_url(second, "revoke"), follow=True).content.decode()
     assert "It was revoked at" in shown and key_url(second, "revoke") not in shown
@@ -103,7 +108,7 @@ def test_row_18_a_viewer_makes_and_revokes_no_keys(transactional_db: None) -> No
     key, _ = ApiKey.objects.issue("stays")
     assert viewer.get(KEYS).status_code == 200
     assert viewer.post(NEW_KEY, {"name": "mine", "scope": "admin"}).status_code == 403
-    viewer.post(KEYS, {"action": "revoke", "_selected_action": [key.pk]})
+    viewer.post(KEYS, {"action": "revoke", "_selected_action": [key.pk], "sure": "1"})
     assert viewer.post(key_url(key, "revoke")).status_code == 403
     assert key_url(key, "revoke") not in viewer.get(key_url(key)).content.decode()
     assert list(ApiKey.objects.values_list("name", "revoked_at")) == [("stays", None)]

@@ -17,6 +17,7 @@ from moments_app.operator.views.release import (
     RevokeRelease,
     RewordRelease,
 )
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 
 STATES = {"stands": "success", "revoked": "warning", "signature doesn't fit": "danger"}  # colours
@@ -63,6 +64,10 @@ class ReleaseAdmin(ReadOnlyAdmin):
         return "revoked" if release.revoked_at else "stands"
 
     @admin.action(description="Revoke the selected releases", permissions=["release"])
+    @asks_first(
+        "Nobody else sees them any more, in no context, search or text. To share them again takes other releases.",
+        button="Revoke these releases",
+    )
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Release]) -> None:
         """Revoke each; say which can't be, and why."""
         RevokeRelease.change_each(self, request, queryset)

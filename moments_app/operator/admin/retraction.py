@@ -6,6 +6,7 @@ from django.http import HttpRequest
 
 from moments_app.models import Retraction
 from moments_app.operator.views.retraction import RetractionForm, UndoRetraction
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 
 
@@ -40,6 +41,10 @@ class RetractionAdmin(ReadOnlyAdmin):
         return request.user.has_perm("moments_app.change_retraction")
 
     @admin.action(description="Undo the selected retractions", permissions=["undo"])
+    @asks_first(
+        "The turns are believed again, and what was made from them is back in contexts and searches.",
+        button="Undo these retractions",
+    )
     def undo_selected(self, request: HttpRequest, queryset: QuerySet[Retraction]) -> None:
         """Undo the newest first; say which can't be undone, and why."""
         UndoRetraction.change_each(self, request, queryset.order_by("-id"))

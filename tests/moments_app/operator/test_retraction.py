@@ -50,7 +50,11 @@ def test_several_are_undone_from_the_list(session: Session) -> None:
         retract(session, [sequence], reason="x", requested_by="test")
     listed = reverse("admin:moments_app_retraction_changelist")
     chosen = list(Retraction.objects.values_list("pk", flat=True))
-    operator().post(listed, {"action": "undo_selected", "_selected_action": chosen})
+    ticked = {"action": "undo_selected", "_selected_action": chosen}
+    root = operator()
+    assert "believed again" in root.post(listed, ticked).content.decode()
+    assert retracted() == [3, 5]
+    root.post(listed, ticked | {"sure": "1"})
     assert retracted() == []
 
 
@@ -81,7 +85,7 @@ def test_row_18_a_viewer_retracts_and_undoes_nothing(service: Api, session: Sess
     assert viewer.post(url, {"reason": "x"}).status_code == 403
     assert viewer.get(url).status_code == 403
     listed = reverse("admin:moments_app_retraction_changelist")
-    viewer.post(listed, {"action": "undo_selected", "_selected_action": str(Retraction.objects.get().pk)})
+    viewer.post(listed, {"action": "undo_selected", "_selected_action": Retraction.objects.get().pk, "sure": "1"})
     assert (
         viewer.post(reverse("admin:moments_app_retraction_undo", args=[Retraction.objects.get().pk])).status_code == 403
     )
