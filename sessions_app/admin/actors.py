@@ -11,12 +11,19 @@ from sessions_app.admin.views.base import may_see
 from sessions_app.models import ApiKey
 
 
-def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str) -> Any:
-    """Add the names of the keys that a column of actors names, as `key_name`, for operators who may see keys."""
+def with_key_names(request: HttpRequest, rows: QuerySet[Any], column: str, *, name: str = "key_name") -> Any:
+    """Add the names of the keys that a column of actors names, for operators who may see keys.
+
+    Args:
+        request: of the operator.
+        rows: to be shown.
+        column: of the actors.
+        name: that the names are added under.
+    """
     if not may_see(request, ApiKey):
-        return rows.annotate(key_name=Value(""))
+        return rows.annotate(**{name: Value("")})
     named = ApiKey.objects.filter(prefix=Substr(OuterRef(column), len(KEY) + 1)).values("name")
-    return rows.annotate(key_name=Subquery(named[:1]))
+    return rows.annotate(**{name: Subquery(named[:1])})
 
 
 def name_of(request: HttpRequest, actor: str) -> str:

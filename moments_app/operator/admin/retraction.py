@@ -6,6 +6,8 @@ from django.http import HttpRequest
 
 from moments_app.models import Retraction
 from moments_app.operator.views.retraction import RetractionForm, UndoRetraction
+from sessions_app.actors import named_actor
+from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin
 
@@ -14,7 +16,7 @@ from sessions_app.admin.base import ReadOnlyAdmin
 class RetractionAdmin(ReadOnlyAdmin):
     """Retractions, newest first."""
 
-    list_display = ("created_at", "session", "whose", "reason", "requested_by", "undone_at")
+    list_display = ("created_at", "session", "whose", "reason", "by", "undone_at")
     list_select_related = ("session", "user", "stream")
     applications = ("user__application", "stream__application")
     list_filter = (("undone_at", admin.EmptyFieldListFilter),)
@@ -28,13 +30,22 @@ class RetractionAdmin(ReadOnlyAdmin):
         ("session", "user", "stream"),
         ("sequences", "item_ids", "entity_ids"),
         "reason",
-        ("requested_by", "created_at", "undone_at", "retraction_id"),
+        ("by", "created_at", "undone_at", "retraction_id"),
     )
 
     @admin.display(description="User", ordering="user")
     def whose(self, retraction: Retraction) -> str:
         """Name the person, or the shard in which everybody saw it."""
         return str(retraction.user or retraction.stream)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Retraction]:
+        queryset: QuerySet[Retraction] = with_key_names(request, super().get_queryset(request), "requested_by")
+        return queryset
+
+    @admin.display(description="Requested by", ordering="requested_by")
+    def by(self, retraction: Retraction) -> str:
+        """Name who asked for it."""
+        return named_actor(retraction.requested_by, retraction.key_name)  # type: ignore[attr-defined]
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change retractions undo them."""

@@ -28,6 +28,7 @@ from moments_app.operator.pager import first_of
 from moments_app.operator.person_days import DaysPage, Place, days_of
 from moments_app.operator.rights import SEE_MEMORY
 from moments_app.reports.cost import JOBS, cost_of_person
+from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
 from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
@@ -134,7 +135,8 @@ class Who(PersonPage):
         """Read who read of the person last, for those who may see events."""
         if not may_see(self.request, Event):
             return {"readings": None}
-        newest, more = first_of(Event.objects.readings_of(self.row), READINGS_SHOWN)
+        readings = with_key_names(self.request, Event.objects.readings_of(self.row), "actor")
+        newest, more = first_of(readings, READINGS_SHOWN)
         return {"readings": newest, "more_readings": more}
 
 

@@ -17,6 +17,7 @@ from moments_app.operator.pager import first_of
 from moments_app.operator.profile_history import history
 from moments_app.operator.rights import EXPORT_PERSON
 from moments_app.operator.views.person import PersonPage, with_sources
+from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import change_url, list_url, page_url
 from sessions_app.admin.views.base import RowAction, RowPage, RowView
 from sessions_app.limited_operators import unlimited
@@ -68,6 +69,8 @@ class ProfileLines(PersonPage):
 
     def context(self) -> dict[str, Any]:
         rows = ProfileLine.objects.filter(user=self.row).select_related("job", "replaced_by")
+        rows = with_key_names(self.request, rows, "actor")
+        rows = with_key_names(self.request, rows, "ended_by", name="ended_by_key")
         standing = list(rows.standing().in_order())
         ended, more = first_of(rows.exclude(ended_at=None).order_by("-ended_at", "-pk"), ENDED_SHOWN)
         return super().context() | {

@@ -8,7 +8,7 @@ from django.urls import reverse
 from moments_app.models import Entity, Job
 from moments_app.operator.diff import DiffPart, list_diff
 from moments_app.operator.profile_history import PAGE, history
-from sessions_app.models import UserProfile
+from sessions_app.models import ApiKey, UserProfile
 from tests.support.moments import remember
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
@@ -92,6 +92,13 @@ class TestHistory:
         assert states[-1].made_at == ada.created_at
 
     @pytest.mark.slow
+    def test_a_key_that_wrote_a_line_or_ended_one_is_told_by_its_name(self, root: Client, ada: UserProfile) -> None:
+        key, _ = ApiKey.objects.issue("the app")
+        for summary in ("Ada lives in Oslo.", "Ada lives in Bergen."):
+            ada.merge(summary=summary, interests=[], preferred_topics=[], actor=f"key:{key.prefix}")
+        shown = root.get(reverse("admin:sessions_app_userprofile_lines", args=[ada.pk])).content.decode()
+        assert shown.count("key “the app”") == 2 and key.prefix not in shown
+
     def test_pages_meet_every_state_once(self, root: Client, ada: UserProfile) -> None:
         for number in range(PAGE + 10):
             ada.merge(summary=f"State {number}.", interests=[], preferred_topics=[], actor="operator:eve")
