@@ -357,7 +357,6 @@ class TestFailure:
         work_off()
         assert states == [0]
 
-
     def test_row_4_turns_that_come_while_the_endpoint_thinks_get_their_vectors_too(
         self, embeddings_server: OpenAIServer, ada: UserProfile
     ) -> None:
