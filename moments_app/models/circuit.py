@@ -5,10 +5,13 @@ address or the quota, it opens the circuit at once. About load or the network, i
 nobody was answered in between: for everybody when the two are about different people, else for that person alone,
 whose own text may be the cause. One answer closes it, and all that it held is due at once.
 
+An endpoint that is away is away for all that it is asked for, by whatever model. So its circuits take turns with
+probes, one call opens another of them, and an answer has all of them tried at once.
+
 A held job costs nothing: no worker takes it until the circuit closes or sends it out as the next probe.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
 import structlog
@@ -28,6 +31,7 @@ from sessions_app.refusals import Refusal
 AT_ONCE = frozenset({"credential", "quota", "address"})  # the endpoint would take no text from us
 IN_A_ROW = frozenset({"rate_limited", "timeout", "unavailable", "server_error"})  # or one text is the cause
 OUTAGE = AT_ONCE | IN_A_ROW
+AWAY = frozenset({"unavailable", "server_error"})  # so is the endpoint, whatever it is asked for
 LONE = timedelta(days=1)  # for which one person's jobs are tried while nobody else asks anything
 
 logger = structlog.get_logger(__name__)
@@ -56,6 +60,19 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         number = jobs.annotate(number=Count("pk")).values("number")
         return self.annotate(held=Coalesce(Subquery(number), 0))
 
+    def at_endpoint_of(self, work: str) -> Self:
+        """Keep those whose jobs ask the endpoint that a kind of work asks."""
+        return self.filter(work__in=_works_beside(work))
+
+    def away(self) -> Self:
+        """Keep those that hold everybody's jobs because their endpoint is away."""
+        return self.open().filter(holds_all=True, reason__in=AWAY)
+
+    def locked(self, engine: str, work: str) -> "Circuit":
+        """Return a circuit, locked with those at its endpoint, in an order that all keep to."""
+        rows = self.at_endpoint_of(work).order_by("pk").select_for_update(no_key=True)
+        return next(row for row in rows if (row.engine, row.work) == (engine, work))
+
     def open_of(self, caller: Caller) -> "Circuit | None":
         """Return the circuit of an engine and its kind of work, if it is open."""
         return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
@@ -83,10 +100,10 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         if call.error_kind in OUTAGE:
             insert_unless_there(Circuit(engine=call.engine, work=work))
             with transaction.atomic():
-                this.select_for_update(no_key=True).get().failed(call, job)
+                self.locked(call.engine, work).failed(call, job)
         elif this.exclude(state=Circuit.State.CLOSED, failures=0).exists():
             with transaction.atomic():
-                this.select_for_update(no_key=True).get().answered(job)
+                self.locked(call.engine, work).answered(job)
 
     @transaction.atomic
     def hand_on_probe(self, job: Job, step: Job) -> None:
@@ -96,12 +113,19 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
             Job.objects.held().filter(pk=step.pk, circuit=circuit).update(circuit=None, run_after=timezone.now())
 
     def send_probes(self) -> None:
-        """Make a held job of each open circuit due whose time has come."""
-        for circuit in self.open():
+        """Make a held job of each open circuit due whose time has come; who failed last comes last."""
+        for circuit in self.open().order_by("last_failure_at"):
             if not interval():
                 circuit.close("settings")
             elif circuit.is_probe_due:
                 circuit.send_probe()
+
+
+def _works_beside(work: str) -> list[str]:
+    """Return the kinds of work of jobs that ask the same endpoint as one; requests go by what they see themselves."""
+    of_jobs = [Circuit.Work.TEXT, Circuit.Work.EMBEDDING]
+    addresses = {conf.base_url.rstrip("/") for conf in (settings.ENGINE, settings.EMBEDDING)}
+    return [*of_jobs] if work in of_jobs and len(addresses) == 1 else [work]
 
 
 class Circuit(models.Model):
@@ -153,6 +177,16 @@ class Circuit(models.Model):
     def is_open(self) -> bool:
         """True while the engine is left alone."""
         return self.state == Circuit.State.OPEN
+
+    @property
+    def is_away(self) -> bool:
+        """True while everybody waits for its endpoint, as those do that ask it for something else."""
+        return self.is_open and self.holds_all and self.reason in AWAY
+
+    @property
+    def beside(self) -> CircuitQuerySet:
+        """The others that wait for the same endpoint to come back."""
+        return Circuit.objects.at_endpoint_of(self.work).away().exclude(pk=self.pk)
 
     @property
     def is_probe_due(self) -> bool:
@@ -208,11 +242,21 @@ class Circuit(models.Model):
     # --- probes ---
 
     def take_probe(self, job: Job | None = None) -> bool:
-        """Take the probe that is due; of several who try at once, one does."""
+        """Take the probe that is due, for all at the endpoint if it is away; of several who try at once, one does."""
         now = timezone.now()
         due = Circuit.objects.open().filter(pk=self.pk, next_probe_at__lte=now)
         who = {"probe": job.pk, "probe_subject": job.subject, "is_probing": True} if job else {}
-        return bool(due.update(next_probe_at=now + interval(), **who))
+        with transaction.atomic():
+            if self.is_away:
+                Circuit.objects.locked(self.engine, self.work)
+            taken = bool(due.update(next_probe_at=now + interval(), **who))
+            if taken and self.is_away:
+                self._put_off_beside(now + interval())
+        return taken
+
+    def _put_off_beside(self, until: datetime) -> None:
+        """Have the others at the endpoint, which are locked, wait for what one of them is asked."""
+        self.beside.filter(next_probe_at__lt=until).update(next_probe_at=until)
 
     @transaction.atomic
     def send_probe(self) -> None:
@@ -256,19 +300,22 @@ class Circuit(models.Model):
         self.failures += 1
         self.reason, self.error, self.last_failure_at = call.error_kind, call.error, timezone.now()
         self.is_probing = self.is_probing and not (job and job.pk == self.probe)
-        if is_at_once or self.failures > 1:
-            self.holds_all = is_at_once or not is_alone or (self.is_open and self.holds_all)
-            self._left_alone(timedelta(seconds=call.retry_after or 0), job)
+        is_away = call.error_kind in AWAY and self.beside.exists()
+        if is_at_once or is_away or self.failures > 1:
+            self.holds_all = is_at_once or is_away or not is_alone or (self.is_open and self.holds_all)
+            self._left_alone(call, job)
         self.failed_job = job.pk if job else None
         self.save()
 
-    def _left_alone(self, wished: timedelta, job: Job | None) -> None:
-        now = timezone.now()
+    def _left_alone(self, call: CallRecord, job: Job | None) -> None:
+        now, wished = timezone.now(), timedelta(seconds=call.retry_after or 0)
         if self.is_open:
             self.next_probe_at = max(self.next_probe_at, now + wished)
             return
         self.state, self.since, self.closed_by = Circuit.State.OPEN, now, ""
         self.next_probe_at = now + max(interval(), wished)
+        if self.is_away:
+            self._put_off_beside(now + interval() - timedelta(milliseconds=call.latency_ms))
         if job:  # which is tried again after others
             self.probe, self.probe_subject = job.pk, job.subject
         if self.failed_job:  # for the same reason
@@ -304,10 +351,12 @@ class Circuit(models.Model):
             actor: who closes it.
             answered: the job that got an answer.
         """
-        this = Circuit.objects.open().select_for_update(no_key=True).filter(pk=self.pk).first()
-        if this is None:
+        this = Circuit.objects.locked(self.engine, self.work)
+        if not this.is_open:
             return False
         now = timezone.now()
+        if this.is_away:
+            this.beside.update(next_probe_at=now)
         is_lone = answered is not None and this.subject not in (None, answered.subject)
         held = Job.objects.held().filter(circuit=this)
         held.update(circuit=None, run_after=Greatest(F("run_after"), now) if is_lone else now)

@@ -141,17 +141,19 @@ class Embed(Process[EmbedInput, Vectors]):
             ClaimLost: the job was taken over or cancelled, or the session is gone.
             Moved: these turns were taken care of meanwhile.
         """
+        is_more = input.is_cut
         if input.session:
             session = locked_session(job)
             if session.embedded_to != input.session.embedded_to:
                 raise Moved("These turns were embedded meanwhile.")
             Session.objects.filter(pk=session.pk).update(embedded_sequence=input.last_sequence)
+            is_more |= session.last_sequence > input.last_sequence  # an append asked while this job was open
         refused = sum(isinstance(vector, str) for _text, vector in answer)
         written = write(input.model, answer)
         if input.session is None and not job.is_claimed():
             raise ClaimLost
         job.complete({"embedded": written - refused, "refused": refused, "model": str(input.model)})
-        if input.is_cut:
+        if is_more:
             about = {"session": job.session} if job.session else whose_memories(job)
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
 

@@ -1,5 +1,6 @@
 """Row 9, held by PostgreSQL itself: with no filter in the code, a request still sees one person only."""
 
+import re
 from typing import Any
 
 import pytest
@@ -142,6 +143,17 @@ def test_every_table_with_a_persons_data_is_protected(transactional_db: None) ->
         read_by_requests = {row[0] for row in cursor}
     assert personal <= protected and enabled == protected | limited
     assert read_by_requests == set()  # policies for operators alone would hide all of a table from requests
+
+
+@pytest.mark.parametrize("table", ["sessions_app_message", "moments_app_memoryatom", "moments_app_word"])
+def test_policies_ask_once_a_statement_and_look_up_no_other_table(ada: UserProfile, table: str) -> None:
+    with acting_for("ada", application=DEFAULT), connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (VERBOSE) SELECT * FROM {table}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    scanned = set(re.findall(r"on public\.(\w+)", plan))
+    assert scanned == {table}
+    if table != "moments_app_word":  # of which few rows are read, by their key
+        assert "InitPlan" in plan and plan.count("memory.user_pk") == 1
 
 
 class TestEverybodysRows:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memoryproject.conf import EmbeddingSettings
 from moments_app.engines.interface import CallRecord
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.runner import run_job, run_taken
@@ -240,6 +241,46 @@ class TestProbes:
         Job.objects.all().delete()
         assert ran(asked("di")).status == "completed"
         assert not circuit().is_open
+
+
+class TestAnEndpoint:
+    """What is away is away for all that it is asked for."""
+
+    @pytest.mark.slow
+    def test_row_30_its_circuits_take_turns_with_probes_and_one_answer_has_all_tried(
+        self, model_server: OpenAIServer, settings: Settings
+    ) -> None:
+        settings.EMBEDDING = EmbeddingSettings(base_url=f"{model_server.base_url}/", model="embedder", dimensions=64)
+        jobs = opened(model_server)
+        for job in jobs:
+            run_job(Job.objects.request("embed", job.session, requested_by="test").job_id)
+        assert Job.objects.held().filter(process="embed").count() == 2
+        assert len(model_server.requests) == 2 + 1, "one call says enough of an endpoint that is away"
+        probes = [ran(self.sent()).process for _ in range(4)]
+        assert sorted(probes[:2]) == ["build_moments", "embed"] and probes[2:] == probes[:2]
+        model_server.always(behave.answer_well)
+        assert ran(self.sent()).process == probes[0]
+        Circuit.objects.send_probes()
+        [probe] = Job.objects.due().filter(process=probes[1], session__in=[job.session_id for job in jobs])
+        assert ran(probe).status == "completed"
+        assert not Circuit.objects.open().exists()
+
+    def sent(self) -> Job:
+        """The only job that is sent out when it is time for every circuit."""
+        Circuit.objects.update(next_probe_at=timezone.now() - timedelta(seconds=1))
+        Circuit.objects.send_probes()
+        return Job.objects.due().get()
+
+    def test_row_30_another_endpoint_has_probes_of_its_own(self, model_server: OpenAIServer) -> None:
+        jobs = opened(model_server)
+        for job in jobs:
+            record = CallRecord("embedding", "openai:embedder", 1, error_kind="server_error", error="No.")
+            Circuit.objects.note(record, "embedding", job=job)
+            assert Circuit.objects.open().count() == (2 if job is jobs[-1] else 1), "it takes two calls to open it"
+        due = timezone.now() - timedelta(seconds=1)
+        Circuit.objects.update(next_probe_at=due)
+        Circuit.objects.send_probes()
+        assert Circuit.objects.get(work="embedding").next_probe_at == due, "which nothing waits for yet"
 
 
 class TestOnePersonsText:

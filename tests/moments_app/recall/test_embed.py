@@ -357,6 +357,19 @@ class TestFailure:
         work_off()
         assert states == [0]
 
+    def test_row_4_turns_that_come_while_the_endpoint_thinks_get_their_vectors_too(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        def say_more(handler: Any, body: dict[str, Any]) -> None:
+            talk(ada, 2)
+            connection.close()
+            behave.answer_well(handler, body)
+
+        embeddings_server.queue(say_more)
+        talk(ada, 2)
+        work_off()
+        assert embedded_sequences() == list(range(4))
+
 
 class TestSecondModel:
     """Filling another model beside the one in use, and switching to it."""
