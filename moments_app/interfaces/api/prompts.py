@@ -4,7 +4,7 @@ An application's prompt takes the place of the site's once a version of it is in
 is their application's alone; where there is but one application, the site's are its own.
 """
 
-from typing import Any
+from functools import partial
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -109,7 +109,7 @@ class PromptAnswer(serializers.ModelSerializer[PromptResource]):
 
     class Meta:
         model = PromptResource
-        fields = (
+        fields: tuple[str, ...] = (
             "name",
             "uri",
             "title",
@@ -158,7 +158,7 @@ class VersionRow(serializers.ModelSerializer[PromptVersion]):
 
     class Meta:
         model = PromptVersion
-        fields = ("version", "note", "created_by", "created_at", "is_active", "is_tried")
+        fields: tuple[str, ...] = ("version", "note", "created_by", "created_at", "is_active", "is_tried")
 
     def get_is_active(self, version: PromptVersion) -> bool:
         return version.pk == version.resource.active_version_id
@@ -225,20 +225,21 @@ class PromptsViewBase(PersonView):
         return version
 
 
-def about_prompts(answers: Any, name: str, **more: Any) -> Any:
-    """Declare a call that is about nobody."""
-    return operation(answers, operation_id=name, needs_person=False, in_transaction=False, sees_all=True, **more)
+# Of a call that is about nobody, and opens its own transaction.
+about_prompts = partial(operation, needs_person=False, in_transaction=False, sees_all=True)
 
 
 class PromptsView(PromptsViewBase):
     """The prompts of an application."""
 
-    @about_prompts(PromptList, "prompts_list", query=PromptsQuery)
+    @about_prompts(PromptList, operation_id="prompts_list", query=PromptsQuery)
     def get(self) -> Response:
         """Prompts of the key's application, each its own or else the site's, by address."""
         return self.page(PromptList, self.filtered(self.prompts(), purpose="purpose"))
 
-    @about_prompts({201: PromptDetail}, "prompts_create", body=PromptInput, refuses=[PromptThere, NotApproved])
+    @about_prompts(
+        {201: PromptDetail}, operation_id="prompts_create", body=PromptInput, refuses=[PromptThere, NotApproved]
+    )
     @transaction.atomic
     def post(self) -> Response:
         """Makes a prompt with its first version, which takes the place of the site's once it is in force."""
@@ -267,7 +268,7 @@ class PromptsView(PromptsViewBase):
 class PromptView(PromptsViewBase):
     """One prompt."""
 
-    @about_prompts(PromptDetail, "prompts_get")
+    @about_prompts(PromptDetail, operation_id="prompts_get")
     def get(self, name: str) -> Response:
         """The prompt with the text in force."""
         return Response(PromptDetail(self.prompt(name)).data)
@@ -276,14 +277,14 @@ class PromptView(PromptsViewBase):
 class PromptVersionsView(PromptsViewBase):
     """The versions of a prompt."""
 
-    @about_prompts(VersionList, "promptversions_list", query=AnyPageQuery)
+    @about_prompts(VersionList, operation_id="promptversions_list", query=AnyPageQuery)
     def get(self, name: str) -> Response:
         """Versions of a prompt without their texts, newest first."""
         return self.page(VersionList, self.versions(self.prompt(name)).defer("content"))
 
     @about_prompts(
         {201: VersionAnswer},
-        "promptversions_create",
+        operation_id="promptversions_create",
         body=VersionInput,
         refuses=[NewerVersion, NotApproved, PromptOfSite],
     )
@@ -298,7 +299,7 @@ class PromptVersionsView(PromptsViewBase):
 class PromptVersionView(PromptsViewBase):
     """One version of a prompt."""
 
-    @about_prompts(VersionAnswer, "promptversions_get")
+    @about_prompts(VersionAnswer, operation_id="promptversions_get")
     def get(self, name: str, version: int) -> Response:
         """A version with its text."""
         return Response(VersionAnswer(one_or_404(self.versions(self.prompt(name)), number=version)).data)
@@ -307,7 +308,9 @@ class PromptVersionView(PromptsViewBase):
 class ActivateView(PromptsViewBase):
     """Which version is in force."""
 
-    @about_prompts(PromptDetail, "prompts_activate", body=ActivateInput, refuses=[NotApproved, PromptOfSite])
+    @about_prompts(
+        PromptDetail, operation_id="prompts_activate", body=ActivateInput, refuses=[NotApproved, PromptOfSite]
+    )
     @transaction.atomic
     def post(self, name: str) -> Response:
         """Puts a version in force: it counts from the next job on. `previous_version` rolls back."""
