@@ -1,6 +1,8 @@
 """An assistant of the SDK that asks for a key by OAuth, with an operator's browser."""
 
 import asyncio
+import base64
+import hashlib
 import html
 import re
 from typing import Any
@@ -12,7 +14,17 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
+from sessions_app.models import OAuthClient
+
 BACK = "http://localhost:3333/callback"
+VERIFIER = "v" * 43
+CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
+
+
+def asked(client: OAuthClient, **more: str) -> dict[str, str]:
+    """Return what the address of the page says, where an assistant asks as it should but for what is named."""
+    whole = {"response_type": "code", "client_id": client.client_id, "redirect_uri": BACK, "state": "s"}
+    return whole | {"code_challenge": CHALLENGE, "code_challenge_method": "S256", "scope": "read write"} | more
 
 
 def back_from(answer: Any) -> dict[str, str]:

@@ -33,6 +33,7 @@ from sessions_app.models import Application
 from sessions_app.refusals import Conflict
 
 NUMBER_MAX = 2**31 - 1  # of a version
+NAME_MAX = 255 - len(ADDRESS)
 
 
 class PromptThere(Conflict):
@@ -70,7 +71,7 @@ class VersionInput(StrictSerializer):
 class PromptInput(StrictSerializer):
     """A new prompt with its first version."""
 
-    name = PublicIdField(help_text="Its address is `rem://prompts/{name}`.")
+    name = PublicIdField(max_length=NAME_MAX, help_text="Its address is `rem://prompts/{name}`.")
     purpose = serializers.ChoiceField(
         choices=PromptResource.Purpose.choices,
         required=False,

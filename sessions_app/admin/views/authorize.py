@@ -43,6 +43,7 @@ class GrantForm(forms.Form):
         may: Any = self.fields["scope"]
         may.choices = [(scope, MAY[scope]) for scope in scopes]
         may.initial = scopes[0]
+        self.fields["application"].required = are_several()  # else there is one
 
     def clean_user_id(self) -> str:
         """Return the name, which is one as the API takes it."""

@@ -1,7 +1,5 @@
 """Assistants that ask for a key by OAuth, step by step, and as no assistant should; `test_mcp` has the SDK's own."""
 
-import base64
-import hashlib
 import re
 from datetime import timedelta
 from io import StringIO
@@ -20,15 +18,13 @@ from sessions_app.models import ApiKey, Application, OAuthClient, OAuthGrant, Us
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from tests.support.live import live_site
-from tests.support.oauth import BACK, back_from
+from tests.support.oauth import BACK, VERIFIER, asked, back_from
 from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SITE = "https://memory.example.com"
 AUTHORIZE = "/admin/sessions_app/apikey/authorize/"
-VERIFIER = "v" * 43
-CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +40,6 @@ def root(transactional_db: None) -> Browser:
 @pytest.fixture
 def assistant(transactional_db: None) -> OAuthClient:
     return OAuthClient.objects.register("Claude", [BACK], by=OAuthClient.ITSELF)
-
-
-def asked(client: OAuthClient, **more: str) -> dict[str, str]:
-    whole = {"response_type": "code", "client_id": client.client_id, "redirect_uri": BACK, "state": "s"}
-    return whole | {"code_challenge": CHALLENGE, "code_challenge_method": "S256", "scope": "read write"} | more
 
 
 def allow(browser: Browser, client: OAuthClient, query: dict[str, str] | None = None, **form: Any) -> Any:
@@ -126,15 +117,16 @@ def test_the_operator_says_whose_memory_how_much_and_until_when(
 
 def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, assistant: OAuthClient) -> None:
     other = Application.objects.create(name="other")
+    there = {"user_id": "nobody", "application": other.pk}
     for name in ("nobody", "a/b", ".."):
-        answer = allow(root, assistant, user_id=name)
+        answer = allow(root, assistant, **there | {"user_id": name})
         assert answer.status_code == 400 and not UserProfile.objects.exists()
-    granted(root, assistant, user_id="nobody", begins="on", application=other.pk)
+    there |= {"begins": "on"}
+    granted(root, assistant, **there)
     assert UserProfile.objects.get().application == other == ApiKey.objects.get().application
-    for form in ({"days": 366}, {"days": 0}, {"scope": "admin"}, {"application": 99}):
-        assert allow(root, assistant, user_id="nobody", begins="on", **form).status_code == 400
-    asks_to_read = asked(assistant, scope="read")
-    assert allow(root, assistant, asks_to_read, user_id="nobody", begins="on").status_code == 400
+    for form in ({"days": 366}, {"days": 0}, {"scope": "admin"}, {"application": 99}, {"application": ""}):
+        assert allow(root, assistant, **there | form).status_code == 400
+    assert allow(root, assistant, asked(assistant, scope="read"), **there).status_code == 400
     assert ApiKey.objects.count() == 1
 
 

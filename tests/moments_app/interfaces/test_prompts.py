@@ -57,6 +57,10 @@ def test_a_prompt_that_does_not_ship_is_made_and_counts(service: Api) -> None:
     assert [one["name"] for one in listed["prompts"]] == ["memory-policy"]
     assert service.get("prompts").json()["total"] == 7
     assert code_of(service.post("prompts", name="house-rules", content="What for?")) == (400, "contradictory")
+    longest = "x" * 241
+    made = service.post("prompts", name=longest, content="Long.", purpose="memory-policy")
+    assert made.status_code == 201 and service.get(f"prompts/{longest}").status_code == 200
+    assert code_of(service.post("prompts", name=f"{longest}x", content="Longer.")) == (400, "max_length")
 
 
 @pytest.mark.parametrize(
