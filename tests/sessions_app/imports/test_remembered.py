@@ -1,8 +1,12 @@
 """Importing what mem0, Zep, Graphiti and Honcho answer: messages become turns, and what they remembered facts."""
 
+import asyncio
 import json
+import re
+import sys
 from io import StringIO
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from sessions_app.imports import import_sessions as process
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.api import Api
 from tests.support.exports import as_array, as_lines
+from tests.support.first_steps import python_in
 from tests.support.streams import note
 from tests.support.tables import everything
 
@@ -261,3 +266,67 @@ def test_a_file_of_another_kind_names_what_was_looked_for(tmp_path: Path) -> Non
     assert "does not begin like any known format" in told
     assert all(name in told for name in ("(mem0)", "(zep)", "(honcho)"))
     assert not UserProfile.objects.exists()
+
+
+# --- the code of the page, with stand-ins for the clients of others, which answer as they are documented to ---
+
+
+class Answered:
+    """A model of their clients, which have methods for JSON."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+        self.uuid_ = fields.get("uuid")
+
+    def json(self) -> str:
+        return json.dumps({name: value for name, value in self.__dict__.items() if name != "uuid_"})
+
+    def model_dump_json(self, exclude: set[str]) -> str:
+        return json.dumps({name: value for name, value in self.__dict__.items() if name not in exclude | {"uuid_"}})
+
+
+class Mem0:
+    def get_all(self, filters: dict[str, str], page: int, page_size: int) -> dict[str, Any]:
+        return {"count": 2, "results": [memory(f"Page {page}.", **filters)] if page <= 2 else []}
+
+
+class Zep:
+    def __init__(self) -> None:
+        self.user, self.thread = SimpleNamespace(get_threads=self.threads), SimpleNamespace(get=self.messages)
+        self.graph = SimpleNamespace(edge=SimpleNamespace(get_by_user_id=self.edges))
+
+    def threads(self, person: str) -> list[Answered]:
+        return [Answered(thread_id="t1", user_id=person)]
+
+    def messages(self, thread_id: str) -> Answered:
+        said = [{"uuid": f"m{n}", "role": "user", "content": "Hello."} for n in range(2)]
+        return Answered(messages=[Answered(**one) for one in said])
+
+    def edges(self, person: str, limit: int, uuid_cursor: str | None) -> list[Answered]:
+        return [] if uuid_cursor else [Answered(**edge("Nora sings.")), Answered(**edge("Nora hums."))]
+
+
+class Graphiti:
+    @staticmethod
+    async def get_by_group_ids(driver: None, people: list[str]) -> list[Answered]:
+        return [Answered(**edge(f"{person} swims.", fact_embedding=[0.5])) for person in people]
+
+
+def test_what_the_code_of_the_page_saves_is_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"mem0": {"MemoryClient": Mem0}, "zep_cloud.client": {"Zep": Zep}}
+    theirs |= {"graphiti_core.edges": {"EntityEdge": Graphiti}}
+    for name, parts in theirs.items():
+        for module in (name.partition(".")[0], name):
+            monkeypatch.setitem(sys.modules, module, ModuleType(module))
+        sys.modules[name].__dict__.update(parts)
+    monkeypatch.chdir(tmp_path)
+    told = []
+    for code in python_in("leaving.md"):
+        scope: dict[str, Any] = {}
+        exec(compile(code, "docs", "exec"), scope)
+        if save := scope.get("save"):
+            asyncio.run(save(None, "nora"))
+        [saved] = tmp_path.glob("*.jsonl")
+        told.append(imported(saved, user="nora"))
+        saved.unlink()
+    assert [re.findall(r"(\d+) (?:messages|facts) added", one) for one in told] == [["0", "2"], ["2", "2"], ["0", "1"]]
