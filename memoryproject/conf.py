@@ -430,6 +430,21 @@ class WebhookSettings(Group):
     )
 
 
+class OAuthSettings(Group):
+    """Settings of assistants that ask an operator for a key, in place of being given one."""
+
+    site: str = Field(
+        "",
+        pattern=r"^(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)?$",
+        description="Address of the site as assistants reach it, such as `https://memory.example.com`. "
+        "Set: they may ask for keys to `/mcp` by OAuth.",
+    )
+    open_registration: bool = Field(
+        False, description="Any assistant may register itself. Else `manage.py register_assistant` does."
+    )
+    key_minutes: int = Field(60, ge=1, le=1_440, description="A key that was granted is renewed after so long.")
+
+
 class Settings(Group):
     """All settings."""
 
@@ -505,6 +520,7 @@ class Settings(Group):
     jobs: JobSettings = JobSettings()
     notify: NotifySettings = NotifySettings()
     webhooks: WebhookSettings = WebhookSettings()
+    oauth: OAuthSettings = OAuthSettings()
 
     def database_url_of(self, process: str) -> str:
         """Return the address of the database for a kind of process: web, worker, or blank for commands."""

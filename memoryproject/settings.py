@@ -35,6 +35,7 @@ DAILY_LIMITS = CONF.daily_limits
 JOBS = CONF.jobs
 NOTIFY = CONF.notify
 WEBHOOKS = CONF.webhooks
+OAUTH = CONF.oauth
 DATABASE_POOL_SIZE = CONF.database_pool_size
 READING_DAYS = CONF.reading_days
 API_RATE = CONF.api_rate

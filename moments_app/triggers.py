@@ -1,6 +1,6 @@
 """What happens by itself, in the transaction that makes it due: an append's work, new vectors, what others are told."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.db.models.signals import post_delete, post_save
@@ -13,10 +13,12 @@ from moments_app.models.webhook import Occasion
 from moments_app.moments.profile_lines import follow_text
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
+from moments_app.streams.add_statements import add_statements
 from moments_app.turns.platform_text import note_platform_text
+from sessions_app.imports.import_sessions import Statement
 from sessions_app.limited_operators import unlimited
 from sessions_app.models import DailyLimit, Event, Message, Session, UserProfile
-from sessions_app.signals import digest_wanted, turns_overdue
+from sessions_app.signals import digest_wanted, statements_imported, turns_overdue
 from sessions_app.transcript.append import messages_appended
 
 
@@ -24,6 +26,7 @@ def connect() -> None:
     """Start to listen; called once when the app is ready."""
     messages_appended.connect(request_due_work, dispatch_uid="moments_app.triggers")
     turns_overdue.connect(settle_overdue, dispatch_uid="moments_app.triggers")
+    statements_imported.connect(remember_statements, dispatch_uid="moments_app.triggers")
     digest_wanted.connect(digest_now, dispatch_uid="moments_app.triggers")
     for change in (post_save, post_delete):
         change.connect(take_up_work, sender=DailyLimit, dispatch_uid="moments_app.triggers")
@@ -46,6 +49,11 @@ def tell_others(instance: Event, created: bool, **_: Any) -> None:
     """Queue webhooks about an event, where it is one that others can be told of."""
     if created and instance.type in Occasion.values:
         WebhookDelivery.objects.queue(instance)
+
+
+def remember_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement], **_: Any) -> int:
+    """Keep what another system remembered, and return how much of it is new."""
+    return add_statements(people, statements)
 
 
 def digest_now(session: Session, **_: Any) -> None:

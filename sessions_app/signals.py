@@ -8,3 +8,7 @@ digest_wanted = Signal()
 # Sent by `retain`, in a transaction, with a `session` that has turns past their keep-by date which memory doesn't cover
 # yet. They are kept until it does.
 turns_overdue = Signal()
+
+# Sent by `import_sessions`, in a transaction that holds the people, with `people` (user_ids to profiles) and what
+# another system remembered of them (`statements`). A receiver returns how many of them are new.
+statements_imported = Signal()

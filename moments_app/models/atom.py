@@ -24,6 +24,7 @@ from sessions_app.lexemes import VERSION
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.searched import Searched, SearchedQuerySet
 
+BY_IMPORT = "import:"  # how who wrote or ended a fact begins where another system did
 SHARED_NAMES_NOBODY = "What is shared with others names nobody."
 
 
@@ -122,10 +123,11 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
     def of_timeline(self, user: int, subjects: Collection[str], attribute: str) -> Self:
         """Return what gave an attribute of somebody a value, by whichever of their names; the first said first.
 
-        What never held is left out.
+        What never held is left out, and so is what an import brought as over: the order in which that was learned
+        doesn't say what took its place.
         """
         said = self.findable().filter(user=user, subject__in=subjects, attribute=attribute, is_candidate=False)
-        return said.filter(is_wrong=False).in_order()
+        return said.filter(is_wrong=False).exclude(ended_by__startswith=BY_IMPORT).in_order()
 
     def written_directly(self) -> Self:
         """Return what somebody wrote outright, over REST, MCP or in the admin: it rests on nothing else."""

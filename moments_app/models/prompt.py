@@ -18,6 +18,8 @@ class NewerVersion(Conflict):
         newest: that version.
     """
 
+    code = "newer_version"
+
     def __init__(self, newest: "PromptVersion") -> None:
         at = f"{newest.created_at:%Y-%m-%d %H:%M} UTC"
         super().__init__(f"Version {newest.number} was saved meanwhile by {newest.created_by}, {at}.")

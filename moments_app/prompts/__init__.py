@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 SHIPPED_BY = "shipped"
+ADDRESS = "rem://prompts/"
 MOMENT_BUILDER_URI = "rem://prompts/moment-builder"
 ROLLING_SUMMARY_URI = "rem://prompts/rolling-summary"
 MEMORY_EXTRACTION_URI = "rem://prompts/memory-extraction"

@@ -165,7 +165,7 @@ class PublicIdField(TextField):
     default_error_messages = {"slash": "An id has no slash and is not '.' or '..'."}
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(max_length=PUBLIC_ID_MAX, **kwargs)
+        super().__init__(**{"max_length": PUBLIC_ID_MAX} | kwargs)
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)

@@ -215,7 +215,7 @@ def for_services(description: Described) -> Described:
 def _parameter(parameter: Described) -> Described:
     """Describe exactly what an address takes."""
     schema = parameter["schema"]
-    if parameter["in"] == "path" and "format" not in schema:
+    if parameter["in"] == "path" and schema.get("type") == "string" and "format" not in schema:
         return parameter | {"schema": schema | {"pattern": PUBLIC_ID, "minLength": 1, "maxLength": PUBLIC_ID_MAX}}
     if schema.get("type") == "array":
         return parameter | {"style": "form", "explode": False}

@@ -1,14 +1,15 @@
 """Readers of other systems' conversations: one module per format, and the table of formats.
 
-A reader takes a file and yields each message with its destination, or the reason why the message is rejected. It
-writes nothing. To add a format, write a module with `LOOKED_FOR`, `recognizes` and `read`, and add it to `FORMATS`.
+A reader takes a file and yields each message with its destination, each statement about a person that comes without
+what was said, or the reason why it is rejected. It writes nothing. To add a format, write a module with `LOOKED_FOR`,
+`recognizes` and `read`, and add it to `FORMATS`.
 """
 
 from collections.abc import Iterator
 from typing import Protocol
 
-from sessions_app.imports import chatgpt, claude, jsonl, openai
-from sessions_app.imports.import_sessions import Record, Rejected
+from sessions_app.imports import chatgpt, claude, honcho, jsonl, mem0, openai, zep
+from sessions_app.imports.import_sessions import Record, Rejected, Statement
 from sessions_app.imports.records import CannotImport, Owner, public_id
 from sessions_app.imports.source import Source, Unreadable
 
@@ -21,10 +22,18 @@ class Format(Protocol):
     @property
     def LOOKED_FOR(self) -> str: ...  # noqa: N802 (a module's constant)
     def recognizes(self, source: Source) -> bool: ...
-    def read(self, source: Source, owner: Owner) -> Iterator[Record | Rejected]: ...
+    def read(self, source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]: ...
 
 
-FORMATS: dict[str, Format] = {"jsonl": jsonl, "openai": openai, "chatgpt": chatgpt, "claude": claude}
+FORMATS: dict[str, Format] = {  # in the order in which a file is compared with them
+    "jsonl": jsonl,
+    "zep": zep,
+    "mem0": mem0,
+    "honcho": honcho,
+    "openai": openai,
+    "chatgpt": chatgpt,
+    "claude": claude,
+}
 
 
 def recognize(source: Source) -> Format:

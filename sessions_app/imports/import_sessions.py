@@ -1,7 +1,8 @@
 """`import_sessions`: add conversations from elsewhere as if they had been posted.
 
 The process takes the messages that a reader in `sessions_app/imports` finds, one after another, and appends them in
-batches, many in a transaction. An import can be repeated: a message is recognized by its `external_id`, even if it has
+batches, many in a transaction. What another system remembered without what was said (`Statement`) is for memory, which
+is sent it by a signal. An import can be repeated: a message is recognized by its `external_id`, even if it has
 been archived since. One that says something else than the message with its `external_id` is rejected.
 """
 
@@ -10,11 +11,14 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import MD5
 
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, NewMessage
 from sessions_app.transcript.append_many import Batch, append_many
 
@@ -22,6 +26,7 @@ from sessions_app.transcript.append_many import Batch, append_many
 # this many messages, or this much text, all of them are appended.
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
+STATEMENTS_MAX = 1_000  # that are handed on in one transaction
 OTHER_TEXT = "Another message of its session has its external_id, and says something else."
 
 
@@ -46,6 +51,31 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Statement:
+    """What another system remembered about a person.
+
+    Args:
+        where: its position in the file.
+        source: the system, as `import:…`.
+        user_id, agent_id: whose it is, and which assistant's; blank for the default one.
+        text: a sentence.
+        said_at: when it was learned.
+        valid_from, valid_until: since and until when it held; None for what nobody said.
+        ended_at: when it was learned that it no longer holds.
+    """
+
+    where: str
+    source: str
+    user_id: str
+    agent_id: str
+    text: str
+    said_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class Rejected:
     """A record that can't be imported: its position in the file and the reason, without its text."""
 
@@ -55,15 +85,17 @@ class Rejected:
 
 @dataclass
 class ImportCounts:
-    """Counts of messages added, messages that were there already, and records rejected."""
+    """Counts of messages and facts added, of those that were there already, and records rejected."""
 
     added: int = 0
     known: int = 0
+    facts: int = 0
+    known_facts: int = 0
     rejected: int = 0
 
 
 def import_sessions(
-    found: Iterable[Record | Rejected],
+    found: Iterable[Record | Statement | Rejected],
     *,
     application: int,
     dry_run: bool = False,
@@ -85,7 +117,15 @@ def import_sessions(
         imported.rejected += 1
         on_rejected(rejected)
 
-    for portion in _portions(_batches(found, reject)):
+    def take(statements: list[Statement]) -> None:
+        with transaction.atomic():
+            added = _hand_on(statements, application)
+            transaction.set_rollback(dry_run)
+        imported.facts += added
+        imported.known_facts += len(statements) - added
+        on_batch(imported)
+
+    for portion in _portions(_batches(_messages(found, take), reject)):
         with transaction.atomic():
             outcomes = _append(portion, application)
             transaction.set_rollback(dry_run)
@@ -96,6 +136,30 @@ def import_sessions(
                 reject(one)
             on_batch(imported)
     return imported
+
+
+def _messages(
+    found: Iterable[Record | Statement | Rejected], take: Callable[[list[Statement]], None]
+) -> Iterable[Record | Rejected]:
+    """Yield what is no statement, and have statements taken, many at a time."""
+    waiting: list[Statement] = []
+    for one in found:
+        if not isinstance(one, Statement):
+            yield one
+            continue
+        waiting.append(one)
+        if len(waiting) == STATEMENTS_MAX:
+            take(waiting)
+            waiting = []
+    if waiting:
+        take(waiting)
+
+
+def _hand_on(statements: list[Statement], application: int) -> int:
+    """Hand statements to whoever remembers them; return how many were new."""
+    people = UserProfile.objects.ensure_held({one.user_id for one in statements}, application)
+    answers: list[Any] = statements_imported.send(sender=None, people=people, statements=statements)
+    return sum(added for _receiver, added in answers)
 
 
 def _portions(batches: Iterable[list[Record]]) -> Iterable[list[list[Record]]]:

@@ -94,16 +94,38 @@ class Source:
                 elif line.strip():
                     yield _parsed(f"line {number}", line)
 
+    def values(self) -> Iterator[LocatedValue | Rejected]:
+        """Yield the elements of an array, else the values of lines; of a file that is one value on several, that."""
+        with self.path.open("rb") as file:
+            start = file.read(CHUNK).lstrip(b"\xef\xbb\xbf \t\r\n")
+        if self.is_zip or start.startswith(b"["):
+            return self.elements("item")
+        return self._whole() if start.split(b"\n", 1)[0].strip() == b"{" else self.lines()
+
+    def _whole(self) -> Iterator[LocatedValue | Rejected]:
+        """Yield the one value that the file is."""
+        self._file = self.path.open("rb")
+        with self._file:
+            text = self._file.read(RECORD_MAX + 1)
+        if len(text) > RECORD_MAX:
+            yield Rejected("the file", f"It is one value, and longer than {RECORD_MAX // MIB} MiB.")
+        else:
+            yield _parsed("the file", text)
+
     def _to_next_line(self, line: bytes) -> None:
         while line and not line.endswith(b"\n"):
             line = self._file.readline(CHUNK)
 
-    def elements(self) -> Iterator[LocatedValue | Rejected]:
-        """Yield the elements of a JSON array; in a zip, of each `conversations.json` or `conversations-000.json`."""
+    def elements(self, what: str = "conversation") -> Iterator[LocatedValue | Rejected]:
+        """Yield the elements of a JSON array; in a zip, of each `conversations.json` or `conversations-000.json`.
+
+        Args:
+            what: what an element is called.
+        """
         self._file = self.path.open("rb")
         with self._file:
             if not self.is_zip:
-                yield from _elements(self._file, "conversation")
+                yield from _elements(self._file, what)
                 return
             try:
                 archive = open_zip(self._file)

@@ -170,6 +170,13 @@ class ApiKey(models.Model):
         self.revoked_at = now
         return True
 
+    def renew(self, expires_at: datetime) -> str:
+        """Give the key another secret and another end; return its full text, which can't be retrieved again."""
+        secret = secrets.token_urlsafe(32)
+        self.secret_hash, self.expires_at = _digest(secret), expires_at
+        self.save(update_fields=["secret_hash", "expires_at"])
+        return f"mem_{self.prefix}_{secret}"
+
     def clean(self) -> None:
         """Refuse a new key that has expired already: nobody could use it."""
         if self._state.adding and self.expires_at is not None and self.expires_at <= timezone.now():

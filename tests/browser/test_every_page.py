@@ -1,5 +1,6 @@
 """Every page of the admin in a real browser: its policy holds, scripts in texts never run, everybody can read it."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,16 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from playwright.sync_api import Page
+from pytest_django.fixtures import Settings
 
+from memoryproject.conf import OAuthSettings
 from sessions_app.admin.links import page_url
+from sessions_app.models import ApiKey, OAuthClient, UserProfile
 from sessions_app.staff import invitation_to, invite
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import every_page
 from tests.support.furnished import furnish
+from tests.support.oauth import asked
 from tests.support.planted import plant
 
 pytestmark = [pytest.mark.slow(seconds=90), pytest.mark.django_db(transaction=True)]
@@ -103,6 +108,20 @@ def test_before_one_is_logged_in_the_policy_holds_and_everybody_can_read_it(tab:
     found = barriers(tab, with_frame=True)
     tab.goto(page_url(User, "invitation", invitation_to(invite("ida", role="viewer", actor="test"))))
     assert found + barriers(tab) == []
+
+
+def test_whoever_lets_an_assistant_in_can_read_what_for_and_is_taken_back_to_it(
+    tab: Page, site: str, ada: UserProfile, settings: Settings
+) -> None:
+    settings.OAUTH = OAuthSettings(site=site)
+    there = f"{site}/admin/"  # of this machine, as an assistant's own address is
+    client = OAuthClient.objects.register("Claude", [there], by=OAuthClient.ITSELF)
+    tab.goto(page_url(ApiKey, "authorize", **asked(client, redirect_uri=there)))
+    found = barriers(tab)
+    tab.get_by_label("Whose memory: the user_id").fill("ada")
+    tab.get_by_role("button", name="Let it in").click()
+    tab.wait_for_url(re.compile(re.escape(f"{there}?code=")))
+    assert found == [] and ApiKey.objects.get().user == ada
 
 
 def test_row_18_scripts_planted_in_every_text_never_run(log_in: Callable[..., Page], site: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from memory_platform.client import AsyncMemory, Client, Memory, Refused, Unreachable, answers, retries
 from memory_platform.client.messages import BATCH
-from moments_app.models import MemoryStream
+from moments_app.models import MemoryStream, PromptVersion
 from sessions_app.models import ApiKey, Message, UserProfile
 from tests.support import blocking_client
 from tests.support.contract import description
@@ -48,6 +48,12 @@ def test_the_code_that_the_page_begins_with_runs(site: str, key: str) -> None:
     blocking, waiting = python_in("clients.md")[:2]
     assert "I restore kilns in Turin." in printed(blocking, site, key)
     assert "I restore kilns in Turin." in printed(waiting, site, key)
+
+
+def test_the_code_about_prompts_runs(site: str, key: str) -> None:
+    [changing] = python_in("api.md")
+    assert printed(changing, site, key).split() == ["1"]
+    assert [version.content[-21:] for version in PromptVersion.objects.filter(number=2)] == ["\nName every decision."]
 
 
 def test_a_person_is_remembered_from_the_first_message_to_the_erasure(memory: Memory) -> None:

@@ -1,7 +1,7 @@
 """A database in which every page of the admin has something to show."""
 
 import uuid
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
@@ -39,7 +39,17 @@ from moments_app.provenance.retract import retract
 from moments_app.streams.add_atoms import add_atoms
 from moments_app.streams.release import extend, release
 from sessions_app.context_ids import new_context_id
-from sessions_app.models import ApiKey, Archive, DailyLimit, DailyUsage, Event, Session, UserProfile
+from sessions_app.models import (
+    ApiKey,
+    Archive,
+    DailyLimit,
+    DailyUsage,
+    Event,
+    OAuthClient,
+    OAuthGrant,
+    Session,
+    UserProfile,
+)
 from sessions_app.models.daily_limit import today
 from sessions_app.staff import invite
 from sessions_app.transcript.append import NewMessage, append
@@ -223,6 +233,11 @@ def _operate(session: Session) -> None:
     LogEntry.objects.log_actions(eve.pk, [session], CHANGE, change_message="Asked for moments.", single_object=True)
     invite("ida", role="viewer", actor="operator:eve")
     key, _ = ApiKey.objects.issue("my-app", user=session.user)
+    client = OAuthClient.objects.register("Claude", ["https://claude.example.com/back"], by=OAuthClient.ITSELF)
+    ends = timezone.now() + timedelta(days=30)
+    OAuthGrant.objects.create(
+        key=key, client=client, granted_by="operator:eve", code_hash="0" * 64, code_expires_at=ends, ends_at=ends
+    )
     for whose in ({"key": key}, {"user": session.user}):
         DailyLimit.objects.create(requests=1_000, model_calls=3, usd=0, **whose)
         DailyUsage.objects.create(day=today(), requests=1_200, stored_bytes=88_000, model_calls=3, usd="0.5", **whose)

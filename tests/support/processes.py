@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -107,9 +107,15 @@ def worker(**variables: str) -> Iterator[Worker]:
 @contextmanager
 def web(**variables: str) -> Iterator[str]:
     """A running web server of one process; its base URL."""
-    port = free_port()
+    with web_at(free_port(), variables) as url:
+        yield url
+
+
+@contextmanager
+def web_at(port: int, variables: Mapping[str, str]) -> Iterator[str]:
+    """A running web server of one process at a port; its base URL."""
     # With several, one that is still starting may answer late to being stopped.
-    alone = {"WEB_WORKERS": "1"} | variables
+    alone = {"WEB_WORKERS": "1", **variables}
     command = ["-m", "gunicorn", "-c", "python:memoryproject.gunicorn_conf", "--bind", f"127.0.0.1:{port}"]
     process = subprocess.Popen([sys.executable, *command, "memoryproject.asgi"], cwd=BASE_DIR, env=alone)
     try:

@@ -100,6 +100,7 @@ class FactAnswer(serializers.ModelSerializer[MemoryAtom]):
             "session_id",
             "sources",
             "engine",
+            "written_by",
             "created_at",
         )
         extra_kwargs = {

@@ -24,11 +24,18 @@ from moments_app.operator.pager import first_of
 from moments_app.operator.prompt_help import help_for
 from moments_app.operator.rights import READ_PERSON, SEE_MEMORY, SEE_PROBES
 from moments_app.probes.trial import try_probes
+from moments_app.prompts.versions import (
+    MAX_CHARS,
+    NO_WORD,
+    NotApproved,
+    is_second_asked,
+    put_in_force,
+    with_line_breaks,
+)
 from sessions_app.admin.links import page_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import RowPage
-from sessions_app.models import Event, Session
-from sessions_app.refusals import Refusal
+from sessions_app.models import Session
 from sessions_app.tokens import estimate_tokens
 
 VERSIONS = 50  # a page
@@ -41,14 +48,14 @@ MAX_NUMBER = 2**31 - 1  # of a version
 class TextForm(forms.Form):
     """A prompt's text."""
 
-    content = forms.CharField(label="Text", max_length=100_000, strip=False)
+    content = forms.CharField(label="Text", max_length=MAX_CHARS, strip=False)
 
     def clean_content(self) -> str:
         """Return the text with line breaks as prompts have them."""
-        content: str = self.cleaned_data["content"].replace("\r\n", "\n")
+        content: str = self.cleaned_data["content"]
         if not content.strip():
-            raise forms.ValidationError("A prompt without a word would leave the model without instructions.")
-        return content
+            raise forms.ValidationError(NO_WORD)
+        return with_line_breaks(content)
 
 
 class VersionForm(TextForm):
@@ -165,15 +172,6 @@ class PromptEditor(PromptPage):
         return list(entries.select_related("user").order_by("-action_time", "-id")[:LATEST_CHANGES])
 
 
-class NotApproved(Refusal):
-    """A version counts only once somebody else than its writer has put it in force."""
-
-
-def is_second_asked() -> bool:
-    """Tell whether it takes a second editor to put a version in force."""
-    return bool(settings.PROMPT_APPROVAL == "second")
-
-
 class ChangesVersions(PromptEditor):
     """A button of the editor that changes which versions there are, or which is in force."""
 
@@ -183,25 +181,13 @@ class ChangesVersions(PromptEditor):
     def has_permission(self) -> bool:
         return bool(self.admin.has_change_permission(self.request, self.row))
 
-    def put_in_force(self, version: PromptVersion) -> None:
-        """Have a version count from the next job on.
-
-        Raises:
-            NotApproved: somebody else has to do so.
-        """
-        if is_second_asked() and version.created_by == self.actor and version.pk != self.row.previous_version_id:
-            raise NotApproved(f"You wrote version {version.number}: another editor puts it in force.")
-        self.row.activate(version)
-        payload = {"uri": self.row.uri, "version": version.number}
-        application = self.row.application_id
-        Event.objects.create(type="prompt_activated", actor=self.actor, application_id=application, payload=payload)
-        self.log(self.row, f"Put version {version.number} in force.", f"Version {version.number} is in force.")
-
     def try_to_put_in_force(self, version: PromptVersion) -> None:
         """Have a version count from the next job on, or say why not."""
         try:
             with transaction.atomic():
-                self.put_in_force(version)
+                put_in_force(version, by=self.actor)
+                number = version.number
+                self.log(self.row, f"Put version {number} in force.", f"Version {number} is in force.")
         except NotApproved as error:
             messages.error(self.request, str(error))
 

@@ -7,7 +7,7 @@ from django.contrib import messages
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, RowPage
 from sessions_app.admin.views.daily_limit import usage_context
-from sessions_app.models import ApiKey
+from sessions_app.models import ApiKey, OAuthGrant
 
 
 class ApiKeyForm(FormPage[ApiKey]):
@@ -19,7 +19,8 @@ class ApiKeyForm(FormPage[ApiKey]):
     def context(self) -> dict[str, Any]:
         key = self.row
         may_revoke = key.revoked_at is None and self.admin.has_change_permission(self.request)
-        return usage_context(self.request, key) | {"key": key, "may_revoke": may_revoke}
+        grant = OAuthGrant.objects.select_related("client").filter(key=key).first()
+        return usage_context(self.request, key) | {"key": key, "may_revoke": may_revoke, "grant": grant}
 
 
 class MadeApiKey(RowPage[ApiKey]):

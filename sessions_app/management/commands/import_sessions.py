@@ -18,9 +18,9 @@ MIB = 2**20
 
 class Command(RefusingCommand):
     help = (
-        "Import conversations: our own JSON lines, OpenAI chat messages as JSON lines, or the data export of ChatGPT "
-        "or Claude (conversations.json, or the zip file it comes in). It can be repeated: messages that are there "
-        "already are not added again. Bad records are reported and left out."
+        "Import conversations: our own JSON lines, OpenAI chat messages as JSON lines, the data export of ChatGPT "
+        "or Claude (conversations.json, or the zip file it comes in), or what mem0, Zep, Graphiti and Honcho answer. "
+        "It can be repeated: what is there already is not added again. Bad records are reported and left out."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -72,4 +72,6 @@ def _owner(user_id: str, agent_id: str) -> Owner:
 
 def _counts(imported: ImportCounts) -> str:
     added = f"{imported.added:,} messages added, {imported.known:,} were there already"
+    if imported.facts or imported.known_facts:
+        added += f", {imported.facts:,} facts added, {imported.known_facts:,} were there already"
     return f"{added}, {imported.rejected:,} records rejected"

@@ -18,8 +18,9 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 from pytest_django import DjangoDbBlocker
+from pytest_django.fixtures import Settings
 
-from memoryproject.conf import BASE_DIR
+from memoryproject.conf import BASE_DIR, OAuthSettings
 from moments_app.models import Entity, Job, MemoryAtom, MemoryStream, Moment, Summary
 from sessions_app.daily_limits import behind
 from sessions_app.models import ApiKey, Message, UserProfile
@@ -28,7 +29,10 @@ from tests.support.api import Api
 from tests.support.daily_limits import limit, used
 from tests.support.first_steps import printed, python_in
 from tests.support.locks import table_locked
-from tests.support.processes import environment, web, worker
+from tests.support.oauth import Kept, signing_in
+from tests.support.operator import operator
+from tests.support.pages import change_url
+from tests.support.processes import environment, free_port, web, web_at, worker
 from tests.support.retention import covered_session
 from tests.support.transcript import START, talk
 
@@ -82,11 +86,17 @@ def people(ada: UserProfile, bo: UserProfile) -> None:
 def base_url(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
     """A web server, the same for all tests: people and keys are each test's own."""
     with django_db_blocker.unblock():
+        port = free_port()
         variables = environment(
-            ALLOWED_HOSTS="127.0.0.1", API_RATE="1000", MEMORY_CONTEXT__RECEIPT_DAYS="0", LIMITS__LOCK_SECONDS="1"
+            ALLOWED_HOSTS="127.0.0.1",
+            API_RATE="1000",
+            MEMORY_CONTEXT__RECEIPT_DAYS="0",
+            LIMITS__LOCK_SECONDS="1",
+            OAUTH__SITE=f"http://127.0.0.1:{port}",
+            OAUTH__OPEN_REGISTRATION="true",
         )
         connection.close()
-    with web(**variables) as url:
+    with web_at(port, variables) as url:
         yield url
 
 
@@ -462,6 +472,46 @@ def test_the_first_steps_of_the_page_run(base_url: str, ada: UserProfile) -> Non
     assert printed(code, base_url, key_of(ada)) == "Nora restores kilns in Turin.\n"
 
 
+# --- a key that an operator grants ---
+
+
+def test_an_assistant_registers_asks_and_renews_its_key_by_itself(base_url: str, settings: Settings) -> None:
+    settings.OAUTH = OAuthSettings(site=base_url)  # of the operator's browser, which is in this process
+    root, kept, pages = operator(), Kept(), list[str]()
+
+    def use(work: Use, *, is_late: bool = False) -> Any:
+        async def connected() -> Any:
+            auth = signing_in(base_url, kept, root, pages)
+            if is_late:
+                await auth._initialize()
+                auth.context.token_expiry_time = 1.0
+            async with (
+                httpx2.AsyncClient(auth=auth, timeout=30) as http,
+                Client(streamable_http_client(f"{base_url}/mcp", http_client=http)) as client,
+            ):
+                return await work(client)
+
+        return asyncio.run(connected())
+
+    async def remember(client: Client) -> None:
+        await client.call_tool("append_memory", {"content": "Nora restores kilns in Turin.", "memory_type": "fact"})
+
+    async def recall(client: Client) -> Any:
+        return (await client.call_tool("search_long_term_memory", {"query": "kilns"})).structured_content
+
+    use(remember)
+    first = kept.tokens
+    assert "“Claude” asks for a key" in pages[0] and "http://localhost:3333" in pages[0]
+    found = use(recall, is_late=True)
+    assert found["results"][0]["content"] == "Nora restores kilns in Turin."
+    assert len(pages) == 1, "It asked once."
+    assert first and kept.tokens
+    assert [post(base_url, tokens.access_token).status_code for tokens in (first, kept.tokens)] == [401, 200]
+    key = ApiKey.objects.get()
+    assert MemoryAtom.objects.get().written_by == key.actor and key.name == "Claude"
+    assert "granted it to “Claude”" in root.get(change_url(key)).content.decode()
+
+
 # --- the door ---
 
 
@@ -498,7 +548,8 @@ def test_row_19_without_a_valid_key_nothing_is_served(base_url: str, ada: UserPr
     wrong = [post(base_url, text) for text in ("mem_0_0", key + "x", key[:-1])]
     assert {answer.status_code for answer in [post(base_url), *wrong]} == {401}
     assert len({answer.text for answer in wrong}) == 1
-    assert wrong[0].headers["WWW-Authenticate"] == "Bearer"
+    told = f'Bearer resource_metadata="{base_url}/.well-known/oauth-protected-resource/mcp"'
+    assert wrong[0].headers["WWW-Authenticate"] == told
 
 
 def test_what_a_request_lacks_or_may_not_is_said(base_url: str, ada: UserProfile) -> None:

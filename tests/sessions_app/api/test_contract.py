@@ -178,7 +178,7 @@ class TestClients:
     def test_every_call_is_named_after_what_it_is_about_and_what_it_does(self) -> None:
         does = {
             *("list", "get", "create", "update", "delete", "append", "export", "build", "chain", "search", "compact"),
-            *("retry", "undo", "consolidate", "post", "run", "correct", "withdraw"),
+            *("retry", "undo", "consolidate", "post", "run", "correct", "withdraw", "activate"),
         }
         names = [call["operationId"] for _, _, call in calls(description())]
         assert [name for name in names if re.fullmatch(r"[a-z]+", name.rpartition("_")[0]) is None] == []
@@ -214,6 +214,7 @@ class TestKinds:
     def test_a_service_has_to_name_the_person_and_a_person_need_not(self, service: Api, as_ada: Api) -> None:
         nobodys = Api()
         about_nobody = {"usage_get", "shardretractions_list", "shardretractions_undo"}  # or everybody
+        about_nobody |= {"prompts_list", "prompts_get", "promptversions_list", "promptversions_get"}
         assert service.get("usage").status_code == 200
         for api, is_required in ((service, True), (nobodys, True), (as_ada, False)):
             for path, method, call in calls(described(api)):

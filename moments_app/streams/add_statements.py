@@ -1,0 +1,80 @@
+"""`add_statements`: what another system remembered of people, as facts of their own streams.
+
+A fact keeps its times, and says by `written_by` where it came from, by which all of it can be retracted. What a stream
+has already is not added again, whatever became of it since: what somebody corrected or ended stays so.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from django.db.models import F, Value
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models.atom import BY_IMPORT, content_hash
+from moments_app.streams.add_atoms import add_atoms
+from sessions_app.imports.import_sessions import Statement
+from sessions_app.models import UserProfile
+from sessions_app.models.session import DEFAULT_AGENT
+
+BUFFER_MAX = 30_000  # facts that a stream can keep
+
+Key = tuple[str, datetime | None]
+
+
+def add_statements(people: Mapping[str, UserProfile], statements: Sequence[Statement]) -> int:
+    """Add what is new, in the caller's transaction, which holds the people; return how much that is."""
+    of_streams: dict[tuple[str, str], list[Statement]] = defaultdict(list)
+    for one in statements:
+        of_streams[(one.user_id, one.agent_id or DEFAULT_AGENT)].append(one)
+    return sum(_add(people[user_id], agent_id, said) for (user_id, agent_id), said in of_streams.items())
+
+
+def _add(person: UserProfile, agent_id: str, said: Sequence[Statement]) -> int:
+    stream = MemoryStream.objects.ensure_of_person(person, agent_id)
+    atoms = _unknown(stream, [_atom(stream, person, one) for one in said])
+    if not atoms:
+        return 0
+    _widen(stream, len(atoms))
+    return len(add_atoms(stream, atoms, requested_by=said[0].source))
+
+
+def _atom(stream: MemoryStream, person: UserProfile, said: Statement) -> MemoryAtom:
+    """Return a fact as it was remembered there: over, or holding still."""
+    atom = MemoryAtom(
+        stream=stream,
+        user=person,
+        atom_type=MemoryAtom.Type.FACT,
+        content=said.text,
+        content_hash=content_hash(said.text),
+        written_by=said.source,
+        formed_at=said.said_at or said.valid_from or timezone.now(),
+        valid_from=said.valid_from,
+    )
+    if said.valid_until and said.valid_until <= timezone.now():
+        atom.state, atom.ended_by = MemoryAtom.State.ENDED, said.source
+        atom.valid_until, atom.ended_at = said.valid_until, said.ended_at or said.valid_until
+    return atom
+
+
+def _unknown(stream: MemoryStream, atoms: Iterable[MemoryAtom]) -> list[MemoryAtom]:
+    """Return what the stream never had: what an import brought as over may well be said to hold at another time."""
+    new = {_key(atom): atom for atom in reversed(list(atoms))}
+    same = stream.atoms.filter(user=stream.user_id, content_hash__in={digest for digest, _ in new})
+    known: set[Key] = set()
+    for digest, until, ended_by in same.values_list("content_hash", "valid_until", "ended_by"):
+        known |= {(digest, until)} if ended_by.startswith(BY_IMPORT) else {key for key in new if key[0] == digest}
+    return [atom for key, atom in reversed(new.items()) if key not in known]
+
+
+def _key(atom: MemoryAtom) -> Key:
+    return atom.content_hash, atom.valid_until
+
+
+def _widen(stream: MemoryStream, more: int) -> None:
+    """Have a stream keep all that comes: whoever brings their memory along means to have it."""
+    most = min(stream.atoms.facts().findable().count() + more, BUFFER_MAX)
+    MemoryStream.objects.filter(pk=stream.pk).update(fact_buffer_max=Greatest(F("fact_buffer_max"), Value(most)))
+    stream.refresh_from_db(fields=["fact_buffer_max"])

@@ -1,0 +1,91 @@
+"""Reader of what Honcho answers: messages of peers in sessions, and conclusions about a peer.
+
+To Honcho all peers are alike. Here `--user` is the peer whose memory it is, and `--agent` the one that answers; without
+`--agent` all others do.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic import ValidationError as ShapeError
+
+from sessions_app.imports.import_sessions import Place, Record, Rejected, Statement
+from sessions_app.imports.records import CannotImport, Fields, Owner, checked_message, public_id, reason_of
+from sessions_app.imports.remembered import has_item_with, items, statement
+from sessions_app.imports.source import LocatedValue, Source
+
+NAME = "honcho"
+PAGES = "items"
+LOOKED_FOR = "messages with peer_id and session_id, or conclusions with observed_id (honcho)"
+OTHERS = "It is about another peer than --user names."
+
+
+class PeerMessage(BaseModel):
+    """What a peer said."""
+
+    id: str
+    content: str
+    peer_id: str
+    session_id: str
+    metadata: dict[str, Any] = {}
+    created_at: str | None = None
+
+
+class Conclusion(BaseModel):
+    """What was concluded about a peer."""
+
+    content: str
+    observed_id: str
+    created_at: str | None = None
+
+
+def recognizes(source: Source) -> bool:
+    """Return True if the first item is a message or a conclusion."""
+    message, conclusion = frozenset({"peer_id", "session_id", "content"}), frozenset({"observed_id", "content"})
+    return has_item_with(source, PAGES, message, conclusion)
+
+
+def read(source: Source, owner: Owner) -> Iterator[Record | Statement | Rejected]:
+    """Yield messages, oldest first as the file has them, and conclusions.
+
+    Raises:
+        CannotImport: nobody says which peer the person is.
+    """
+    if not owner.user_id:
+        raise CannotImport(
+            "To Honcho all peers are alike: name the person's peer with --user, the agent's with --agent."
+        )
+    return (found if isinstance(found, Rejected) else _read(found, owner) for found in items(source, PAGES))
+
+
+def _read(found: LocatedValue, owner: Owner) -> Record | Statement | Rejected:
+    try:
+        if isinstance(found.value, dict) and "observed_id" in found.value:
+            return _conclusion(found, owner)
+        message = PeerMessage.model_validate(found.value)
+        place = Place(owner.user_id, public_id(f"{NAME}:{message.session_id}"), owner.agent_id, f"import:{NAME}")
+        return Record(found.where, place, checked_message(_fields(message, owner)))
+    except (CannotImport, ShapeError, RecursionError) as error:
+        return Rejected(found.where, reason_of(error))
+
+
+def _fields(message: PeerMessage, owner: Owner) -> Fields:
+    """Return a message's fields; of several who are neither the person nor the agent it says who speaks."""
+    is_answer = message.peer_id == owner.agent_id if owner.agent_id else message.peer_id != owner.user_id
+    is_others = not is_answer and message.peer_id != owner.user_id
+    return {
+        "role": "assistant" if is_answer else "user",
+        "content": message.content,
+        "name": message.peer_id if is_others else "",
+        "created_at": message.created_at,
+        "external_id": f"{NAME}:{message.id}",
+        "metadata": message.metadata,
+    }
+
+
+def _conclusion(found: LocatedValue, owner: Owner) -> Statement | Rejected:
+    conclusion = Conclusion.model_validate(found.value)
+    if conclusion.observed_id != owner.user_id:
+        return Rejected(found.where, OTHERS)
+    return statement(found.where, NAME, owner, text=conclusion.content, said_at=conclusion.created_at)

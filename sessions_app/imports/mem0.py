@@ -1,0 +1,67 @@
+"""Reader of what mem0 answers to `get_all`: memories, each a sentence about a person, without what was said.
+
+The platform answers a page or an array, the library an object with `results`. An export by a schema of one's own
+(`create_memory_export`) has whatever fields that schema names, and can't be read.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, time
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic import ValidationError as ShapeError
+
+from sessions_app.imports.import_sessions import Rejected, Statement
+from sessions_app.imports.records import Owner, reason_of
+from sessions_app.imports.remembered import has_item_with, items, statement
+from sessions_app.imports.source import LocatedValue, Source
+
+NAME = "mem0"
+PAGES = "results"
+LOOKED_FOR = "memories with id and memory, as get_all answers them (mem0)"
+
+
+class Memory(BaseModel):
+    """A memory, as far as it is used here."""
+
+    memory: str
+    user_id: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+    expiration_date: str | None = None  # a day, or a time
+
+
+def recognizes(source: Source) -> bool:
+    """Return True if the first item is a memory."""
+    return has_item_with(source, PAGES, frozenset({"id", "memory"}))
+
+
+def read(source: Source, owner: Owner) -> Iterator[Statement | Rejected]:
+    """Yield the memories. Whose one is stands in it; `owner` has those of nobody."""
+    for found in items(source, PAGES):
+        yield found if isinstance(found, Rejected) else _statement(found, owner)
+
+
+def _statement(found: LocatedValue, owner: Owner) -> Statement | Rejected:
+    try:
+        memory = Memory.model_validate(found.value)
+        expired = _expired(memory.expiration_date)
+    except (ShapeError, ValueError) as error:
+        return Rejected(found.where, reason_of(error))
+    times: dict[str, Any] = {"said_at": memory.updated_at or memory.created_at}
+    if expired:
+        times |= {"valid_until": expired, "ended_at": expired}
+    return statement(found.where, NAME, owner, text=memory.memory, user_id=memory.user_id, **times)
+
+
+def _expired(text: str | None) -> str | None:
+    """Return when a memory expired; None if it hasn't yet.
+
+    Raises:
+        ValueError: it is no day and no time.
+    """
+    if not text:
+        return None
+    ends = datetime.fromisoformat(text)
+    ends = ends if ends.tzinfo else datetime.combine(ends.date(), time(), UTC)
+    return ends.isoformat() if ends <= datetime.now(UTC) else None

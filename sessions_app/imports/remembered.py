@@ -1,0 +1,83 @@
+"""What other memory systems export: pages of items, of which some are messages and some are statements about a person.
+
+None of them has a file of its own that holds everything: an export is what their API answers, saved. So a file may be
+an array of items, a page with the items in it, or one item or page a line.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from rest_framework.exceptions import ValidationError
+
+from sessions_app.api.fields import AwareDateTimeField, PublicIdField, StrictSerializer, WordsField
+from sessions_app.imports.import_sessions import Rejected, Statement
+from sessions_app.imports.records import Owner, reason_of
+from sessions_app.imports.source import LocatedValue, Source
+
+TEXT_MAX_CHARS = 4_000
+NOBODY = "It doesn't say whose it is: name the person with --user."
+BACKWARDS = "It ended before it began."
+
+
+class StatementInput(StrictSerializer):
+    """A statement about a person, and its times."""
+
+    user_id = PublicIdField(error_messages={"blank": NOBODY})
+    agent_id = PublicIdField(allow_blank=True)
+    text = WordsField(max_length=TEXT_MAX_CHARS, error_messages={"blank": "It says nothing."})
+    said_at = AwareDateTimeField(allow_null=True)
+    valid_from = AwareDateTimeField(allow_null=True)
+    valid_until = AwareDateTimeField(allow_null=True)
+    ended_at = AwareDateTimeField(allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Check that nothing ends before it begins."""
+        begins, ends = attrs["valid_from"], attrs["valid_until"]
+        if begins and ends and ends < begins:
+            raise ValidationError(BACKWARDS)
+        return attrs
+
+
+_statement_input = StatementInput()
+
+
+def items(source: Source, pages: str) -> Iterator[LocatedValue | Rejected]:
+    """Yield the items of a file, whether they stand in an array, in pages or one a line.
+
+    Args:
+        source: the file.
+        pages: the field by which a page has its items.
+    """
+    for found in source.values():
+        page = found.value.get(pages) if isinstance(found, LocatedValue) and isinstance(found.value, dict) else None
+        if isinstance(page, list):
+            yield from (LocatedValue(f"{found.where}, item {number}", item) for number, item in enumerate(page, 1))
+        else:
+            yield found
+
+
+def has_item_with(source: Source, pages: str, *names: frozenset[str]) -> bool:
+    """Return True if the first item has all fields of one of these groups."""
+    for found in islice(items(source, pages), 1):
+        fields = found.value.keys() if isinstance(found, LocatedValue) and isinstance(found.value, dict) else ()
+        return any(group <= set(fields) for group in names)
+    return False
+
+
+def statement(where: str, format_name: str, owner: Owner, **fields: Any) -> Statement | Rejected:
+    """Return a statement with these fields, or the reason why it can't be taken.
+
+    Args:
+        where: its position in the file.
+        format_name: of the file.
+        owner: whose it is, where it names nobody.
+        fields: of `StatementInput`; what is left out is not known.
+    """
+    given = dict.fromkeys(("said_at", "valid_from", "valid_until", "ended_at")) | fields
+    given["user_id"], given["agent_id"] = given.get("user_id") or owner.user_id, owner.agent_id
+    try:
+        values = _statement_input.run_validation(given)
+    except ValidationError as error:
+        return Rejected(where, reason_of(error))
+    return Statement(where=where, source=f"import:{format_name}", **values)

@@ -1,0 +1,309 @@
+"""Assistants that ask for a key by OAuth, step by step, and as no assistant should; `test_mcp` has the SDK's own."""
+
+import re
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import httpx2
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client as Browser
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memoryproject.conf import OAuthSettings
+from sessions_app.models import ApiKey, Application, OAuthClient, OAuthGrant, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from tests.support.live import live_site
+from tests.support.oauth import BACK, VERIFIER, asked, back_from
+from tests.support.operator import operator
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SITE = "https://memory.example.com"
+AUTHORIZE = "/admin/sessions_app/apikey/authorize/"
+
+
+@pytest.fixture(autouse=True)
+def _on(settings: Settings) -> None:
+    settings.OAUTH = OAuthSettings(site=SITE, open_registration=True)
+
+
+@pytest.fixture
+def root(transactional_db: None) -> Browser:
+    return operator()
+
+
+@pytest.fixture
+def assistant(transactional_db: None) -> OAuthClient:
+    return OAuthClient.objects.register("Claude", [BACK], by=OAuthClient.ITSELF)
+
+
+def allow(browser: Browser, client: OAuthClient, query: dict[str, str] | None = None, **form: Any) -> Any:
+    given = {"user_id": "ada", "scope": "write", "days": 30, "allow": ""} | form
+    return browser.post(AUTHORIZE, given, query_params=query or asked(client))
+
+
+def token(**form: str) -> Any:
+    return Browser().post("/token", form)
+
+
+def fetch(client: OAuthClient, code: str, **other: str) -> Any:
+    whole = {"grant_type": "authorization_code", "code": code, "client_id": client.client_id, "redirect_uri": BACK}
+    return token(**whole | {"code_verifier": VERIFIER} | other)
+
+
+def refresh(client: OAuthClient, text: str, **other: str) -> Any:
+    return token(**{"grant_type": "refresh_token", "refresh_token": text, "client_id": client.client_id} | other)
+
+
+def opens(key: str) -> bool:
+    return Browser().get("/api/v1/facts", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+
+def granted(browser: Browser, client: OAuthClient, **form: Any) -> dict[str, Any]:
+    """Tokens, as a client that does everything right gets them."""
+    answer = fetch(client, back_from(allow(browser, client, **form))["code"])
+    assert answer.status_code == 200, answer.content
+    return dict(answer.json())
+
+
+def test_who_has_no_key_is_told_where_to_ask(transactional_db: None, settings: Settings) -> None:
+    with live_site() as site:
+        settings.OAUTH = OAuthSettings(site=site)
+        _told_at(site)
+
+
+def _told_at(site: str) -> None:
+    refused = httpx2.post(f"{site}/mcp", json={}, headers={"Accept": "application/json, text/event-stream"})
+    where = re.search(r'resource_metadata="([^"]+)"', refused.headers["WWW-Authenticate"])
+    assert refused.status_code == 401 and where
+    told = httpx2.get(where[1]).json()
+    assert (told["resource"], told["authorization_servers"]) == (f"{site}/mcp", [site])
+    server = httpx2.get(f"{site}/.well-known/oauth-authorization-server").json()
+    assert server["issuer"] == site and server["code_challenge_methods_supported"] == ["S256"]
+    assert server["authorization_endpoint"] == f"{site}{AUTHORIZE}"
+
+
+def test_the_page_asks_for_a_login_and_loses_nothing_by_it(assistant: OAuthClient) -> None:
+    answer = Browser().get(AUTHORIZE, query_params=asked(assistant))
+    assert answer.status_code == 302 and "/login/?next=" in answer["Location"]
+    assert assistant.client_id in answer["Location"]
+    editor = operator(group="editors")
+    assert editor.get(AUTHORIZE, query_params=asked(assistant)).status_code == 403
+    assert allow(editor, assistant, begins="on").status_code == 403
+    assert not OAuthGrant.objects.exists()
+
+
+def test_the_operator_says_whose_memory_how_much_and_until_when(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    tokens = granted(root, assistant, scope="read", days=2)
+    assert (tokens["token_type"], tokens["expires_in"], tokens["scope"]) == ("Bearer", 3_600, "read")
+    key = ApiKey.objects.get()
+    assert (key.user, key.scope, key.name) == (ada, "read", "Claude")
+    grant = OAuthGrant.objects.get()
+    assert grant.granted_by == "operator:root" and grant.ends_at - timezone.now() < timedelta(days=2)
+    headers = {"Authorization": f"Bearer {tokens['access_token']}"}
+    added = {"kind": "task", "title": "t"}
+    answer = Browser().post("/api/v1/entities", added, content_type="application/json", headers=headers)
+    assert answer.status_code == 403 and opens(tokens["access_token"])
+    told = back_from(root.post(AUTHORIZE, {"refuse": ""}, query_params=asked(assistant)))
+    assert (told["error"], told["state"], told["iss"]) == ("access_denied", "s", SITE)
+
+
+def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, assistant: OAuthClient) -> None:
+    other = Application.objects.create(name="other")
+    there = {"user_id": "nobody", "application": other.pk}
+    for name in ("nobody", "a/b", ".."):
+        answer = allow(root, assistant, **there | {"user_id": name})
+        assert answer.status_code == 400 and not UserProfile.objects.exists()
+    there |= {"begins": "on"}
+    granted(root, assistant, **there)
+    assert UserProfile.objects.get().application == other == ApiKey.objects.get().application
+    for form in ({"days": 366}, {"days": 0}, {"scope": "admin"}, {"application": 99}, {"application": ""}):
+        assert allow(root, assistant, **there | form).status_code == 400
+    assert allow(root, assistant, asked(assistant, scope="read"), **there).status_code == 400
+    assert ApiKey.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge": ""}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"scope": "read admin"}, "invalid_scope"),
+        ({"resource": "https://elsewhere.example.com/mcp"}, "invalid_target"),
+    ],
+)
+def test_what_can_not_be_granted_is_told_to_the_assistant(
+    root: Browser, assistant: OAuthClient, ada: UserProfile, other: dict[str, str], error: str
+) -> None:
+    query = asked(assistant, **other)
+    for answer in (root.get(AUTHORIZE, query_params=query), allow(root, assistant, query)):
+        assert back_from(answer)["error"] == error
+    assert not OAuthGrant.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"redirect_uri": f"{BACK}/"},
+        {"redirect_uri": f"{BACK}?x=1"},
+        {"redirect_uri": "http://localhost:3334/callback"},
+        {"redirect_uri": "https://evil.example.com/"},
+        {"redirect_uri": ""},
+        {"client_id": "unknown"},
+        {"client_id": "a\0b"},
+    ],
+)
+def test_row_36_nobody_is_sent_to_an_address_that_is_not_the_assistants_to_the_letter(
+    root: Browser, assistant: OAuthClient, ada: UserProfile, other: dict[str, str]
+) -> None:
+    query = asked(assistant, **other)
+    for answer in (root.get(AUTHORIZE, query_params=query), allow(root, assistant, query)):
+        assert answer.status_code == 400
+        assert "http-equiv" not in answer.content.decode() and "evil" not in answer.content.decode()
+    assert not OAuthGrant.objects.exists()
+
+
+def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    thief = OAuthClient.objects.register("Thief", [BACK], by=OAuthClient.ITSELF)
+    wrong: list[dict[str, str]] = [
+        {"code_verifier": "w" * 43},
+        {"redirect_uri": f"{BACK}/"},
+        {"client_id": thief.client_id},
+    ]
+    for other in wrong:
+        code = back_from(allow(root, assistant))["code"]
+        assert fetch(assistant, code, **other).json()["error"] == "invalid_grant"
+        assert fetch(assistant, code).json()["error"] == "invalid_grant", "It was burned."
+    code = back_from(allow(root, assistant))["code"]
+    OAuthGrant.objects.filter(key__revoked_at=None).update(code_expires_at=timezone.now())
+    assert fetch(assistant, code).json()["error"] == "invalid_grant"
+    code = back_from(allow(root, assistant))["code"]
+    key = fetch(assistant, code).json()["access_token"]
+    assert opens(key)
+    assert fetch(assistant, code).status_code == 400 and not opens(key), "Who shows it again ends the grant."
+    assert fetch(assistant, "made-up").json()["error"] == "invalid_grant"
+
+
+def test_row_36_what_renews_a_key_is_good_once_and_not_for_another_or_after_the_end(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    thief = OAuthClient.objects.register("Thief", [BACK], by=OAuthClient.ITSELF)
+    first = granted(root, assistant)
+    assert refresh(thief, first["refresh_token"]).status_code == 400 and opens(first["access_token"])
+    second = refresh(assistant, first["refresh_token"]).json()
+    assert opens(second["access_token"]) and not opens(first["access_token"])
+    assert refresh(assistant, first["refresh_token"]).status_code == 400
+    assert not opens(second["access_token"]), "One of the two was stolen."
+    assert refresh(assistant, second["refresh_token"]).status_code == 400
+    third = granted(root, assistant)
+    OAuthGrant.objects.update(ends_at=timezone.now())
+    assert refresh(assistant, third["refresh_token"]).status_code == 400
+
+
+def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    tokens = granted(root, assistant)
+    key = ApiKey.objects.get()
+    root.post(reverse("admin:sessions_app_apikey_revoke", args=[key.pk]))
+    assert not opens(tokens["access_token"]) and refresh(assistant, tokens["refresh_token"]).status_code == 400
+    for shown in ("access_token", "refresh_token"):
+        tokens = granted(root, assistant)
+        elsewhere = Browser().post("/revoke", {"token": tokens[shown], "client_id": "another"})
+        assert elsewhere.status_code == 200 and opens(tokens["access_token"])
+        Browser().post("/revoke", {"token": tokens[shown], "client_id": assistant.client_id})
+        assert not opens(tokens["access_token"])
+    tokens = granted(root, assistant)
+    assert erase_user("ada", application=DEFAULT, actor="test").rows["OAuth grants"] == 4
+    assert not opens(tokens["access_token"]) and not OAuthGrant.objects.exists()
+
+
+def test_row_19_of_codes_and_tokens_there_are_hashes_alone(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    code = back_from(allow(root, assistant))["code"]
+    tokens = fetch(assistant, code).json()
+    [kept] = OAuthGrant.objects.values()
+    [key] = ApiKey.objects.values()
+    told = f"{kept}{key}"
+    secret = tokens["access_token"].split("_", 2)[2]
+    assert not any(text in told for text in (code, secret, tokens["refresh_token"], VERIFIER))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"redirect_uris": []}',
+        b'{"redirect_uris": "https://x.example.com"}',
+        b'{"redirect_uris": ["https://x.example.com"], "client_name": "a\\u0000b"}',
+        *(
+            b'{"redirect_uris": ["%s"]}' % uri
+            for uri in (
+                b"javascript:alert(1)",
+                b"http://x.example.com/",
+                b"https://a@b/",
+                b"https://x/#f",
+                b"data:x",
+                b"//x",
+            )
+        ),
+    ],
+)
+def test_who_does_not_say_where_codes_may_go_is_not_registered(transactional_db: None, body: bytes) -> None:
+    answer = Browser().post("/register", body, content_type="application/json")
+    assert answer.status_code == 400 and answer.json()["error"].startswith("invalid_")
+    assert not OAuthClient.objects.exists()
+
+
+def test_without_leave_nobody_registers_and_an_operator_does(
+    settings: Settings, root: Browser, ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"redirect_uris": [BACK], "client_name": "Mine", "grant_types": ["authorization_code"]}
+    monkeypatch.setattr("sessions_app.api.oauth.UNUSED_MOST", 1)
+    answers = [Browser().post("/register", said, content_type="application/json") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 400]
+    assert answers[0].json()["token_endpoint_auth_method"] == "none"
+    OAuthClient.objects.update(created_at=timezone.now() - timedelta(days=2))
+    assert Browser().post("/register", said, content_type="application/json").status_code == 201
+    settings.OAUTH = OAuthSettings(site=SITE)
+    assert Browser().post("/register", said, content_type="application/json").status_code == 404
+    assert "registration_endpoint" not in Browser().get("/.well-known/oauth-authorization-server").json()
+    out = StringIO()
+    call_command("register_assistant", "Cursor", redirect=[BACK], stdout=out)
+    client = OAuthClient.objects.get(client_id=out.getvalue().strip())
+    assert "calls itself" not in root.get(AUTHORIZE, query_params=asked(client)).content.decode()
+    assert granted(root, client)["scope"] == "write"
+    with pytest.raises(CommandError):
+        call_command("register_assistant", "x", redirect=["javascript:x"])
+
+
+def test_without_the_setting_there_is_none_of_it(settings: Settings, root: Browser, assistant: OAuthClient) -> None:
+    settings.OAUTH = OAuthSettings()
+    for path in ("oauth-protected-resource", "oauth-protected-resource/mcp", "oauth-authorization-server"):
+        assert Browser().get(f"/.well-known/{path}").status_code == 404
+    for path in ("register", "token", "revoke"):
+        assert Browser().post(f"/{path}", {}).status_code == 404
+    assert root.get(AUTHORIZE, query_params=asked(assistant)).status_code == 302
+    assert allow(root, assistant, begins="on").status_code == 302 and not OAuthGrant.objects.exists()
+
+
+def test_what_is_no_request_for_a_key_says_what_is_missing(transactional_db: None) -> None:
+    for form in ({}, {"grant_type": "password"}, {"grant_type": "authorization_code"}, {"grant_type": ["a", "b"]}):
+        answer = Browser().post("/token", form)
+        assert answer.status_code == 400 and answer["Cache-Control"] == "no-store"
+        assert answer.json()["error"] in ("invalid_request", "unsupported_grant_type")
+    assert Browser().get("/token").status_code == 405

@@ -1,0 +1,90 @@
+"""An assistant of the SDK that asks for a key by OAuth, with an operator's browser."""
+
+import asyncio
+import base64
+import hashlib
+import html
+import re
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from django.db import connection
+from django.test import Client as Browser
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from sessions_app.models import OAuthClient
+
+BACK = "http://localhost:3333/callback"
+VERIFIER = "v" * 43
+CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
+
+
+def asked(client: OAuthClient, **more: str) -> dict[str, str]:
+    """Return what the address of the page says, where an assistant asks as it should but for what is named."""
+    whole = {"response_type": "code", "client_id": client.client_id, "redirect_uri": BACK, "state": "s"}
+    return whole | {"code_challenge": CHALLENGE, "code_challenge_method": "S256", "scope": "read write"} | more
+
+
+def back_from(answer: Any) -> dict[str, str]:
+    """Return what the page that leads back to the assistant tells it."""
+    found = re.search(r'<meta http-equiv="refresh" content="1;url=([^"]+)"', answer.content.decode())
+    assert found, answer.content
+    address = html.unescape(found[1])
+    assert address.startswith(f"{BACK}?")
+    return dict(parse_qsl(urlsplit(address).query))
+
+
+class Kept:
+    """What a client of the SDK keeps."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+def signing_in(site: str, kept: Kept, browser: Browser, pages: list[str]) -> OAuthClientProvider:
+    """Return the SDK's authentication, whose browser is an operator's, who says yes.
+
+    Args:
+        site: base URL.
+        kept: by the client, over several connections.
+        browser: logged in.
+        pages: gets the pages on which the operator was asked.
+    """
+    answers: list[dict[str, str]] = []
+
+    def consent(url: str) -> None:
+        there = urlsplit(url)
+        query = dict(parse_qsl(there.query))
+        pages.append(browser.get(there.path, query_params=query).content.decode())
+        form = {"user_id": "ada", "scope": "write", "days": 30, "allow": "", "begins": "on"}
+        answers.append(back_from(browser.post(there.path, form, query_params=query)))
+
+    def in_thread(url: str) -> None:
+        try:
+            consent(url)
+        finally:
+            connection.close()  # which is the thread's own
+
+    async def redirect(url: str) -> None:
+        await asyncio.to_thread(in_thread, url)
+
+    async def callback() -> AuthorizationCodeResult:
+        return AuthorizationCodeResult(**answers.pop())
+
+    metadata = OAuthClientMetadata(client_name="Claude", redirect_uris=[AnyUrl(BACK)])
+    return OAuthClientProvider(f"{site}/mcp", metadata, kept, redirect, callback)
