@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test package clients typescript frameworks bench bench-all bench-recall trust house lock
+.PHONY: run quick shuffle test docs package image clients typescript frameworks bench bench-all bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -30,10 +30,22 @@ test: .venv/installed-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy .
 	.venv/bin/lint-imports
+	$(MAKE) --no-print-directory docs
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium
 	.venv/bin/python -m pytest --numprocesses 3 --dist worksteal
+
+# Builds the pages as a site, in dist/site. A link or an anchor that leads nowhere fails it.
+docs: .venv/installed-dev
+	rm -rf dist/pages && mkdir -p dist/pages
+	cp -r README.md CHANGELOG.md CODE_OF_CONDUCT.md SECURITY.md LICENSE docs examples dist/pages && rm -r dist/pages/docs/site
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+
+# Builds the image of compose.yaml; needs docker, or BUILDER="buildah bud".
+image: BUILDER ?= docker build
+image:
+	$(BUILDER) --tag memory-platform --build-arg EXTRAS=$(EXTRAS) .
 
 # Builds the wheel, installs it into an empty environment without the embedded database, and starts it there.
 package: .venv/installed-dev

@@ -108,14 +108,15 @@ class SentenceModel:
         [output] = self._session.run([self._output], {name: fed[name] for name in self._inputs})
         pooled = self._pooled(numpy.asarray(output, dtype=numpy.float32), fed["attention_mask"])
         lengths = numpy.linalg.norm(pooled, axis=1, keepdims=True)
-        return pooled / numpy.maximum(lengths, numpy.finfo(numpy.float32).tiny)
+        unit: Vectors = pooled / numpy.maximum(lengths, numpy.finfo(numpy.float32).tiny)
+        return unit
 
     def _pooled(self, output: Vectors, mask: NDArray[numpy.int64]) -> Vectors:
         """Return one vector a text of the vectors of its tokens."""
         if output.ndim == 2:
             return output
         if self._takes_first:
-            return output[:, 0]
+            mask = (numpy.arange(mask.shape[1]) == 0) * mask
         weights = mask[:, :, None].astype(numpy.float32)
         mean: Vectors = (output * weights).sum(axis=1) / numpy.maximum(weights.sum(axis=1), 1)
         return mean

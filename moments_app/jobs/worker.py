@@ -146,7 +146,7 @@ class Worker:
 
 def _traced(job: Job) -> AbstractContextManager[Span]:
     """Have a job be a part of the trace of the request that led to it."""
-    numbers = {"job.id": str(job.job_id), "job.process": job.process, "job.attempt": job.attempts}
+    numbers: dict[str, str | int] = {"job.id": str(job.job_id), "job.process": job.process, "job.attempt": job.attempts}
     return continued({HEADER: job.trace}, f"job {job.process}", SpanKind.CONSUMER, **numbers)
 
 
