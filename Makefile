@@ -47,13 +47,16 @@ image: BUILDER ?= docker build
 image:
 	$(BUILDER) --tag memory-platform --build-arg EXTRAS=$(EXTRAS) .
 
-# Builds the wheel, installs it into an empty environment without the embedded database, and starts it there.
+# Builds the wheel, installs it into an empty environment without the embedded database, and starts it there, and
+# the project of somebody else's that has the apps.
 package: .venv/installed-dev
 	rm -rf build dist
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	.venv/bin/python -m uv venv --quiet dist/empty
 	.venv/bin/python -m uv pip install --quiet --python dist/empty/bin/python --constraint requirements-production.txt dist/*.whl
 	cd dist && env -u DATA_DIR DATABASE_URL=postgres://nobody@localhost/nothing empty/bin/memory-platform check
+	cd examples/host_project && env -u DATA_DIR SECRET_KEY=only-for-this-check DATABASE_URL=postgres://nobody@localhost/nothing \
+		../../dist/empty/bin/python manage.py check
 
 # Makes the blocking Python client of the one with `await`, and the wheel that has the client alone.
 clients: .venv/installed-dev
