@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test package clients typescript frameworks bench bench-all bench-recall trust house lock
+.PHONY: run quick shuffle test docs package image clients typescript frameworks bench bench-all bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -30,18 +30,33 @@ test: .venv/installed-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy .
 	.venv/bin/lint-imports
+	$(MAKE) --no-print-directory docs
 	SECRET_KEY=only-for-this-check-$$(date +%s)-0123456789abcdefghijklmnopqrstuvwxyz HTTPS=true \
 		.venv/bin/python manage.py check --deploy --fail-level WARNING
 	.venv/bin/python -m tests.support.chromium
 	.venv/bin/python -m pytest --numprocesses 3 --dist worksteal
 
-# Builds the wheel, installs it into an empty environment without the embedded database, and starts it there.
+# Builds the pages as a site, in dist/site. A link or an anchor that leads nowhere fails it.
+docs: .venv/installed-dev
+	rm -rf dist/pages && mkdir -p dist/pages
+	cp -r README.md CHANGELOG.md CODE_OF_CONDUCT.md SECURITY.md LICENSE docs examples dist/pages && rm -r dist/pages/docs/site
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
+
+# Builds the image of compose.yaml; needs docker, or BUILDER="buildah bud".
+image: BUILDER ?= docker build
+image:
+	$(BUILDER) --tag memory-platform --build-arg EXTRAS=$(EXTRAS) .
+
+# Builds the wheel, installs it into an empty environment without the embedded database, and starts it there, and
+# the project of somebody else's that has the apps.
 package: .venv/installed-dev
 	rm -rf build dist
 	.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	.venv/bin/python -m uv venv --quiet dist/empty
 	.venv/bin/python -m uv pip install --quiet --python dist/empty/bin/python --constraint requirements-production.txt dist/*.whl
 	cd dist && env -u DATA_DIR DATABASE_URL=postgres://nobody@localhost/nothing empty/bin/memory-platform check
+	cd examples/host_project && env -u DATA_DIR SECRET_KEY=only-for-this-check DATABASE_URL=postgres://nobody@localhost/nothing \
+		../../dist/empty/bin/python manage.py check
 
 # Makes the blocking Python client of the one with `await`, and the wheel that has the client alone.
 clients: .venv/installed-dev
@@ -95,7 +110,7 @@ lock: .venv/installed-dev
 	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --universal --generate-hashes --no-header -o requirements.txt
 	.venv/bin/python -m uv pip compile pyproject.toml --universal --generate-hashes --no-header \
 		--constraint requirements.txt --no-annotate -o requirements-production.txt
-	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
+	.venv/bin/python -m uv pip compile pyproject.toml --extra embedded --extra otel --extra sentry --extra local --extra dev --universal --generate-hashes --no-header -o requirements-dev.txt
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed.")'

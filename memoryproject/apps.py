@@ -17,6 +17,7 @@ class MemoryProjectConfig(AppConfig):
         from axes.signals import user_locked_out
         from django.contrib.auth.signals import user_logged_in
 
+        from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
@@ -31,6 +32,7 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
         register(own_logins, Tags.security, deploy=True)
         name_models()
+        telemetry.check()
         _check_archive_storage()
 
 

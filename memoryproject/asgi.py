@@ -19,13 +19,17 @@ from starlette.types import Receive, Scope, Send
 from memoryproject.front import Bridge, Gone, Refused, answer_json, refuse, replayed, take_in
 from memoryproject.pulse import NoAnswer
 from memoryproject.settings import CONF
+from memoryproject.telemetry import send_errors, send_spans
 
+send_errors("web")  # before anything is served; the process's end ends both
+send_spans("web")
 _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 
 # Only now: they need Django to be set up.
 from memoryproject import health
 from memoryproject.http_figures import measured
 from memoryproject.strangers import Strangers
+from memoryproject.telemetry.requests import identified
 from moments_app import engines
 from moments_app.interfaces.chat.endpoint import application as chat
 from moments_app.interfaces.chat.errors import ChatError
@@ -53,7 +57,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         keep_replaying()
         await _mcp(scope, receive, send)
         return
-    with measured(scope, send) as send:
+    with identified(scope, send) as send, measured(scope, send) as send:
         await _answer(scope, receive, send)
 
 

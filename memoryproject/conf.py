@@ -25,6 +25,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 
@@ -273,13 +274,21 @@ class EngineSettings(Group):
 class EmbeddingSettings(Group):
     """Settings of the embeddings provider, which turns texts into vectors."""
 
-    provider: Literal["auto", "openai", "none"] = Field(
+    provider: Literal["auto", "openai", "local", "none"] = Field(
         "auto",
-        description="`openai`: OpenAI-compatible endpoint; `auto`: `openai` if a key or URL is set, else `none`.",
+        description="`openai`: OpenAI-compatible endpoint; `local`: a model in our own processes, with the extra "
+        "`local`; `auto`: `openai` if a key or URL is set, else `none`.",
+    )
+    model_folder: str = Field(
+        "", description="Folder of the local model: `model.onnx` and `tokenizer.json`. Nothing is downloaded."
     )
     base_url: str = Field("", pattern=r"^(https?://.+)?$", description="Endpoint, e.g. `http://localhost:11434/v1`.")
     api_key: SecretStr = Field(SecretStr(""), description="Key for the endpoint.")
-    model: str = Field("text-embedding-3-small", min_length=1, description="Model that makes vectors.")
+    model: str = Field(
+        "text-embedding-3-small",
+        min_length=1,
+        description="Model that makes vectors; of a local one the name of its folder, unless set.",
+    )
     # The index over half-precision vectors accepts no wider ones.
     dimensions: int = Field(1536, ge=1, le=4000, description="Dimensions of a vector.")
     batch_size: int = Field(100, ge=1, le=2048, description="Most texts in one call.")
@@ -289,9 +298,28 @@ class EmbeddingSettings(Group):
         2.0, gt=0, le=60, description="Most seconds for embedding a query; after that, the search is by words only."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_named_after_its_folder(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("provider") != "local":
+            return values
+        if not values.get("model_folder"):
+            raise ValueError("EMBEDDING__PROVIDER=local needs EMBEDDING__MODEL_FOLDER")
+        return {"model": Path(values["model_folder"]).name} | values
+
     @property
     def is_on(self) -> bool:
         """True if texts are embedded."""
+        return self.is_local or self.has_endpoint
+
+    @property
+    def is_local(self) -> bool:
+        """True if a model of our own processes does that."""
+        return self.provider == "local"
+
+    @property
+    def has_endpoint(self) -> bool:
+        """True if an endpoint does that."""
         if self.provider == "auto":
             return bool(self.base_url or self.api_key.get_secret_value())
         return self.provider == "openai"
@@ -493,6 +521,15 @@ class Settings(Group):
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
     log_format: Literal["json", "console"] = Field("json", description="`console` is for people to read.")
+    otel_exporter_otlp_endpoint: str = Field(
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="Collector of OpenTelemetry to which spans are sent, with the extra `otel`. Unset: none are made.",
+    )
+    sentry_dsn: SecretStr = Field(
+        SecretStr(""),
+        description="Where errors are sent by Sentry's protocol, with the extra `sentry`. Unset: nowhere.",
+    )
     web_workers: int = Field(2, ge=1, le=64, description="Web processes on one host.")
     web_threads: int = Field(4, ge=1, le=64, description="Request threads per web process, and as many for MCP.")
     api_rate: int = Field(100, ge=1, description="Requests per second, per key and web process.")

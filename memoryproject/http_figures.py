@@ -42,7 +42,7 @@ def measured(scope: Scope, send: Send) -> Iterator[Send]:
     try:
         yield note_and_send
     finally:
-        SECONDS.labels(_door(scope.get("path", "")), status).observe(time.monotonic() - began)
+        SECONDS.labels(door(scope.get("path", "")), status).observe(time.monotonic() - began)
 
 
 def register(registry: CollectorRegistry) -> None:
@@ -54,5 +54,6 @@ def register(registry: CollectorRegistry) -> None:
         registry.register(figures)
 
 
-def _door(path: str) -> str:
-    return next((door for beginning, door in DOORS.items() if path.startswith(beginning)), "other")
+def door(path: str) -> str:
+    """Return the name of the door that a path leads to."""
+    return next((name for beginning, name in DOORS.items() if path.startswith(beginning)), "other")

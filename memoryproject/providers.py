@@ -69,7 +69,7 @@ def providers() -> Iterator[Provider]:
     if settings.ENGINE.uses_model:
         model = settings.MOMENT_BUILDER.model
         yield Provider("ENGINE__", settings.ENGINE.base_url, settings.ENGINE.api_key, model, CHAT)
-    if settings.EMBEDDING.is_on:
+    if settings.EMBEDDING.has_endpoint:
         conf = settings.EMBEDDING
         yield Provider("EMBEDDING__", conf.base_url, conf.api_key, conf.model, EMBEDDING)
     if settings.CHAT.upstream_base_url:

@@ -290,6 +290,7 @@ CACHES = {
 }
 
 _log_fields: list[structlog.typing.Processor] = [
+    structlog.contextvars.merge_contextvars,  # the id of the request
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -1,3 +1,6 @@
-"""The operator's pages, found where Django looks for them."""
+"""The operator's pages, found where Django looks for them; in the platform's own site, as those of the transcript."""
 
-import moments_app.operator.admin  # noqa: F401 (registers the lists)
+from django.apps import apps
+
+if apps.is_installed("memoryproject"):
+    import moments_app.operator.admin  # noqa: F401 (registers the lists)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from django.conf import settings
 from tests.support import house
 
 ROOT = Path(settings.BASE_DIR)
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 
 
@@ -35,6 +36,15 @@ def test_links_lead_somewhere(document: Path) -> None:
         target for target in targets if "://" not in target and not (document.parent / target).resolve().exists()
     ]
     assert missing == []
+
+
+def test_the_site_has_every_page_and_lists_as_they_are_written() -> None:
+    navigation = (ROOT / "docs/site/mkdocs.yml").read_text()
+    assert all(f"docs/{page.name}" in navigation for page in (ROOT / "docs").glob("*.md"))
+    rewrite = runpy.run_path(str(ROOT / "docs/site/github_lists.py"))["on_page_markdown"]
+    written = "As follows:\n1. One\n   more:\n\n   ```\n   - code\n   ```\n2. Two\n   - Three\n\nEnd"
+    read = "As follows:\n\n1. One\n    more:\n\n    ```\n    - code\n    ```\n2. Two\n    - Three\n\nEnd"
+    assert rewrite(written) == read
 
 
 @pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)

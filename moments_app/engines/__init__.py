@@ -4,23 +4,42 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 from moments_app.engines.interface import CallRecord, Engine
 
 if TYPE_CHECKING:
-    from moments_app.engines.embeddings import Embedder
+    from moments_app.engines.interface import TextEmbedder
 
 
-EXTRACTIVE = "extractive"
+EXTRACTIVE, LOCAL = "extractive", "local"
 
 
 def load() -> None:
-    """Import the client of models now, so that no call waits for it, where the settings name a model."""
-    if settings.ENGINE.uses_model or settings.EMBEDDING.is_on:
+    """Import the client of models, and load a local model, so that no call waits for it, where settings name one.
+
+    Raises:
+        ImproperlyConfigured: the local model can't be used.
+    """
+    if settings.ENGINE.uses_model or settings.EMBEDDING.has_endpoint:
         import_module("openai")
+    if settings.EMBEDDING.is_local:
+        _try_local_model()
+
+
+def _try_local_model() -> None:
+    from moments_app.engines.interface import EngineError
+
+    conf = settings.EMBEDDING
+    try:
+        _local_embedder(conf.model, conf.dimensions).embed(["Hello."])
+    except EngineError as error:
+        told = f"EMBEDDING__MODEL_FOLDER, EMBEDDING__DIMENSIONS: {error}"
+        raise ImproperlyConfigured(told) from error
 
 
 @dataclass(frozen=True)
@@ -39,8 +58,8 @@ class Caller:
 
     @property
     def is_model(self) -> bool:
-        """False for the extractive engine, which costs nothing."""
-        return self.name != EXTRACTIVE
+        """False for what works in this process, waits for nobody and costs nothing."""
+        return not self.name.startswith((EXTRACTIVE, LOCAL))
 
 
 def language_model(model: str, *, timeout: float | None = None) -> Caller:
@@ -49,9 +68,14 @@ def language_model(model: str, *, timeout: float | None = None) -> Caller:
 
 
 def embedding_model(model: str, dimensions: int, *, timeout: float) -> Caller:
-    """Return the embedder at the endpoint of the settings, with a model; see `embedder_for`."""
+    """Return the embedder of the settings, with a model; see `embedder_for`."""
     opened = partial(embedder_for, model, dimensions, timeout=timeout)
-    return Caller(f"openai:{model}", lambda record: opened(record=record), "embedding")
+    return Caller(embedder_name(model), lambda record: opened(record=record), "embedding")
+
+
+def embedder_name(model: str) -> str:
+    """Return the name of the embedder of the settings with a model, e.g. `openai:text-embedding-3-small`."""
+    return f"{LOCAL if settings.EMBEDDING.is_local else 'openai'}:{model}"
 
 
 def engine_name(model: str) -> str:
@@ -84,15 +108,19 @@ def engine_for(model: str, *, record: Callable[[CallRecord], None], timeout: flo
     )
 
 
-def embedder_for(model: str, dimensions: int, *, timeout: float, record: Callable[[CallRecord], None]) -> "Embedder":
-    """Return an embedder at the endpoint of the settings.
+def embedder_for(
+    model: str, dimensions: int, *, timeout: float, record: Callable[[CallRecord], None]
+) -> "TextEmbedder":
+    """Return the embedder of the settings: at their endpoint, or with their local model.
 
     Args:
         model: its name there.
         dimensions: numbers of a vector.
         timeout: seconds for one batch in all.
-        record: called once for each call.
+        record: called once for each call of an endpoint.
     """
+    if settings.EMBEDDING.is_local:
+        return _local_embedder(model, dimensions)
     from moments_app.engines.embeddings import ANSWER_BYTES_A_NUMBER, Embedder
 
     numbers_of_a_batch = settings.EMBEDDING.batch_size * dimensions
@@ -105,3 +133,10 @@ def embedder_for(model: str, dimensions: int, *, timeout: float, record: Callabl
         max_response_bytes=settings.ENGINE.max_response_bytes + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
         record=record,
     )
+
+
+def _local_embedder(model: str, dimensions: int) -> "TextEmbedder":
+    from moments_app.engines.local import LocalEmbedder
+
+    conf = settings.EMBEDDING
+    return LocalEmbedder(folder=Path(conf.model_folder), folder_has=conf.model, model=model, dimensions=dimensions)

@@ -117,12 +117,12 @@ def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:
     if vectors.keys() != set(range(count)):
         raise InvalidAnswer("", f"its vectors are not numbered from 0 to {count - 1:,}.")
     for index, vector in vectors.items():
-        if problem := _problem(vector, dimensions):
+        if problem := problem_of(vector, dimensions):
             raise InvalidAnswer("", f"the vector numbered {index:,} {problem}.")
     return [[float(number) for number in vectors[index]] for index in range(count)]
 
 
-def _problem(vector: Any, dimensions: int) -> str:
+def problem_of(vector: Any, dimensions: int) -> str:
     """Return what is wrong with a vector; blank when nothing is."""
     if not isinstance(vector, list):
         return "is no list of numbers"

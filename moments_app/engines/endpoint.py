@@ -20,6 +20,7 @@ import httpx2
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.interface import CallRecord, EngineError, Exchange
 from moments_app.engines.transport import BoundedTransport, TooLarge
+from sessions_app.trace import span
 
 if TYPE_CHECKING:
     import openai
@@ -145,6 +146,7 @@ class Endpoint:
         transport = BoundedTransport(timeout=seconds, max_bytes=self._max_response_bytes)
         # A client for each call: none is shared by threads or outlives a fork.
         with (
+            span(f"model call {self._path}", **{"gen_ai.request.model": model}),
             httpx2.Client(transport=transport, timeout=seconds) as http_client,
             openai.OpenAI(
                 base_url=base_url,

@@ -78,6 +78,21 @@ class EngineError(Exception):
         self.retry_after = retry_after
 
 
+class TextEmbedder(Protocol):
+    """The interface of both embedders."""
+
+    name: str
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the vectors of texts, in their order.
+
+        Raises:
+            ValueError: there is no text, or one is blank.
+            EngineError: no valid answer could be had.
+        """
+        ...
+
+
 class Engine(Protocol):
     """The interface of both engines."""
 

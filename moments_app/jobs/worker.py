@@ -16,19 +16,21 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django_q.scheduler import scheduler
+from opentelemetry.trace import Span, SpanKind
 
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, run_taken
 from moments_app.jobs.scheduled import run_scheduled
 from moments_app.models import Circuit, Job
+from sessions_app.trace import HEADER, continued
 
 POLL = 0.2  # seconds
 RECOVERY = 5.0  # seconds between two looks for jobs that nobody works on
@@ -114,7 +116,7 @@ class Worker:
         if job is None:
             return False
         self._last[lane] = job.subject
-        with self._limited():
+        with self._limited(), _traced(job):
             run_taken(job)
         return True
 
@@ -142,6 +144,12 @@ class Worker:
         if self._ending.is_set():
             raise Stopped
         raise TookTooLong(f"It took longer than {settings.JOB_SECONDS} s.")
+
+
+def _traced(job: Job) -> AbstractContextManager[Span]:
+    """Have a job be a part of the trace of the request that led to it."""
+    numbers: dict[str, str | int] = {"job.id": str(job.job_id), "job.process": job.process, "job.attempt": job.attempts}
+    return continued({HEADER: job.trace}, f"job {job.process}", SpanKind.CONSUMER, **numbers)
 
 
 def serve(number: int, workers: int) -> None:

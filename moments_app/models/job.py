@@ -21,6 +21,7 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import COLUMNS, Kind, Subject
 from sessions_app.refusals import Refusal
+from sessions_app.trace import LONGEST, traceparent
 
 if TYPE_CHECKING:
     from moments_app.models.circuit import Circuit
@@ -179,6 +180,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             params=params or {},
             requested_by=requested_by,
         )
+        job.trace = traceparent()
         job.key_id = call_under_way().key_pk if job.user_id else None
         same = self.open().filter(process=process, session=session, stream=stream, user_id=job.user_id)
         found = None
@@ -359,6 +361,13 @@ class Job(models.Model):
         db_index=False,
         related_name="+",
         help_text="Whose calls led to it.",
+    )
+    trace = models.CharField(
+        max_length=LONGEST,
+        blank=True,
+        default="",
+        db_default="",  # for jobs that processes of an earlier release ask for
+        help_text="Of the request that led to it.",
     )
 
     objects = JobQuerySet.as_manager()

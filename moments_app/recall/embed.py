@@ -18,9 +18,9 @@ from django.db.models.functions import Cast, Ceil, Greatest
 from django.db.models.lookups import GreaterThan
 from django.utils import timezone
 
-from moments_app.engines import Caller, embedding_model
-from moments_app.engines.embeddings import PURPOSE, Embedder
-from moments_app.engines.interface import EngineError
+from moments_app.engines import Caller, embedder_name, embedding_model
+from moments_app.engines.embeddings import PURPOSE
+from moments_app.engines.interface import EngineError, TextEmbedder
 from moments_app.jobs.process import (
     Asked,
     ClaimLost,
@@ -120,7 +120,7 @@ class Embed(Process[EmbedInput, Vectors]):
         calls = Ceil(Cast(turns, FloatField()) / (TURNS_OF_ROUND if everything else conf.batch_size))
         memories = Case(When(GreaterThan(turns, 0), then=Value(MEMORY_CALLS)), default=Value(0.0))
         tokens = Sum(tokens_of(turns)) * (1 + MEMORY_SHARE)
-        return Workload(f"openai:{conf.model}", Sum(calls + memories), tokens, 0, 0, purpose=PURPOSE)
+        return Workload(embedder_name(conf.model), Sum(calls + memories), tokens, 0, 0, purpose=PURPOSE)
 
     def claim(self, job: Job) -> EmbedInput | Skipped:
         """Read a batch of texts that have no vector."""
@@ -129,7 +129,7 @@ class Embed(Process[EmbedInput, Vectors]):
         model = EmbeddingModel.objects.in_use()
         return _turns_of(job.session, model) if job.session else _memories_of(job, model)
 
-    def think(self, input: EmbedInput, engine: Embedder, progress: Progress) -> Vectors:
+    def think(self, input: EmbedInput, engine: TextEmbedder, progress: Progress) -> Vectors:
         """Call the endpoint."""
         progress(0, len(input.texts))
         return vectors_of(input.texts, engine)
@@ -327,7 +327,7 @@ def _memories_of(job: Job, model: EmbeddingModel) -> EmbedInput | Skipped:
 # --- think ---
 
 
-def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
+def vectors_of(texts: Sequence[Text], embedder: TextEmbedder) -> Vectors:
     """Return the vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
 
     Raises:
@@ -349,7 +349,7 @@ def vectors_of(texts: Sequence[Text], embedder: Embedder) -> Vectors:
     return vectors_of(texts[:middle], embedder) + vectors_of(texts[middle:], embedder)
 
 
-def _takes_texts(embedder: Embedder) -> bool:
+def _takes_texts(embedder: TextEmbedder) -> bool:
     """Ask whether the endpoint takes a text that nobody could object to."""
     try:
         embedder.embed([HARMLESS])

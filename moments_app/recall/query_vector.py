@@ -42,9 +42,10 @@ def _vector(text: str, model: EmbeddingModel) -> Vector | None:
 
 def _embedded(text: str, model: EmbeddingModel) -> list[float] | None:
     caller = embedding_model(model.name, model.dimensions, timeout=settings.EMBEDDING.query_timeout_seconds)
-    if Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up():
-        return None
-    connection.close()  # none is held while the endpoint thinks
+    if caller.is_model:
+        if Circuit.objects.refuse_query(caller.name) or EngineCall.objects.used_up():
+            return None
+        connection.close()  # none is held while the endpoint thinks
     try:
         [numbers] = caller.open(_record).embed([text])
     except EngineError as error:

@@ -63,7 +63,8 @@ def provider_states() -> list[ProviderState]:
 
 def _configured() -> set[str]:
     models = {getattr(settings, group).model for group in MODELS} if settings.ENGINE.uses_model else set()
-    return {f"openai:{model}" for model in models | ({settings.EMBEDDING.model} if settings.EMBEDDING.is_on else set())}
+    embedding = {settings.EMBEDDING.model} if settings.EMBEDDING.has_endpoint else set()
+    return {f"openai:{model}" for model in models | embedding}
 
 
 def _last_calls(names: Iterable[str]) -> Iterable[EngineCall]:

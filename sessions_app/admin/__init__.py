@@ -1,18 +1,9 @@
-"""The transcript's pages that need nothing of memory; `moments_app.operator.admin` shows sessions and turns."""
+"""The transcript's pages that need nothing of memory; `moments_app.operator.admin` shows sessions and turns.
 
-from sessions_app.admin.api_key import ApiKeyAdmin
-from sessions_app.admin.application import ApplicationAdmin
-from sessions_app.admin.archive import ArchiveAdmin
-from sessions_app.admin.daily_limit import DailyLimitAdmin
-from sessions_app.admin.event import EventAdmin
-from sessions_app.admin.logins import GroupAdmin, LoginAdmin
+They are pages of the platform's own site. A project that has only the apps keeps its admin as it is (`hosted.py`).
+"""
 
-__all__ = [
-    "ApiKeyAdmin",
-    "ApplicationAdmin",
-    "ArchiveAdmin",
-    "DailyLimitAdmin",
-    "EventAdmin",
-    "GroupAdmin",
-    "LoginAdmin",
-]
+from django.apps import apps
+
+if apps.is_installed("memoryproject"):
+    from sessions_app.admin import api_key, application, archive, daily_limit, event, logins  # noqa: F401

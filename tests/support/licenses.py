@@ -1,7 +1,8 @@
 """The licenses of packages as their own metadata tell them, by the identifiers of SPDX."""
 
 import re
-from importlib.metadata import PackageNotFoundError, metadata
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, metadata, requires
 from pathlib import Path
 
 from django.conf import settings
@@ -14,6 +15,8 @@ _NAMES = {
     "BSD": "BSD-3-Clause",
     "BSD 3-Clause": "BSD-3-Clause",
     "Apache Software License": "Apache-2.0",
+    "3-Clause BSD License": "BSD-3-Clause",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
 
 
@@ -34,6 +37,18 @@ def license_of(package: str) -> str | None:
     classified = [line.split(" :: ")[-1] for line in told.get_all("Classifier") or () if line.startswith("License")]
     named = classified or re.split(r", ", told["License"] or "")
     return " AND ".join(" OR ".join(_NAMES.get(one, one) for one in name.split(" OR ")) for name in named)
+
+
+def brought_by(packages: Iterable[str]) -> set[str]:
+    """Return packages with all that they bring here."""
+    found: set[str] = set()
+    waiting = [*packages]
+    while waiting:
+        if (name := waiting.pop()) not in found and license_of(name) is not None:
+            found.add(name)
+            needed = [one for one in requires(name) or () if "extra ==" not in one]
+            waiting += [re.match(r"[\w.-]+", one)[0].lower().replace("_", "-") for one in needed]  # type: ignore[index]
+    return found
 
 
 def terms(expression: str) -> list[list[str]]:

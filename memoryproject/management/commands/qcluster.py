@@ -4,6 +4,7 @@ That one's workers share a lock, and one that is killed while it holds it stops 
 and 339). Here each is a process of its own, kept alive by this one and killed by the kernel when this one is gone.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from memoryproject import watch
 from memoryproject.patience import Away, database
 from memoryproject.process_tree import Child, Fork, Tree, apart, die_with_parent, end_as_by_ctrl_c
 from memoryproject.site_state import note_restart
+from memoryproject.telemetry import sending
 from memoryproject.verification import newer_version
 from moments_app import engines
 from moments_app.jobs import worker
@@ -36,8 +38,8 @@ class Command(BaseCommand):
         engines.load()
         connections.close_all()  # none is shared by the forks
         number = settings.JOBS.workers
-        workers: list[Child] = [Fork(f"Worker {n}", partial(worker.serve, n, number)) for n in range(number)]
-        beside = [Fork("The clock", worker.keep_schedules), Fork("The watch", watch.serve)]
+        workers: list[Child] = [Fork(f"Worker {n}", partial(_watched, worker.serve, n, number)) for n in range(number)]
+        beside = [Fork("The clock", partial(_watched, worker.keep_schedules)), Fork("The watch", watch.serve)]
         tree = Tree([*beside, *workers], _tell)
         try:
             tree.start()
@@ -46,6 +48,12 @@ class Command(BaseCommand):
             pass
         finally:
             tree.end()
+
+
+def _watched(function: Callable[..., None], *arguments: int) -> None:
+    """Call a function in a fork, where threads may be begun, and send what happens there to where settings say."""
+    with sending("worker"):
+        function(*arguments)
 
 
 def _check_version() -> None:

@@ -1,0 +1,24 @@
+# One image for all processes: a container is the web server, the worker, or a command (compose.yaml, docs/operations.md).
+ARG PYTHON=3.11-slim-bookworm
+
+FROM docker.io/library/python:${PYTHON} AS build
+# Extras of pyproject.toml, separated by commas: otel, sentry, local.
+ARG EXTRAS=""
+RUN python -m venv /app
+ENV PATH=/app/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /source
+COPY requirements-production.txt ./
+RUN pip install --require-hashes --requirement requirements-production.txt
+COPY . .
+RUN pip install ".${EXTRAS:+[$EXTRAS]}" && python -m compileall -q /app
+
+FROM docker.io/library/python:${PYTHON}
+RUN useradd --system --uid 10001 --create-home --home-dir /data memory
+COPY --from=build /app /app
+# Archives and rounds that wait to be stored: a volume, if no storage elsewhere is set (RETENTION__STORAGE_BACKEND).
+VOLUME /data
+WORKDIR /data
+ENV PATH=/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 DATA_DIR=/data
+USER memory
+EXPOSE 8000
+CMD ["gunicorn", "--config", "python:memoryproject.gunicorn_conf", "--bind", "0.0.0.0:8000", "memoryproject.asgi"]

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Makes the database, its owner and the logins of web and worker, none of them a superuser; run once, by the administrator.
+set -eu
+
+psql --set ON_ERROR_STOP=1 --set owner_password="$POSTGRES_PASSWORD" --set web_password="$WEB_DATABASE_PASSWORD" \
+    --set worker_password="$WORKER_DATABASE_PASSWORD" --username "${POSTGRES_USER:-postgres}" --dbname postgres <<'SQL'
+CREATE ROLE memory LOGIN PASSWORD :'owner_password';
+CREATE DATABASE memory OWNER memory;
+\connect memory
+CREATE EXTENSION vector;
+-- As printed by `manage.py create_roles memory --web memory_web_login --worker memory_worker_login`.
+DO $$ BEGIN CREATE ROLE memory_request NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE memory_operator NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE memory_web NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE memory_admin NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+DO $$ BEGIN CREATE ROLE memory_worker NOLOGIN NOINHERIT; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+GRANT memory_request TO memory_web;
+GRANT memory_operator TO memory_web;
+GRANT memory_admin TO memory_web;
+GRANT memory_request TO memory_worker;
+GRANT memory_request TO "memory";
+GRANT memory_operator TO "memory";
+GRANT memory_web TO "memory";
+GRANT memory_admin TO "memory";
+GRANT memory_worker TO "memory";
+DO $$ BEGIN CREATE ROLE "memory_web_login" LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+GRANT memory_web TO "memory_web_login";
+DO $$ BEGIN CREATE ROLE "memory_worker_login" LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+GRANT memory_worker TO "memory_worker_login";
+ALTER ROLE memory_web_login PASSWORD :'web_password';
+ALTER ROLE memory_worker_login PASSWORD :'worker_password';
+SQL

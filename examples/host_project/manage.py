@@ -1,0 +1,9 @@
+"""A Django project that writes to memory in its own transactions: see docs/hosting.md."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
+execute_from_command_line(sys.argv)

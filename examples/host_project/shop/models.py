@@ -1,0 +1,28 @@
+"""Orders, each with what the customer said when placing it, which memory is told in the same transaction."""
+
+from django.db import models, transaction
+
+from sessions_app.models import UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.transcript.append import NewMessage, append
+
+
+class Order(models.Model):
+    """What somebody ordered."""
+
+    customer = models.CharField(max_length=64)
+    item = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"{self.item} for {self.customer}"
+
+    @classmethod
+    @transaction.atomic
+    def place(cls, customer: str, item: str, note: str) -> "Order":
+        """Write down an order and what the customer said: both, or neither."""
+        order = cls.objects.create(customer=customer, item=item)
+        person, _ = UserProfile.objects.get_or_create(application_id=DEFAULT, user_id=customer)
+        append(person, f"order-{order.pk}", [NewMessage(role="user", content=note)])
+        if not item:
+            raise ValueError("Nothing was ordered.")
+        return order

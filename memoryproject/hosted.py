@@ -1,0 +1,49 @@
+"""What a Django project of somebody else's adds to its settings, to write to memory in its own transactions.
+
+    from memoryproject.hosted import APPS, SETTINGS
+
+    INSTALLED_APPS += APPS
+    globals().update(SETTINGS)
+
+The platform's own processes work on the same database: `memory-platform qcluster`, and its web server for REST and the
+operator's pages.
+"""
+
+from typing import Any
+
+from memoryproject import settings
+
+APPS = ["django.contrib.postgres", "django_q", "sessions_app", "moments_app"]
+NAMES = (
+    "MOMENT_BUILDER",
+    "ROLLING_SUMMARY",
+    "MEMORY_FORMATION",
+    "SESSION_COMPACTION",
+    "SHARING",
+    "MEMORY_CONTEXT",
+    "RECALL",
+    "PROBES",
+    "ENGINE",
+    "EMBEDDING",
+    "CHAT",
+    "RETENTION",
+    "LIMITS",
+    "DAILY_LIMITS",
+    "JOBS",
+    "NOTIFY",
+    "WEBHOOKS",
+    "READING_DAYS",
+    "API_RATE",
+    "API_MAX_BODY_BYTES",
+    "MESSAGE_MAX_CHARS",
+    "PROMPT_APPROVAL",
+    "LOGIN_SECOND_FACTOR",
+    "DATABASE_IS_EMBEDDED",
+    "SPOOL_DIR",
+    "PROCESS",
+    "JOB_SECONDS",
+    "Q_CLUSTER",
+    "REST_FRAMEWORK",
+    "SPECTACULAR_SETTINGS",
+)
+SETTINGS: dict[str, Any] = {name: getattr(settings, name) for name in NAMES}

@@ -1,0 +1,32 @@
+"""The id of a request: taken from who calls, or made here; in every answer, and in every line that is logged."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry.trace import SpanKind
+from starlette.types import Message, Scope, Send
+
+from memoryproject.http_figures import door
+from sessions_app.trace import HEADER, continued, request_id
+
+ANSWERED = b"x-request-id"
+
+
+@contextmanager
+def identified(scope: Scope, send: Send) -> Iterator[Send]:
+    """Give a request its id; yield what its answer is sent by.
+
+    Args:
+        scope, send: of the request. Who calls may go on with a trace by `traceparent`, or name one by `X-Request-Id`.
+    """
+    headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
+    carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}
+    with continued(carrier, f"{scope['method']} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
+
+        async def note_and_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                span.set_attribute("http.response.status_code", message["status"])
+                message["headers"] = [*message.get("headers", ()), (ANSWERED, request_id().encode())]
+            await send(message)
+
+        yield note_and_send

@@ -1,0 +1,137 @@
+"""Spans, sent to a collector of OpenTelemetry's by OTLP over HTTP.
+
+Django, psycopg and httpx are instrumented by OpenTelemetry's own packages. These note addresses with their queries, the
+words of errors and whatever stands in SQL; here only the attributes below are let through, and SQL without its texts.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # today's names; read when they are imported
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.instrumentation.django import DjangoInstrumentor
+from opentelemetry.instrumentation.httpx import HTTPX2ClientInstrumentor
+from opentelemetry.instrumentation.psycopg import PsycopgInstrumentor
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.trace import Status
+
+from sessions_app.trace import request_id
+
+SQL = "db.query.text"
+KEPT = {
+    SQL,
+    "db.namespace",
+    "db.operation.name",
+    "db.system.name",
+    "error.type",
+    "exception.type",
+    "gen_ai.request.model",
+    "http.request.method",
+    "http.response.status_code",
+    "http.route",
+    "job.attempt",
+    "job.id",
+    "job.process",
+    "server.address",
+    "server.port",
+}
+_TEXT_IN_SQL = re.compile(r"'(?:[^']|'')*'|\$(\w*)\$.*?\$\1\$", re.DOTALL)
+
+
+class RequestIds(RandomIdGenerator):
+    """Ids by which a trace is called as its request is."""
+
+    def generate_trace_id(self) -> int:
+        """Return the id of the work under way."""
+        return int(request_id() or secrets.token_hex(16), 16)
+
+
+class OfWork(Sampler):
+    """Leaves out what is of no request and no job: a worker looks for jobs some times a second.
+
+    Args:
+        sampler: that decides of the rest, by `OTEL_TRACES_SAMPLER`.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def should_sample(self, *args: Any, **options: Any) -> SamplingResult:
+        return self._sampler.should_sample(*args, **options) if request_id() else SamplingResult(Decision.DROP)
+
+    def get_description(self) -> str:
+        return f"OfWork({self._sampler.get_description()})"
+
+
+class DiscreetExporter(SpanExporter):
+    """Sends spans with what may be known of them.
+
+    Args:
+        exporter: that sends them.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self._exporter.export([_discreet(span) for span in spans])
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def start(process: str) -> Callable[[], None]:
+    """Instrument this process; return what sends the last spans and ends that.
+
+    Args:
+        process: its kind, by which the collector knows it unless `OTEL_SERVICE_NAME` is set.
+    """
+    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: f"memory-{process}"}
+    provider = TracerProvider(resource=Resource.create(named), id_generator=RequestIds())
+    provider.sampler = OfWork(provider.sampler)
+    provider.add_span_processor(BatchSpanProcessor(DiscreetExporter(OTLPSpanExporter())))
+    trace.set_tracer_provider(provider)
+    instrument(provider)
+    return provider.shutdown
+
+
+def instrument(provider: TracerProvider) -> None:
+    """Have Django, psycopg and httpx make spans."""
+    for instrumentor in (DjangoInstrumentor(), PsycopgInstrumentor(), HTTPX2ClientInstrumentor()):
+        instrumentor.instrument(tracer_provider=provider)
+
+
+def _discreet(span: ReadableSpan) -> ReadableSpan:
+    """Return a copy of a span without anything that somebody may have said."""
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=_kept(span.attributes),
+        events=[Event(event.name, _kept(event.attributes), event.timestamp) for event in span.events],
+        kind=span.kind,
+        status=Status(span.status.status_code),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _kept(attributes: object) -> dict[str, str | int]:
+    kept = {name: value for name, value in dict(attributes or {}).items() if name in KEPT}  # type: ignore[call-overload]
+    if SQL in kept:
+        kept[SQL] = _TEXT_IN_SQL.sub("'…'", kept[SQL])
+    return kept

@@ -1,0 +1,56 @@
+"""The image and what is started of it: their files name settings, commands and roles that there are."""
+
+import io
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.conf import settings
+from django.core.management import call_command, get_commands
+
+from memoryproject import conf
+
+ROOT = Path(settings.BASE_DIR)
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+OURS = {name: service for name, service in COMPOSE["services"].items() if name != "database"}
+
+
+def test_each_container_is_given_settings_that_there_are_and_a_command_that_there_is() -> None:
+    known = {name for name, *_ in conf.variables()}
+    for service in OURS.values():
+        assert service["environment"].keys() <= known
+        program, *arguments = service.get("command", ["memory-platform", "check"])
+        assert program == "memory-platform" and arguments[0] in get_commands()
+    assert set(re.findall(r"ENV .*?(DATA_DIR)=", DOCKERFILE)) <= known
+
+
+def test_the_image_serves_by_our_own_configuration_and_not_as_root() -> None:
+    served = re.search(r'"--config", "python:([\w.]+)", .*, "([\w.]+)"\]', DOCKERFILE)
+    assert served and all(find_spec(module) for module in served.groups())
+    assert re.findall(r"^USER (.*)", DOCKERFILE, re.M) == ["memory"]
+    assert DOCKERFILE.index("USER") < DOCKERFILE.index("\nCMD")
+
+
+def test_all_that_the_wheel_is_made_of_is_copied_and_nothing_else() -> None:
+    copied = [line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
+    assert all((ROOT / name).exists() for name in copied)
+    described = (ROOT / "pyproject.toml").read_text() + (ROOT / "setup.py").read_text()
+    packages = {"memoryproject", "sessions_app", "moments_app", "templates", "clients/python"}
+    assert packages < set(copied) and all(name in described for name in packages)
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_no_container_knows_more_of_the_database_than_it_needs(service: str) -> None:
+    password = {"web": "WEB_DATABASE_PASSWORD", "worker": "WORKER_DATABASE_PASSWORD"}.get(service, "DATABASE_PASSWORD")
+    told = set(re.findall(r"\b\w*DATABASE_PASSWORD", str(OURS[service]["environment"])))
+    assert told == {password}
+
+
+def test_the_database_is_made_with_the_roles_that_the_command_names() -> None:
+    out = io.StringIO()
+    call_command("create_roles", "memory", web="memory_web_login", worker="memory_worker_login", stdout=out)
+    assert out.getvalue().strip() in (ROOT / "deploy/database.sh").read_text()
