@@ -1,6 +1,5 @@
 """Searching memory over REST."""
 
-from dataclasses import replace
 from typing import Any
 
 from rest_framework import serializers
@@ -101,7 +100,7 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     with acting_for(user_id, application=application) as user:
         most = values.get("match_count")
         found = recall(user, values.get("agent_id", ""), question, most=most) if user else []
-    results = [replace(result, content=without_unseen(result.content)) for result in found]
+    results = [result._replace(content=without_unseen(result.content)) for result in found]
     if user:
         served.note_results(user, results)
     accesses.note(result.ref for result in results)
