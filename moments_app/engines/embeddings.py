@@ -7,7 +7,8 @@ caller.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
@@ -62,6 +63,17 @@ class Embedder:
         self.name = self._endpoint.name
         self._dimensions = dimensions
         self._timeout = timeout
+
+    def recording(self, record: Callable[[CallRecord], None]) -> Self:
+        """Return the same embedder, with its calls put on record elsewhere."""
+        other = copy(self)
+        other._endpoint = self._endpoint.recording(record)
+        return other
+
+    @property
+    def record(self) -> Callable[[CallRecord], None]:
+        """Puts a call on record."""
+        return self._endpoint.record
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of the texts, in their order, by one request; of a text the first 8,000 characters count.

@@ -45,6 +45,7 @@ class CallRecord:
         kept: number of sentences and items of the answer that were kept.
         dropped: number of those that were not, by reason.
         exchange: what was said, where the call failed.
+        is_beside: it failed beside another call for the same, and tells nothing more of the engine.
         is_part: it tells of a part of a combined call alone, which is on record with its tokens and its time.
     """
 
@@ -61,6 +62,7 @@ class CallRecord:
     dropped: Mapping[str, int] = field(default_factory=dict)
     exchange: Exchange | None = field(default=None, repr=False)
     is_part: bool = False
+    is_beside: bool = False
 
 
 class EngineError(Exception):
