@@ -12,7 +12,7 @@ from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
 from sessions_app.models.message import spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
-from sessions_app.rows import array_of
+from sessions_app.rows import array_of, microseconds_of, time_of
 
 CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 
@@ -22,7 +22,7 @@ CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 _TURN_SQL = """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
-    session.session_id, message.sequence, message.created_at, message.role, own.places, message.name,
+    session.session_id, message.sequence, {time}, message.role, own.places, message.name,
     NULL::timestamptz, NULL::timestamptz, (
         SELECT jsonb_agg(jsonb_build_array(mark.wrong, mark.right) ORDER BY mark.id)
         FROM moments_app_correctedturn mark
@@ -53,7 +53,7 @@ AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong E
 _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
-    NULL::bigint, atom.formed_at, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
+    NULL::bigint, {microseconds_of("atom.formed_at")}, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
     NULL::jsonb
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
@@ -61,16 +61,18 @@ WHERE atom.id = ANY(%(facts)s::bigint[])
     AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
     AND {AS_OF_SQL}
 """,  # noqa: S608 (a constant)
-    "moment": """
+    "moment": f"""
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
-    session.session_id, moment.first_sequence, moment.ends_at, '', NULL, '', NULL::timestamptz, NULL::timestamptz,
+    session.session_id, moment.first_sequence, {microseconds_of("moment.ends_at")}, '', NULL, '',
+    NULL::timestamptz, NULL::timestamptz,
     NULL::jsonb
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
 WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
     AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
-""",
+""",  # noqa: S608 (a constant)
     "turn": " UNION ALL ".join(
-        (_TURN_SQL.format(kind="turn", content=_CONTENT), _TURN_SQL.format(kind="archived", content="NULL"))
+        _TURN_SQL.format(kind=kind, content=content, time=microseconds_of("message.created_at"))
+        for kind, content in (("turn", _CONTENT), ("archived", "NULL"))
     ),
 }
 
@@ -171,7 +173,7 @@ def _found(row: Sequence[Any]) -> tuple[Key, Result]:
     content = spoken(name, content)[:CONTENT_CHARS]
     if marks:
         content = _marked(content, marks)
-    found = Result(kind, ref, content, session_id, sequence, time, role, place[0], valid_from, valid_until)
+    found = Result(kind, ref, content, session_id, sequence, time_of(time), role, place[0], valid_from, valid_until)
     return Key(kind, place), found
 
 

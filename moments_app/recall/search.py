@@ -19,6 +19,7 @@ from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from moments_app.turns.words import is_named, words_of
 from sessions_app.models import UserProfile
+from sessions_app.rows import array_of, array_of_texts
 
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
@@ -98,7 +99,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     A search gives more hits than the `most` results wanted.
     """
     depth = THEN_DEPTH if request.as_of else max(settings.RECALL.candidates, most + SPARE)
-    scopes = [f"u{user.pk}", *(f"s{shard}" for shard in words.shards)]
+    scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
     searches: list[str] = []
     parameters: list[Any] = []
     weight: dict[str, float] = {}  # of all words of the query, by kind
@@ -107,11 +108,12 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             lookup = words.lookup(kind)
             weight[kind] = sum(lookup.weights)
             searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind]))
-            parameters += [kind, user.pk, scopes, lookup.rare, lookup.joint, lookup.with_newest, lookup.queries]
-            parameters += [lookup.weights, lookup.average, request.since, depth]
+            rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
+            parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
+            parameters += [array_of(lookup.weights), lookup.average, request.since, depth]
         if request.used_mode != "text" and (vector := request.vector):
             searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind]))
-            parameters += [kind, user.pk, words.shards, vector.model, vector.dimensions, str(vector.numbers)]
+            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, str(vector.numbers)]
             parameters += [request.since, depth]
     then = _AS_OF_SQL if request.as_of else ""
     parameters += [request.as_of] * then.count("%s")
