@@ -292,6 +292,7 @@ class EmbeddingSettings(Group):
     # The index over half-precision vectors accepts no wider ones.
     dimensions: int = Field(1536, ge=1, le=4000, description="Dimensions of a vector.")
     batch_size: int = Field(100, ge=1, le=2048, description="Most texts in one call.")
+    calls_at_once: int = Field(4, ge=1, le=32, description="Most calls that a job has under way at a time.")
     turns: bool = Field(True, description="Embed turns as well as facts and moments.")
     timeout_seconds: float = Field(60, gt=0, le=600, description="Most seconds that one call may take in all.")
     query_timeout_seconds: float = Field(

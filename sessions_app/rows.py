@@ -3,7 +3,8 @@
 The ORM takes longer to compose such a statement than PostgreSQL to execute it, and to look at the columns of a raw one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
@@ -11,6 +12,37 @@ from django.db import connection
 from django.db.models import Field, Model
 
 M = TypeVar("M", bound=Model)
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds_of(column: str) -> str:
+    """Return SQL for a time as a whole number, which `time_of` reads in a tenth of what psycopg takes for a time."""
+    return f"(extract(epoch FROM {column}) * 1000000)::bigint"
+
+
+def time_of(microseconds: int) -> datetime:
+    """Return the time so many microseconds after 1970."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def array_of(numbers: Iterable[float]) -> str:
+    """Return numbers as an array is written; the statement has to name its type, or a function that it calls.
+
+    psycopg looks at each item of a list by itself, which takes longer than all else about a statement with hundreds.
+    """
+    return _array(map(str, numbers))
+
+
+def array_of_texts(texts: Iterable[str]) -> str:
+    """Return texts as an array is written, likewise."""
+    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return _array(f'"{text}"' for text in escaped)
+
+
+def _array(items: Iterable[str]) -> str:
+    return f"{{{','.join(items)}}}"
 
 
 @cache

@@ -7,7 +7,7 @@ of a context that were kept under another stamp are built again.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -20,6 +20,7 @@ from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.rows import EPOCH, time_of
 
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # read of a live window, at most
@@ -71,9 +72,6 @@ SELECT opened.*, (
 """
 
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 class LiveTurn(NamedTuple):
     """A turn of the live window; fields as in `Message`, the time in microseconds since 1970."""
 
@@ -93,7 +91,7 @@ class LiveTurn(NamedTuple):
 
     @property
     def created_at(self) -> datetime:
-        return EPOCH + timedelta(microseconds=self.microseconds)
+        return time_of(self.microseconds)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One thing in a context, and where it comes from."""
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Self
@@ -30,6 +30,7 @@ class Item:
         score: of what recall found, its value for the query; of a turn 0 where it is one of the older live ones.
         is_certain: it is there whatever else is, as far as the budget reaches.
         is_neighbour: no search found it; it stands beside what one did.
+        written: the item as formats write it into a layer, each with its tokens: filled by the formats.
     """
 
     text: str
@@ -47,6 +48,9 @@ class Item:
     score: float = 1.0
     is_certain: bool = False
     is_neighbour: bool = False
+    written: dict[tuple[type, str], tuple[str, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         for name in ("text", "name", "tool", "speaker"):
@@ -63,8 +67,3 @@ class Item:
     def words(self) -> tuple[str, ...]:
         """The words of the text, whatever their case."""
         return tuple(words_of(self.text))
-
-    @cached_property
-    def written(self) -> dict[tuple[type, str], tuple[str, int]]:
-        """The item as formats write it into a layer, each with its tokens: filled by the formats."""
-        return {}

@@ -14,13 +14,14 @@ Without recall (`plan=stable`) standing text has all of its ceilings, and live t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import zip_longest
 
 from moments_app.context.item import Item
 from moments_app.context.layers import ALWAYS
-from moments_app.context.priced import DayHeadings, ItemGroup, PricedItem, SaidAlready, groups_of, shortened
+from moments_app.context.priced import DayHeadings, ItemGroup, PricedItem, SaidAlready, groups_of, priced, shortened
 from moments_app.context.render import Format, day_of
 from sessions_app.refusals import Refusal
 
@@ -90,15 +91,20 @@ class FilledBudget:
 
     def tokens_of(self, name: str) -> int:
         """Return the tokens of a layer with its wrapping; an empty one costs nothing."""
-        items, headings = self.layers[name], DayHeadings(self.form)
-        if not items:
-            return 0
-        cost = sum(priced.tokens + headings.add(day_of(name, priced.item)) for priced in items)
-        return cost + self.form.wrapping_tokens(name)
+        return self._tokens[name]
 
     @property
     def tokens(self) -> int:
-        return self.overhead + sum(map(self.tokens_of, self.layers))
+        return self.overhead + sum(self._tokens.values())
+
+    @cached_property
+    def _tokens(self) -> dict[str, int]:
+        return {name: self._cost(name, items) if items else 0 for name, items in self.layers.items()}
+
+    def _cost(self, name: str, items: Sequence[PricedItem]) -> int:
+        headings = DayHeadings(self.form)
+        cost = sum([one.tokens + headings.add(day_of(name, one.item)) for one in items])
+        return cost + self.form.wrapping_tokens(name)
 
 
 def fill_budget(
@@ -149,16 +155,17 @@ class _Budget:
         self._groups = {
             name: list(groups_of(name, items, form)) for name, items in layers.items() if name != "retrieved"
         }
-        self._recalled = groups_of("retrieved", layers.get("retrieved", ()), form)  # each priced when looked at
+        self._recalled = layers.get("retrieved", ())  # each priced when there may be room for it
         self._following: list[PricedItem] = []  # the best that recall found and that have no room
         self._taken: dict[str, dict[int, ItemGroup]] = {name: {} for name in layers}  # by their places
+        self._tokens = dict.fromkeys(layers, 0)  # of what is taken
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
         self._passed_over: set[tuple[str, int]] = set()
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
         """Return what a layer takes so far, without its wrapping."""
-        return sum(group.tokens for group in self._taken.get(name, {}).values())
+        return self._tokens.get(name, 0)
 
     def take_what_always_stands(self) -> None:
         """Take policy and query, then what is certain.
@@ -216,15 +223,16 @@ class _Budget:
         elif not self._take(group, min(room, ceiling)) and not self._taken[group.layer]:
             wrapping = self._form.wrapping_tokens(group.layer)
             if shorter := shortened(group.items[0], group.layer, self._form, min(room, ceiling) - wrapping):
-                self._take(replace(group, items=[shorter]), room)
+                self._take(ItemGroup.of(group.layer, group.place, [shorter]), room)
 
     def take_recalled(self) -> bool:
         """Take what recall found, best first, as long as there is room; return whether there was room for all."""
-        for group in self._recalled:
+        for place, item in enumerate(self._recalled):
             if self.left < LEAST_LINE and len(self._following) >= NEXT:
                 break
-            if self._said.has_address(group.first) or self._said.has(group.first):
+            if self._said.has_address(item) or self._said.has(item):
                 continue
+            group = ItemGroup.of("retrieved", place, [priced("retrieved", item, self._form)])
             if not self._take(group, self.left):
                 self._following += group.items
         return not self._following
@@ -278,12 +286,13 @@ class _Budget:
         if cost > min(room, self.left):
             return False
         self.left -= cost
+        self._tokens[group.layer] += group.tokens
         self._headings.add(day_of(group.layer, group.first))
         if why:
-            group = replace(group, items=[replace(priced, why=why) for priced in group.items])
+            group = group._replace(items=[one._replace(why=why) for one in group.items])
         self._taken[group.layer][group.place] = group
-        for priced in group.items:
-            self._said.add(priced.item)
+        for one in group.items:
+            self._said.add(one.item)
         return True
 
     def filled(self) -> FilledBudget:
@@ -291,11 +300,11 @@ class _Budget:
         layers = {name: self._in_order(name) for name in self._taken}
         left_out = {name: self._left_out(name) for name in self._groups}
         trimmed = [
-            Trimmed(name, len(items), sum(priced.tokens for priced in items), _reason(name))
+            Trimmed(name, len(items), sum(one.tokens for one in items), _reason(name))
             for name, items in left_out.items()
             if items
         ]
-        standing = [priced for name in CEILINGS for priced in left_out.get(name, ())]
+        standing = [one for name in CEILINGS for one in left_out.get(name, ())]
         following = [*self._following, *standing][:NEXT]
         return FilledBudget(self._form, layers, self._form.overhead_tokens(), trimmed, following)
 
@@ -304,14 +313,14 @@ class _Budget:
         groups = [group for _place, group in sorted(self._taken[name].items())]
         if name == "retrieved":
             groups.sort(key=lambda group: (group.first.time or EPOCH, group.first.source_sequences or (0, 0)))
-        return [priced for group in groups for priced in group.items]
+        return [one for group in groups for one in group.items]
 
     def _left_out(self, name: str) -> list[PricedItem]:
         return [
-            priced
+            one
             for group in self._groups[name]
             if not self._is_taken(group) and (name, group.place) not in self._passed_over
-            for priced in group.items
+            for one in group.items
         ]
 
 

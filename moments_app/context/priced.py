@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
-from functools import cached_property
+from typing import NamedTuple, Self
 
 from moments_app.context.item import Item
 from moments_app.context.render import Format
@@ -14,8 +14,7 @@ from sessions_app.unseen import without_unseen
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
-@dataclass(frozen=True)
-class PricedItem:
+class PricedItem(NamedTuple):
     """An item with its tokens, and why it is there."""
 
     item: Item
@@ -23,27 +22,34 @@ class PricedItem:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class ItemGroup:
+class ItemGroup(NamedTuple):
     """What is taken whole or not at all: one item, or a call of tools with its results.
 
     Args:
         layer: its name.
         place: of the first item in its layer.
         items: one or more.
+        tokens: of all of them.
     """
 
     layer: str
     place: int
-    items: list[PricedItem]
+    items: Sequence[PricedItem]
+    tokens: int
 
     @property
     def first(self) -> Item:
         return self.items[0].item
 
-    @cached_property
-    def tokens(self) -> int:
-        return sum(priced.tokens for priced in self.items)
+    @classmethod
+    def of(cls, layer: str, place: int, items: Sequence[PricedItem]) -> Self:
+        """Return items as a group, which costs what they do."""
+        return cls(layer, place, items, sum([item.tokens for item in items]))
+
+
+def priced(layer: str, item: Item, form: Format) -> PricedItem:
+    """Return an item with the tokens that it takes in a layer."""
+    return PricedItem(item, form.tokens(layer, item), item.why)
 
 
 def groups_of(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
@@ -51,22 +57,22 @@ def groups_of(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemG
     group: list[PricedItem] = []
     for place, item in enumerate(items):
         if group and not item.joined:
-            yield ItemGroup(layer, place - len(group), group)
+            yield ItemGroup.of(layer, place - len(group), group)
             group = []
-        group = [*group, PricedItem(item, form.tokens(layer, item), item.why)]
+        group.append(priced(layer, item, form))
     if group:
-        yield ItemGroup(layer, len(items) - len(group), group)
+        yield ItemGroup.of(layer, len(items) - len(group), group)
 
 
-def shortened(priced: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:
+def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:
     """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None when none does."""
-    text = priced.item.text
+    text = whole.item.text
     ends = [match.start() for match in _SENTENCE_END.finditer(text)]
     low, high = 0, len(ends)  # by halving: of the first `low` ends the last one fits
     best: PricedItem | None = None
     while low < high:
         middle = (low + high) // 2
-        item = replace(priced.item, text=text[: ends[middle]].rstrip())
+        item = replace(whole.item, text=text[: ends[middle]].rstrip())
         cost = form.tokens(layer, item)
         if cost <= room and item.text:
             best, low = PricedItem(item, cost, "cut at a sentence"), middle + 1

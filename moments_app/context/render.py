@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from functools import cache, lru_cache
 from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
 
@@ -89,6 +90,17 @@ def _speaker_mark(layer: str, item: Item) -> str:
     return f"{item.role}: " if layer == "retrieved" and item.role and not speaker_of(item.text) else ""
 
 
+@cache
+def _tokens_around(head: str, tail: str) -> int:
+    """Return the tokens of what the platform writes around lines."""
+    return sum(estimate_tokens(f"{part}\n") for part in (head, tail) if part)
+
+
+@lru_cache(maxsize=1_000)
+def _day_tokens(day: date) -> int:
+    return estimate_tokens(f"{_day(day)}:\n")
+
+
 class Lines(ABC):
     """A format of lines: each layer a head, its items, a tail."""
 
@@ -114,16 +126,16 @@ class Lines(ABC):
         return known
 
     def wrapping_tokens(self, layer: str) -> int:
-        return sum(estimate_tokens(f"{part}\n") for part in self.around(layer) if part)
+        return _tokens_around(*self.around(layer))
 
     def day_tokens(self, day: date) -> int:
-        return estimate_tokens(f"{_day(day)}:\n")
+        return _day_tokens(day)
 
     def year_tokens(self, day: date) -> int:
         return estimate_tokens(f" {day.year}")
 
     def overhead_tokens(self) -> int:
-        return sum(estimate_tokens(f"{part}\n") for part in (self.head, self.tail) if part)
+        return _tokens_around(self.head, self.tail)
 
     def render(self, layers: Mapping[str, Sequence[Item]]) -> str:
         lines = [self.head]

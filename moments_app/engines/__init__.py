@@ -132,6 +132,7 @@ def embedder_for(
         timeout=timeout,
         max_response_bytes=settings.ENGINE.max_response_bytes + numbers_of_a_batch * ANSWER_BYTES_A_NUMBER,
         record=record,
+        calls_at_once=settings.EMBEDDING.calls_at_once,
     )
 
 

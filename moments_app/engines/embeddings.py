@@ -7,7 +7,8 @@ caller.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
@@ -38,6 +39,7 @@ class Embedder:
         timeout: seconds for one `embed` in all, however slowly its answer drips.
         max_response_bytes: larger answers are refused.
         record: called once for each HTTP call, however it ends.
+        calls_at_once: most that may be under way at a time.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Embedder:
         timeout: float,
         max_response_bytes: int,
         record: Callable[[CallRecord], None],
+        calls_at_once: int = 1,
     ) -> None:
         self._endpoint = Endpoint(
             base_url=base_url,
@@ -60,8 +63,19 @@ class Embedder:
             record=record,
         )
         self.name = self._endpoint.name
+        self.calls_at_once = calls_at_once
         self._dimensions = dimensions
         self._timeout = timeout
+
+    def recording(self, record: Callable[[CallRecord], None]) -> Self:
+        """Return the same embedder, with its calls put on record elsewhere."""
+        other = copy(self)
+        other._endpoint = self._endpoint.recording(record)
+        return other
+
+    def record(self, call: CallRecord) -> None:
+        """Put a call on record."""
+        self._endpoint.record(call)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of the texts, in their order, by one request; of a text the first 8,000 characters count.

@@ -10,10 +10,11 @@ OpenAI's client takes most of a second to import. Whatever calls no model, such 
 import json
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx2
 
@@ -70,7 +71,13 @@ class Endpoint:
         self._path = path
         self._api_key = api_key.strip()  # keys read from files end in a line break
         self._max_response_bytes = max_response_bytes
-        self._record = record
+        self.record = record
+
+    def recording(self, record: Callable[[CallRecord], None]) -> Self:
+        """Return the same endpoint, with its calls put on record elsewhere."""
+        other = copy(self)
+        other.record = record
+        return other
 
     def call(
         self,
@@ -127,7 +134,7 @@ class Endpoint:
             record = self._recorded(purpose, started, usage, failure)
             exchange = _exchange(body, answered) if failure else None
             is_broken_off = failure is broken_off
-            self._record(replace(record, is_broken_off=is_broken_off, kept=kept, dropped=dropped, exchange=exchange))
+            self.record(replace(record, is_broken_off=is_broken_off, kept=kept, dropped=dropped, exchange=exchange))
 
     def invalid(self, error: InvalidAnswer) -> EngineError:
         """Return an error for operators about an unusable answer, without a word from it."""

@@ -5,9 +5,9 @@ sessions or of jobs, so they can be called with no transaction open. There are t
 `model.py` (a language model behind an OpenAI-compatible endpoint).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from moments_app.engines.calls.consolidation import ConsolidationAnswer, ConsolidationRequest
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
@@ -45,6 +45,7 @@ class CallRecord:
         kept: number of sentences and items of the answer that were kept.
         dropped: number of those that were not, by reason.
         exchange: what was said, where the call failed.
+        is_beside: it failed beside another call for the same, and tells nothing more of the engine.
         is_part: it tells of a part of a combined call alone, which is on record with its tokens and its time.
     """
 
@@ -61,6 +62,7 @@ class CallRecord:
     dropped: Mapping[str, int] = field(default_factory=dict)
     exchange: Exchange | None = field(default=None, repr=False)
     is_part: bool = False
+    is_beside: bool = False
 
 
 class EngineError(Exception):
@@ -79,9 +81,23 @@ class EngineError(Exception):
 
 
 class TextEmbedder(Protocol):
-    """The interface of both embedders."""
+    """The interface of both embedders.
+
+    Attributes:
+        name: for figures and circuits.
+        calls_at_once: most that may be under way at a time.
+    """
 
     name: str
+    calls_at_once: int
+
+    def record(self, call: CallRecord) -> None:
+        """Put a call on record."""
+        ...
+
+    def recording(self, record: Callable[[CallRecord], None]) -> Self:
+        """Return the same embedder, with its calls put on record elsewhere."""
+        ...
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of texts, in their order.

@@ -7,16 +7,16 @@ tokens'. One thread computes, so that a web process has others for requests, and
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy
 from numpy.typing import NDArray
 
 from moments_app.engines.embeddings import TEXT_MAX_CHARS, problem_of
-from moments_app.engines.interface import EngineError
+from moments_app.engines.interface import CallRecord, EngineError
 from sessions_app.extras import extra
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # or it begins threads, and workers fork
@@ -43,10 +43,19 @@ class LocalEmbedder:
         dimensions: numbers of a vector.
     """
 
+    calls_at_once = 1  # it computes; more would take the cores from others
+
     def __init__(self, *, folder: Path, folder_has: str, model: str, dimensions: int) -> None:
         self.name = f"local:{model}"
         self._folder, self._folder_has, self._model = folder, folder_has, model
         self._dimensions = dimensions
+
+    def record(self, call: CallRecord) -> None:
+        """Do nothing: no call leaves this process."""
+
+    def recording(self, record: Callable[[CallRecord], None]) -> Self:
+        """Return itself: no call leaves this process."""
+        return self
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors of the texts, in their order; of a text the first 8,000 characters count.

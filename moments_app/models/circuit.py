@@ -77,6 +77,10 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
         """Return the circuit of an engine and its kind of work, if it is open."""
         return self.open().filter(engine=caller.name, work=caller.work).first() if interval() else None
 
+    def is_sound(self, caller: Caller) -> bool:
+        """Tell whether an engine has answered its last call, as far as is known."""
+        return not self.filter(engine=caller.name, work=caller.work).exclude(state="closed", failures=0).exists()
+
     def refuse_query(self, engine: str) -> bool:
         """Tell whether a query has to do without an engine; now and then one asks all the same, as the probe."""
         if not interval():
@@ -94,7 +98,7 @@ class CircuitQuerySet(models.QuerySet["Circuit"]):
             work: kind of it, a `Circuit.Work`.
             job: it was made for; None: for a request.
         """
-        if call.is_broken_off or not interval():
+        if call.is_broken_off or call.is_beside or not interval():
             return
         this = self.filter(engine=call.engine, work=work)
         if call.error_kind in OUTAGE:

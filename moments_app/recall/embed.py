@@ -7,10 +7,8 @@ found by its words all the same; a sweep tries failed jobs again.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, Exists, F, FloatField, OuterRef, Q, QuerySet, Sum, Value, When
@@ -20,7 +18,7 @@ from django.utils import timezone
 
 from moments_app.engines import Caller, embedder_name, embedding_model
 from moments_app.engines.embeddings import PURPOSE
-from moments_app.engines.interface import EngineError, TextEmbedder
+from moments_app.engines.interface import TextEmbedder
 from moments_app.jobs.process import (
     Asked,
     ClaimLost,
@@ -34,14 +32,14 @@ from moments_app.jobs.process import (
     locked_session,
 )
 from moments_app.jobs.workload import Workload, tokens_of, turns_that
-from moments_app.models import EmbeddingModel, Job, MemoryAtom, Moment
+from moments_app.models import Circuit, EmbeddingModel, Job, MemoryAtom, Moment
 from moments_app.models.embedding import KINDS, AnyEmbedding, ask_to_embed, whose_memories
 from moments_app.models.job import CannotChange
+from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
 from moments_app.turns.platform_text import drop_platform_text, is_only_platform_text
 from moments_app.turns.rounds import end_of_round
-from sessions_app.models import Message, Session
+from sessions_app.models import Message, Session, UserProfile
 
-HARMLESS = "Good morning."
 SWEEP = 500  # failed jobs a run, and refused texts of a kind
 REFUSALS = 5  # sentences of the endpoint about the texts of a kind
 WRITTEN = ["vector", "refusal", "refusals", "ask_again_at"]
@@ -50,27 +48,6 @@ TURNS_OF_ROUND = 2.0  # embedded together as people talk
 MEMORY_CALLS = 2.0  # a session, for its moments and its facts
 MEMORY_SHARE = 0.4  # of a session's tokens, that moments and facts made of it have
 SPOKEN = (Message.Role.USER, Message.Role.ASSISTANT)
-
-logger = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Text:
-    """Something to embed.
-
-    Args:
-        kind: a key of `KINDS`.
-        pk: of the fact, moment or turn.
-        user_id: primary key of its person; None for a shard's fact.
-        said_at: when.
-        text: what is embedded.
-    """
-
-    kind: str
-    pk: int
-    user_id: int | None
-    said_at: datetime
-    text: str
 
 
 @dataclass(frozen=True)
@@ -90,10 +67,6 @@ class EmbedInput(ProcessInput):
     session: Session | None = None
     last_sequence: int = -1
     is_cut: bool = False
-
-
-# Texts with their vectors; of one that the endpoint refuses by itself, in what words.
-Vectors = list[tuple[Text, list[float] | str]]
 
 
 class Embed(Process[EmbedInput, Vectors]):
@@ -123,16 +96,29 @@ class Embed(Process[EmbedInput, Vectors]):
         return Workload(embedder_name(conf.model), Sum(calls + memories), tokens, 0, 0, purpose=PURPOSE)
 
     def claim(self, job: Job) -> EmbedInput | Skipped:
-        """Read a batch of texts that have no vector."""
-        if not settings.EMBEDDING.is_on:
+        """Read texts that have no vector, a batch for each call that may be under way."""
+        caller = self.caller(job)
+        if caller is None:
             return Skipped("no embeddings provider is set")
         model = EmbeddingModel.objects.in_use()
-        return _turns_of(job.session, model) if job.session else _memories_of(job, model)
+        # Where it isn't sure that the endpoint answers, one call asks.
+        size = settings.EMBEDDING.batch_size * (
+            settings.EMBEDDING.calls_at_once if Circuit.objects.is_sound(caller) else 1
+        )
+        return _turns_of(job.session, model, size) if job.session else _memories_of(job, model, size)
 
     def think(self, input: EmbedInput, engine: TextEmbedder, progress: Progress) -> Vectors:
-        """Call the endpoint."""
+        """Call the endpoint; what it answers is kept even where it doesn't answer all.
+
+        Raises:
+            EngineError: it doesn't.
+        """
         progress(0, len(input.texts))
-        return vectors_of(input.texts, engine)
+        answered = vectors_side_by_side(input.texts, engine, progress)
+        if answered.error:
+            keep_answered(input.model, answered.made)
+            raise answered.error
+        return answered.made
 
     def commit(self, job: Job, input: EmbedInput, answer: Vectors) -> None:
         """Write the vectors and complete the job.
@@ -299,10 +285,9 @@ def _text_of(source: Any) -> Text | None:
 # --- claim ---
 
 
-def _turns_of(session: Session, model: EmbeddingModel) -> EmbedInput | Skipped:
+def _turns_of(session: Session, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
     """Read turns after the last one taken care of; what has a vector already is passed over."""
     own = {"session": session, "user_id": session.user_id}
-    size = settings.EMBEDDING.batch_size
     after = without_vector("turn", model).filter(**own, sequence__gt=session.embedded_to)
     waiting = list(after.order_by("sequence")[: size + 1])
     turns, is_cut = waiting[:size], len(waiting) > size
@@ -314,53 +299,25 @@ def _turns_of(session: Session, model: EmbeddingModel) -> EmbedInput | Skipped:
     return EmbedInput(None, model, texts_of(batch), session, last, is_cut or len(batch) < len(turns) + len(again))
 
 
-def _memories_of(job: Job, model: EmbeddingModel) -> EmbedInput | Skipped:
+def _memories_of(job: Job, model: EmbeddingModel, size: int) -> EmbedInput | Skipped:
     waiting: list[Any] = []
     for kind in ("fact", "moment") if job.user_id else ("fact",):
-        room = settings.EMBEDDING.batch_size + 1 - len(waiting)
+        room = size + 1 - len(waiting)
         waiting += without_vector(kind, model).filter(**whose_memories(job))[:room]
-    texts = texts_of(waiting[: settings.EMBEDDING.batch_size])
+    texts = texts_of(waiting[:size])
     is_cut = len(waiting) > len(texts)
     return EmbedInput(None, model, texts, is_cut=is_cut) if texts else Skipped("every text has its vector")
 
 
-# --- think ---
-
-
-def vectors_of(texts: Sequence[Text], embedder: TextEmbedder) -> Vectors:
-    """Return the vectors of texts. A batch that is refused is halved, so that one bad text costs no good one.
-
-    Raises:
-        EngineError: when the endpoint gave no valid answer.
-    """
-    if not texts:
-        return []
-    try:
-        return list(zip(texts, embedder.embed([text.text for text in texts]), strict=True))
-    except EngineError as error:
-        if error.kind != "rejected":
-            raise
-        if len(texts) == 1:
-            if not _takes_texts(embedder):
-                raise  # then it is not about this one
-            logger.warning("text refused by the embeddings endpoint", kind=texts[0].kind, pk=texts[0].pk)
-            return [(texts[0], str(error))]
-    middle = len(texts) // 2
-    return vectors_of(texts[:middle], embedder) + vectors_of(texts[middle:], embedder)
-
-
-def _takes_texts(embedder: TextEmbedder) -> bool:
-    """Ask whether the endpoint takes a text that nobody could object to."""
-    try:
-        embedder.embed([HARMLESS])
-    except EngineError as error:
-        if error.kind == "rejected":
-            return False
-        raise
-    return True
-
-
 # --- commit ---
+
+
+def keep_answered(model: EmbeddingModel, made: Vectors) -> None:
+    """Keep the vectors of texts whose job goes on with others."""
+    if made:
+        with transaction.atomic():
+            UserProfile.objects.hold({text.user_id for text, _vector in made if text.user_id is not None})
+            write(model, made)
 
 
 @transaction.atomic

@@ -1,8 +1,7 @@
 """The results of a search, read from the tables of what was found."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
 from sessions_app.models.message import spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
+from sessions_app.rows import array_of, microseconds_of, time_of
 
 CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 
@@ -22,7 +22,7 @@ CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 _TURN_SQL = """
 SELECT 'turn', session.id || ' ' || message.sequence,
     'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
-    session.session_id, message.sequence, message.created_at, message.role, own.places, message.name,
+    session.session_id, message.sequence, {time}, message.role, own.places, message.name,
     NULL::timestamptz, NULL::timestamptz, (
         SELECT jsonb_agg(jsonb_build_array(mark.wrong, mark.right) ORDER BY mark.id)
         FROM moments_app_correctedturn mark
@@ -53,23 +53,26 @@ AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong E
 _READ_SQL = {
     "fact": f"""
 SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
-    NULL::bigint, atom.formed_at, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
+    NULL::bigint, {microseconds_of("atom.formed_at")}, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
     NULL::jsonb
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
-WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
+WHERE atom.id = ANY(%(facts)s::bigint[])
+    AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
     AND {AS_OF_SQL}
 """,  # noqa: S608 (a constant)
-    "moment": """
+    "moment": f"""
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
-    session.session_id, moment.first_sequence, moment.ends_at, '', NULL, '', NULL::timestamptz, NULL::timestamptz,
+    session.session_id, moment.first_sequence, {microseconds_of("moment.ends_at")}, '', NULL, '',
+    NULL::timestamptz, NULL::timestamptz,
     NULL::jsonb
 FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session.id = moment.source_session_id
-WHERE moment.id = ANY(%(moments)s) AND moment.user_id = %(user)s
+WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
     AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
-""",
+""",  # noqa: S608 (a constant)
     "turn": " UNION ALL ".join(
-        (_TURN_SQL.format(kind="turn", content=_CONTENT), _TURN_SQL.format(kind="archived", content="NULL"))
+        _TURN_SQL.format(kind=kind, content=content, time=microseconds_of("message.created_at"))
+        for kind, content in (("turn", _CONTENT), ("archived", "NULL"))
     ),
 }
 
@@ -81,8 +84,7 @@ class Key(NamedTuple):
     place: Place  # of a turn; else the primary key and 0
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """One thing that was found.
 
     Args:
@@ -93,12 +95,12 @@ class Result:
         sequence: of a turn; of a moment the first it covers; None for a fact.
         time: when it was said.
         role: whose turn it is; blank for what is no turn.
-        score: its worth beside all others that were found, of whatever kind; results are in its order.
-        ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
-        scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
         pk: primary key; of a turn that of its session.
         valid_from: since when a fact holds, where that was said.
         valid_until: until when it held; None if it does, or nobody knows of an end.
+        score: its worth beside all others that were found, of whatever kind; results are in its order.
+        ranks: its place in each search that found it, from 1; none of a turn that was found through those around it.
+        scores: what each of these searches gave it: BM25 by words, the cosine by meaning.
     """
 
     kind: str
@@ -107,13 +109,13 @@ class Result:
     session_id: str | None
     sequence: int | None
     time: datetime
-    role: str = ""
+    role: str
+    pk: int
+    valid_from: datetime | None
+    valid_until: datetime | None
     score: float = 0.0
-    ranks: dict[str, int] = field(default_factory=dict)
-    scores: dict[str, float] = field(default_factory=dict)
-    pk: int = 0
-    valid_from: datetime | None = None
-    valid_until: datetime | None = None
+    ranks: Mapping[str, int] = {}
+    scores: Mapping[str, float] = {}
 
     def is_relevant(self, least: float) -> bool:
         """Tell whether it has to do with the query: a word in common, a meaning near enough, or a neighbour like that.
@@ -124,10 +126,10 @@ class Result:
         return "text" in self.ranks or self.scores.get("semantic", least) >= least
 
 
-def read_fields(
+def read_found(
     user: UserProfile, since: datetime | None, as_of: datetime | None, keys: Sequence[Key]
-) -> dict[Key, dict[str, Any]]:
-    """Return fields of a `Result` for each key that is there.
+) -> dict[Key, Result]:
+    """Return what is there of some keys, still without what the searches say of it.
 
     One statement, planned again each time, so it reads only the kinds that were found.
     """
@@ -141,15 +143,15 @@ def read_fields(
         "since": since,
         "as_of": as_of,
         "tools": list(MEMORY_TOOLS),
-        "facts": [key.place[0] for key in keys if key.kind == "fact"],
-        "moments": [key.place[0] for key in keys if key.kind == "moment"],
-        "sessions": [session for session, _sequence in turns],
-        "sequences": [sequence for _session, sequence in turns],
+        "facts": array_of([key.place[0] for key in keys if key.kind == "fact"]),
+        "moments": array_of([key.place[0] for key in keys if key.kind == "moment"]),
+        "sessions": array_of([session for session, _sequence in turns]),
+        "sequences": array_of([sequence for _session, sequence in turns]),
     }
     with connection.cursor() as cursor:
         cursor.execute(" UNION ALL ".join(statements), parameters)
         rows = _with_texts(user, cursor.fetchall())
-    return dict(map(_fields, rows))
+    return dict(map(_found, rows))
 
 
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
@@ -163,20 +165,21 @@ def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequen
     return [row for row in complete if row[3]]
 
 
-def _fields(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
+def _found(row: Sequence[Any]) -> tuple[Key, Result]:
     kind, _, ref, content, session_id, sequence, time, role, platform_places, name, valid_from, valid_until, marks = row
     if platform_places:  # what memory itself had said is no result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
-    content = _marked(spoken(name, content)[:CONTENT_CHARS], marks)
-    fields = {"kind": kind, "ref": ref, "content": content, "session_id": session_id}
-    fields |= {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
-    return Key(kind, place), fields | {"valid_from": valid_from, "valid_until": valid_until}
+    content = spoken(name, content)[:CONTENT_CHARS]
+    if marks:
+        content = _marked(content, marks)
+    found = Result(kind, ref, content, session_id, sequence, time_of(time), role, place[0], valid_from, valid_until)
+    return Key(kind, place), found
 
 
-def _marked(content: str, marks: str | None) -> str:
+def _marked(content: str, marks: str) -> str:
     """Return the text of a turn with what was corrected in it since: it stays as it was said."""
-    for wrong, right in json.loads(marks or "[]"):
+    for wrong, right in json.loads(marks):
         content += f" (corrected since: {right}, not {wrong})" if right else " (withdrawn since)"
     return content
 

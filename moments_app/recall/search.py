@@ -7,7 +7,6 @@ as a large one.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -15,11 +14,12 @@ from django.db import connection
 
 from moments_app.recall.fusion import fused, shared_with_neighbours
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.results import AS_OF_SQL, Key, Result, read_fields
+from moments_app.recall.results import AS_OF_SQL, Key, Result, read_found
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from moments_app.turns.words import is_named, words_of
 from sessions_app.models import UserProfile
+from sessions_app.rows import array_of, array_of_texts
 
 SPARE = 10  # more are read than wanted: places beyond a session's end, the platform's own text
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
@@ -99,7 +99,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
     A search gives more hits than the `most` results wanted.
     """
     depth = THEN_DEPTH if request.as_of else max(settings.RECALL.candidates, most + SPARE)
-    scopes = [f"u{user.pk}", *(f"s{shard}" for shard in words.shards)]
+    scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
     searches: list[str] = []
     parameters: list[Any] = []
     weight: dict[str, float] = {}  # of all words of the query, by kind
@@ -108,11 +108,12 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             lookup = words.lookup(kind)
             weight[kind] = sum(lookup.weights)
             searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind]))
-            parameters += [kind, user.pk, scopes, lookup.rare, lookup.joint, lookup.with_newest, lookup.queries]
-            parameters += [lookup.weights, lookup.average, request.since, depth]
+            rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
+            parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
+            parameters += [array_of(lookup.weights), lookup.average, request.since, depth]
         if request.used_mode != "text" and (vector := request.vector):
             searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind]))
-            parameters += [kind, user.pk, words.shards, vector.model, vector.dimensions, str(vector.numbers)]
+            parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, str(vector.numbers)]
             parameters += [request.since, depth]
     then = _AS_OF_SQL if request.as_of else ""
     parameters += [request.as_of] * then.count("%s")
@@ -146,17 +147,16 @@ def read_results(
     user: UserProfile, request: RecallRequest, hits: Sequence[Hit], ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
     """Return the best `most` results, read from their tables; one statement."""
-    read = read_fields(user, request.since, request.as_of, list(ranking)[: max(most + SPARE, READ_AHEAD)])
+    read = read_found(user, request.since, request.as_of, list(ranking)[: max(most + SPARE, READ_AHEAD)])
     ranks, scores = _ranks(hits), _scores(hits)
     named = frozenset(words_of(request.text))
     results = [
-        Result(
-            **fields,
-            score=_score(ranking[key], fields, named, asks_of_past=request.asks_of_past),
+        found._replace(
+            score=_score(ranking[key], found, named, asks_of_past=request.asks_of_past),
             ranks=ranks.get(key, {}),
             scores=scores.get(key, {}),
         )
-        for key, fields in read.items()
+        for key, found in read.items()
     ]
     results.sort(key=lambda result: (-result.score, -result.time.timestamp(), result.ref))
     nearest = max((hit.score for hit in hits if hit.search == "semantic"), default=0.0)
@@ -164,13 +164,13 @@ def read_results(
     return _without_repetitions(result for result in results if result.is_relevant(least))[:most]
 
 
-def _score(score: float, fields: Mapping[str, Any], named: Collection[str], *, asks_of_past: bool) -> float:
+def _score(score: float, found: Result, named: Collection[str], *, asks_of_past: bool) -> float:
     """Return the score of a result: what somebody said answers best what is asked about them, and what holds, now."""
     if score <= 0:
         return score
-    if fields["valid_until"] and not asks_of_past:
+    if found.valid_until and not asks_of_past:
         return score * ENDED_FACTOR
-    return score * SPEAKER_FACTOR if fields["kind"] == "turn" and is_named(fields["content"], named) else score
+    return score * SPEAKER_FACTOR if found.kind == "turn" and is_named(found.content, named) else score
 
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
@@ -185,7 +185,7 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
                 continue
             derived.append(len(kept))
         elif (taken := next((place for place in derived if words[place] <= own), None)) is not None:
-            kept[taken], words[taken] = replace(result, score=kept[taken].score), own
+            kept[taken], words[taken] = result._replace(score=kept[taken].score), own
             derived.remove(taken)
             continue
         kept.append(result)

@@ -14,6 +14,7 @@ from django.utils import timezone
 from moments_app.models.own_text import REFRESHED
 from moments_app.turns.served_text import served_hashes
 from sessions_app.models import UserProfile
+from sessions_app.rows import array_of
 from sessions_app.write_behind import WriteBehind
 
 # What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.
@@ -78,7 +79,7 @@ def write(batch: Sequence[ServedTexts]) -> None:
             _add(by_user.setdefault(one.user, {}), one)
     rows = [(user, line, is_quote) for user, lines in by_user.items() for line, is_quote in lines.items()]
     if rows:
-        users, hashes, quotes = (list(column) for column in zip(*rows, strict=True))
+        users, hashes, quotes = (array_of(map(int, column)) for column in zip(*rows, strict=True))
         today = timezone.localdate()
         lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
         with connection.cursor() as cursor:

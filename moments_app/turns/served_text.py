@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from moments_app.turns.words import plain_words
 
@@ -94,10 +94,11 @@ def _words(text: str) -> str:
 
 def text_lines(text: str) -> list[TextLine]:
     """Return the lines of a text; of JSON, the lines of the strings in it."""
-    return list(_lines(text, NESTED))
+    return [TextLine(line, is_neutral) for line, is_neutral in _lines(text, NESTED)]
 
 
-def _lines(text: str, depth: int) -> Iterator[TextLine]:
+def _lines(text: str, depth: int) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of a text, each with whether it is neutral."""
     if depth and text.lstrip()[:1] in ("{", "["):
         try:
             strings = list(_strings(json.loads(text)))
@@ -106,11 +107,12 @@ def _lines(text: str, depth: int) -> Iterator[TextLine]:
         else:
             for string in strings:
                 if _IDENTIFIER.fullmatch(string):
-                    yield TextLine(string, is_neutral=not _ADDRESS.fullmatch(string))
+                    yield string, not _ADDRESS.fullmatch(string)
                 else:
                     yield from _lines(string, depth - 1)
             return
-    yield from map(TextLine, text.splitlines())
+    for line in text.splitlines():
+        yield line, False
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -142,12 +144,14 @@ def _hashes(texts: Iterable[str]) -> set[int]:
     if len(_known) > KNOWN:
         _known.clear()
     found = set()
-    for line in (line for text in texts for line in _lines(text, NESTED)):
-        key = hash((line.text, line.is_neutral))
+    for pair in (pair for text in texts for pair in _lines(text, NESTED)):
+        key = hash(pair)
         if key not in _known:
+            line = TextLine(*pair)
             _known[key] = None if line.is_blank else line.hash
         found.add(_known[key])
-    return {one for one in found if one is not None}
+    found.discard(None)
+    return cast(set[int], found)
 
 
 def may_be_platform_text(lines: Sequence[TextLine]) -> bool:

@@ -28,7 +28,8 @@ def speaker_of(content: str) -> str:
 
 def is_named(content: str, words: Collection[str]) -> bool:
     """Tell whether a turn's speaker is among the words of a query."""
-    return any(word in words for word in words_of(speaker_of(content)))
+    speaker = speaker_of(content)
+    return bool(speaker) and any(word in words for word in words_of(speaker))
 
 
 def without_speaker(line: str) -> str:

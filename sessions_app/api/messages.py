@@ -30,7 +30,7 @@ from sessions_app.models import Message, Session
 from sessions_app.shorten import shorten_middle
 from sessions_app.signals import digest_wanted
 from sessions_app.transcript.append import BATCH_MAX, Appended, IdTaken, NewMessage, append
-from sessions_app.transcript.load import load_session_messages, page_of_messages
+from sessions_app.transcript.load import LoadedMessage, load_session_messages, page_of_messages
 
 
 class MessageInput(StrictSerializer):
@@ -225,40 +225,21 @@ class MessagesView(PersonView):
         page = page_of_messages(session, self.query["limit"], after=after, before=before)
         return {"messages": self._presented(session, page.messages), "has_more": page.has_more}
 
-    def _presented(self, session: Session, messages: list[Message]) -> list[dict[str, Any]]:
-        compress: bool = self.query["compress"]
-        for message in messages if compress else ():
-            message.session = session
-        return [message_data(message, compress=compress) for message in messages]
+    def _presented(self, session: Session, messages: list[LoadedMessage]) -> list[dict[str, Any]]:
+        """Return messages as `MessageAnswer` describes them, whose fields they have: a page has hundreds."""
+        if self.query["compress"]:
+            messages = [_compressed(message, session) for message in messages]
+        return [message._asdict() for message in messages]
 
 
-def message_data(message: Message, *, compress: bool = False) -> dict[str, Any]:
-    """Return a message as `MessageAnswer` describes it; built by hand, for a page has hundreds.
-
-    Args:
-        message: the row, as the loader gives it, with the key of its moment.
-        compress: shorten what is over `LOAD_MAX_TURN_TOKENS`, naming where the whole can be read.
-    """
-    content = message.content
+def _compressed(message: LoadedMessage, session: Session) -> LoadedMessage:
+    """Shorten what is over `LOAD_MAX_TURN_TOKENS`, naming where the whole can be read."""
     limit = settings.MOMENT_BUILDER.load_max_turn_tokens
-    if compress and message.tokens > limit:
-        hint = f"rem://sessions/{message.session.session_id}/messages/{message.sequence}"
-        content = shorten_middle(content, len(content) * limit // message.tokens, hint)
-    return {
-        "sequence": message.sequence,
-        "kind": message.kind,
-        "role": message.role,
-        "content": content,
-        "tool_name": message.tool_name,
-        "name": message.name,
-        "payload": message.payload,
-        "tokens": message.tokens,
-        "created_at": message.created_at,
-        "external_id": message.external_id,
-        "moment_key": getattr(message, "moment_key", None),
-        "retracted_at": message.retracted_at,
-        "metadata": message.metadata,
-    }
+    if message.tokens <= limit:
+        return message
+    hint = f"rem://sessions/{session.session_id}/messages/{message.sequence}"
+    content = shorten_middle(message.content, len(message.content) * limit // message.tokens, hint)
+    return message._replace(content=content)
 
 
 def append_data(appended: Appended, user_id: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from sessions_app.lexemes import VERSION
 from sessions_app.models.daily_limit import size_of
-from sessions_app.models.searched import Searched, SearchedQuerySet, said_fields
+from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
 
@@ -174,11 +174,6 @@ class Message(Searched):
     def size(self) -> int:
         """Bytes of what it says, as limits count them."""
         return size_of([self.name, self.content, self.tool_name, self.payload, self.metadata])
-
-    @classmethod
-    def columns(cls, table: str) -> str:
-        """Return the columns, as SQL, that raw statements select to build messages; `*` would read `search_vector`."""
-        return ", ".join(f"{table}.{field.column}" for field in said_fields(cls))
 
     @classmethod
     def moment_table(cls) -> str:

@@ -3,18 +3,21 @@
 No turn after the boundary is left out silently: the range that exceeds the limit is named and can be read as a page.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple, Self
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Count, F, Min
 
 from sessions_app.models import Message, Session
-from sessions_app.models.searched import said_fields
-from sessions_app.rows import read
+from sessions_app.rows import microseconds_of, time_of
 
-_COLUMNS = Message.columns("message")
+_COLUMNS = """sequence, kind, role, content, tool_name, name, payload, tokens, created_at, external_id, moment_id,
+    retracted_at, metadata"""
 # Two index reads of at most one and N rows, however long the session: the latest boundary from `message_partitions`,
 # and the newest turns after it from `message_turn_sequence_unique`, both read backward.
 # COALESCE is inside the subquery because beside the column it would not be a leakproof condition, and under row
@@ -22,18 +25,20 @@ _COLUMNS = Message.columns("message")
 # The moments' table is found through the foreign key, because it belongs to another app.
 LIVE_SQL = f"""
 WITH boundary AS (
-    SELECT {_COLUMNS} FROM sessions_app_message message
+    SELECT {_COLUMNS} FROM sessions_app_message
     WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'partition'
     ORDER BY sequence DESC, id DESC LIMIT 1
 ), newest AS (
-    SELECT {_COLUMNS} FROM sessions_app_message message
+    SELECT {_COLUMNS} FROM sessions_app_message
     WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'turn'
       AND retracted_at IS NULL AND sequence > (SELECT COALESCE(max(sequence), -1) FROM boundary)
     ORDER BY sequence DESC LIMIT %(limit)s
 ), live AS (SELECT * FROM boundary UNION ALL SELECT * FROM newest)
-SELECT live.*, moment.key AS moment_key
+SELECT live.sequence, live.kind, live.role, live.content, live.tool_name, live.name, live.payload, live.tokens,
+    {microseconds_of("live.created_at")}, live.external_id, moment.key, {microseconds_of("live.retracted_at")},
+    live.metadata
 FROM live LEFT JOIN {Message.moment_table()} moment ON moment.id = live.moment_id
-ORDER BY sequence, kind
+ORDER BY live.sequence, live.kind
 """  # noqa: S608 (columns of our own)
 
 
@@ -46,10 +51,45 @@ class Omitted:
     to_sequence: int
 
 
+class LoadedMessage(NamedTuple):
+    """A turn or a partition event as a client sees it; fields as in `Message`, and the key of its moment."""
+
+    sequence: int
+    kind: str
+    role: str
+    content: str
+    tool_name: str
+    name: str
+    payload: Any
+    tokens: int
+    created_at: datetime
+    external_id: str | None
+    moment_key: str | None
+    retracted_at: datetime | None
+    metadata: Any
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Return a row of the transcript; a turn with the key of its moment where that was read too."""
+        return cls._make(getattr(message, name, None) for name in cls._fields)
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> Self:
+        """Return a row of `LIVE_SQL`; a page has hundreds, and few have a payload or metadata."""
+        message = cls._make(row)
+        payload, retracted, metadata = message.payload, message.retracted_at, message.metadata
+        return message._replace(
+            payload=None if payload is None else json.loads(payload),
+            created_at=time_of(row[8]),
+            retracted_at=None if retracted is None else time_of(row[11]),
+            metadata={} if metadata == "{}" else json.loads(metadata),
+        )
+
+
 class Loaded(NamedTuple):
     """Messages in conversation order, whether the first is a partition event, and the turns left out after it."""
 
-    messages: list[Message]
+    messages: list[LoadedMessage]
     has_partition_event: bool
     omitted: Omitted | None
 
@@ -57,7 +97,7 @@ class Loaded(NamedTuple):
 class Page(NamedTuple):
     """A range of the transcript in conversation order, and whether there is more in the requested direction."""
 
-    messages: list[Message]
+    messages: list[LoadedMessage]
     has_more: bool
 
 
@@ -71,18 +111,15 @@ def load_session_messages(session: Session, max_messages: int | None = None) -> 
     """
     limit = settings.MOMENT_BUILDER.reload_limit if max_messages is None else max_messages
     parameters = {"session": session.pk, "user": session.user_id, "limit": limit + 1}
-    messages = [_with_moment(*found) for found in read(Message, said_fields(Message), LIVE_SQL, parameters)]
+    with connection.cursor() as cursor:
+        cursor.execute(LIVE_SQL, parameters)
+        messages = [LoadedMessage.of_row(row) for row in cursor.fetchall()]
     boundary = messages[:1] if messages and messages[0].kind == Message.Kind.PARTITION else []
     turns = messages[len(boundary) :]
     if len(turns) <= limit:
         return Loaded(messages, bool(boundary), None)
     first = boundary[0].sequence + 1 if boundary else session.kept_from_sequence
     return Loaded(boundary + turns[1:], bool(boundary), left_out(session, first, turns[0].sequence))
-
-
-def _with_moment(message: Message, more: Sequence[str | None]) -> Message:
-    [message.moment_key] = more  # type: ignore[attr-defined]
-    return message
 
 
 def left_out(session: Session, first: int, last: int) -> Omitted:
@@ -115,4 +152,4 @@ def page_of_messages(session: Session, limit: int, *, after: int | None = None, 
             user_id=session.user_id, sequence__range=(min(m.sequence for m in page), max(m.sequence for m in page))
         )
     page.sort(key=lambda message: (message.sequence, message.kind == Message.Kind.PARTITION, message.pk))
-    return Page(page, has_more)
+    return Page([LoadedMessage.of(message) for message in page], has_more)

@@ -29,13 +29,14 @@ from sessions_app.api.fields import (
     TextField,
     UUIDField,
 )
-from sessions_app.api.messages import MessageAnswer, message_data
+from sessions_app.api.messages import MessageAnswer
 from sessions_app.api.pages import PAGE_MAX, PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, one_or_404, operation
 from sessions_app.daily_limits import count_values
 from sessions_app.models import Message, UserProfile
 from sessions_app.retention.read_archived import with_text
+from sessions_app.transcript.load import LoadedMessage
 
 HOLDING, ENDED, ALL = "holding", "ended", "all"
 SOURCES_MAX = 100
@@ -356,4 +357,4 @@ def sources_of(user: UserProfile, fact: MemoryAtom) -> list[dict[str, Any]]:
     for turn in found:
         turn.moment_key = turn.moment.key if turn.moment else None  # type: ignore[attr-defined]
     both = zip(found, with_text(user, found), strict=True)
-    return [message_data(shown) | {"session_id": turn.session.session_id} for turn, shown in both]
+    return [LoadedMessage.of(shown)._asdict() | {"session_id": turn.session.session_id} for turn, shown in both]

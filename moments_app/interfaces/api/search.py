@@ -1,6 +1,6 @@
 """Searching memory over REST."""
 
-from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
@@ -11,10 +11,11 @@ from moments_app.interfaces.api.as_of import AsOfField
 from moments_app.recall import accesses
 from moments_app.recall.query_vector import with_vector
 from moments_app.recall.request import KINDS, MODES, RecallRequest
+from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.api.fields import AwareDateTimeField, IntegerField, PublicIdField, WordsField
 from sessions_app.api.person import PersonQuery
-from sessions_app.api.person_view import PersonView, operation, presented
+from sessions_app.api.person_view import PersonView, operation
 from sessions_app.row_security import acting_for
 from sessions_app.unseen import without_unseen
 
@@ -101,9 +102,30 @@ def search_data(user_id: str | None, values: dict[str, Any], *, application: int
     with acting_for(user_id, application=application) as user:
         most = values.get("match_count")
         found = recall(user, values.get("agent_id", ""), question, most=most) if user else []
-    results = [replace(result, content=without_unseen(result.content)) for result in found]
+    results = [result._replace(content=without_unseen(result.content)) for result in found]
     if user:
         served.note_results(user, results)
     accesses.note(result.ref for result in results)
-    answer = {"results": results, "mode": question.used_mode, "degraded": question.degraded}
-    return dict(presented(SearchAnswer, answer))
+    shown = [_result_data(result) for result in results]
+    return {"results": shown, "mode": question.used_mode, "degraded": question.degraded}
+
+
+def _result_data(result: Result) -> dict[str, Any]:
+    """Return a result as `SearchResult` describes it."""
+    return {
+        "kind": result.kind,
+        "ref": result.ref,
+        "content": result.content,
+        "session_id": result.session_id,
+        "sequence": result.sequence,
+        "role": result.role,
+        "time": _written(result.time),
+        "valid_from": _written(result.valid_from),
+        "valid_until": _written(result.valid_until),
+        "score": result.score,
+        "ranks": {search: result.ranks.get(search) for search in ("semantic", "text")},
+    }
+
+
+def _written(time: datetime | None) -> str | None:
+    return time.isoformat().replace("+00:00", "Z") if time else None

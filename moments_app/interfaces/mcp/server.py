@@ -46,13 +46,13 @@ from moments_app.moments.build import BuildMoments
 from moments_app.provenance.correct import undo_correction as take_back
 from sessions_app.api.errors import api_exception
 from sessions_app.api.fields import SEQUENCE_MAX, PublicIdField
-from sessions_app.api.messages import message_data
 from sessions_app.api.person_view import one_or_404
 from sessions_app.api.sessions import session_or_404
 from sessions_app.api.users import ProfileAnswer
 from sessions_app.limits import Unavailable
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
+from sessions_app.transcript.load import LoadedMessage
 from sessions_app.unseen import all_without_unseen
 
 PAGE_SIZE = 25
@@ -242,7 +242,8 @@ def session_message(session_id: str, sequence: str) -> dict[str, Any]:
         turn = named[0].first() or named[1].first()
         if turn is None or user is None:
             raise NotFound
-        return message_data(*with_text(user, [turn]))
+        [shown] = with_text(user, [turn])
+        return LoadedMessage.of(shown)._asdict()
 
 
 @resource("rem://prompts/{+name}", "The text of a prompt that is in force.")

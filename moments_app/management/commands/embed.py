@@ -6,10 +6,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from moments_app.engines import embedding_model
-from moments_app.engines.interface import EngineError
 from moments_app.models import EmbeddingModel, EngineCall
 from moments_app.models.embedding import KINDS
 from moments_app.recall import embed
+from moments_app.recall.vectors import Text, Vectors, vectors_side_by_side
 
 TRIES = 5  # of a batch that the endpoint has no time for
 PAUSE = 5.0  # seconds before the next, when the endpoint names no time
@@ -70,25 +70,31 @@ class Command(BaseCommand):
             missing = embed.without_vector(kind, model).count() if conf.turns or kind != "turn" else 0
             done = 0
             for texts in self._batches(kind, model) if missing else ():
-                done += embed.write(model, self._vectors(texts, embedder))
-                self.stdout.write(f"{kind}s: {done:,} of {missing:,}")
+                for vectors in self._vectors(texts, embedder):
+                    done += embed.write(model, vectors)
+                    self.stdout.write(f"{kind}s: {done:,} of {missing:,}")
             made += done
         return made
 
-    def _batches(self, kind: str, model: EmbeddingModel) -> Iterator[list[embed.Text]]:
-        """Batches of what is missing, by primary key; what is refused or left out is not met again."""
-        after, size = 0, settings.EMBEDDING.batch_size
+    def _batches(self, kind: str, model: EmbeddingModel) -> Iterator[list[Text]]:
+        """What is missing by primary key, as much as calls take at a time; what is refused is not met again."""
+        after, size = 0, settings.EMBEDDING.batch_size * settings.EMBEDDING.calls_at_once
         while batch := list(embed.without_vector(kind, model).filter(pk__gt=after)[:size]):
             after = batch[-1].pk
             if texts := embed.texts_of(batch):
                 yield texts
 
-    def _vectors(self, texts: list[embed.Text], embedder: Any) -> embed.Vectors:
-        for attempt in range(1, TRIES + 1):
-            try:
-                return embed.vectors_of(texts, embedder)
-            except EngineError as error:
-                if attempt == TRIES or error.kind == "invalid_answer":
-                    raise CommandError(f"{error} What is embedded is kept; run this again to go on.") from error
-                time.sleep(error.retry_after or PAUSE)
-        raise AssertionError("the last attempt returns or raises")
+    def _vectors(self, texts: list[Text], embedder: Any) -> Iterator[Vectors]:
+        """Yield vectors as they come; what finds no answer is asked for again, `TRIES` times in a row."""
+        tries = 0
+        while texts:
+            answered = vectors_side_by_side(texts, embedder)
+            if answered.made:
+                yield answered.made
+                tries = 0
+            if answered.error:
+                tries += 1
+                if tries == TRIES or answered.error.kind == "invalid_answer":
+                    raise CommandError(f"{answered.error} What is embedded is kept; run this again to go on.")
+                time.sleep(answered.error.retry_after or PAUSE)
+            texts = answered.left

@@ -1,6 +1,7 @@
 """Vectors of facts, moments and turns: made behind the conversation, whatever the endpoint answers."""
 
 import math
+import threading
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,17 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from moments_app.jobs.process import Asked
-from moments_app.models import EmbeddingModel, FactEmbedding, Job, Moment, MomentEmbedding, TurnEmbedding
+from moments_app.jobs.runner import run_job
+from moments_app.models import (
+    Circuit,
+    EmbeddingModel,
+    EngineCall,
+    FactEmbedding,
+    Job,
+    Moment,
+    MomentEmbedding,
+    TurnEmbedding,
+)
 from moments_app.models.embedding import KINDS
 from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
@@ -68,6 +79,62 @@ def hours_later(hours: int) -> None:
         )
 
 
+def together(calls: int) -> behave.Behaviour:
+    """Answer once so many calls are under way."""
+    barrier = threading.Barrier(calls, timeout=30)
+
+    def answer(handler: Any, body: dict[str, Any]) -> None:
+        barrier.wait()
+        behave.answer_well(handler, body)
+
+    return answer
+
+
+class TestSideBySide:
+    """Several calls under way at a time."""
+
+    def test_a_job_has_several_calls_under_way(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
+        embeddings_server.always(together(3))
+        talk(ada, 24)
+        work_off()
+        assert embedded_sequences() == list(range(24))
+        assert EngineCall.objects.filter(purpose="embedding", error_kind="").count() == 3
+
+    def test_beside_calls_that_are_rate_limited_the_others_vectors_are_kept_and_the_rest_waits_as_long_as_it_says(
+        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings
+    ) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+        limited = behave.error(429, {"Retry-After": "70"})
+        embeddings_server.queue(limited, behave.answer_well, limited)
+        talk(ada, 30)
+        job = run_job(Job.objects.get(process="embed").job_id)
+        assert job and job.status == "queued" and job.run_after - timezone.now() > timedelta(seconds=60)
+        assert len(embedded_sequences()) == 10
+        assert not Circuit.objects.open().exists()
+        Job.objects.filter(pk=job.pk).update(run_after=timezone.now())
+        work_off()
+        assert embedded_sequences() == list(range(30))
+        sent = Counter(text for body in embeddings_server.requests for text in body["input"])
+        assert sorted(sent.values()) == [1] * 10 + [2] * 20
+
+    def test_an_endpoint_that_did_not_answer_is_asked_by_one_call(
+        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings
+    ) -> None:
+        settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
+        Circuit.objects.create(engine="openai:test-embedder", work="embedding", failures=1)
+        talk(ada, 24)
+        run_job(Job.objects.get(process="embed").job_id)
+        assert [len(body["input"]) for body in embeddings_server.requests] == [10]
+
+    def test_the_command_asks_again_for_what_was_rate_limited(
+        self, embeddings_server: OpenAIServer, ada: UserProfile
+    ) -> None:
+        talk(ada, 24)
+        embeddings_server.queue(behave.answer_well, behave.error(429, {"Retry-After": "0.05"}))
+        call_command("embed")
+        assert embedded_sequences() == list(range(24))
+
+
 class TestWhat:
     """Which texts get a vector, and when."""
 
@@ -78,7 +145,7 @@ class TestWhat:
         talk(ada, 24)
         work_off()
         assert embedded_sequences() == list(range(24))
-        assert [len(body["input"]) for body in embeddings_server.requests] == [10, 10, 4]
+        assert sorted(len(body["input"]) for body in embeddings_server.requests) == [4, 10, 10]
         talk(ada, 2)
         work_off()
         assert embedded_sequences() == list(range(26))
@@ -221,8 +288,8 @@ class TestFailure:
         work_off()
         assert FactEmbedding.objects.filter(vector__isnull=False).count() == 12
         assert FactEmbedding.objects.filter(vector__isnull=True).count() == 3
-        results = [job.result for job in Job.objects.filter(process="embed").order_by("id")]
-        assert [(one["embedded"], one["refused"]) for one in results] == [(8, 2), (4, 1)]
+        result = Job.objects.get(process="embed").result
+        assert (result["embedded"], result["refused"]) == (12, 3)
         asked = len(embeddings_server.requests)
         Job.objects.request("embed", user_id=ada.pk, requested_by="test")
         work_off()
@@ -398,8 +465,9 @@ class TestSecondModel:
         assert TurnEmbedding.objects.filter(model=wider).count() == 28
 
     def test_interrupted_it_keeps_what_it_has_and_goes_on_where_it_was(
-        self, embeddings_server: OpenAIServer, ada: UserProfile
+        self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings
     ) -> None:
+        settings.EMBEDDING = settings.EMBEDDING.model_copy(update={"calls_at_once": 1})
         talk(ada, 24)
         embeddings_server.queue(behave.answer_well, behave.raw("null"))
         with pytest.raises(CommandError, match="run this again"):
