@@ -45,7 +45,7 @@ WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.ret
 """
 _CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"
 # What was known at a time to hold then; of what is asked for now, what never held is left out. As `MemoryAtom.as_of`.
-AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
+_AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
         atom.formed_at <= %(as_of)s AND COALESCE(atom.corrected_at <= %(as_of)s, true)
         AND COALESCE(atom.valid_from <= %(as_of)s, true)
         AND NOT COALESCE(atom.valid_until <= %(as_of)s AND atom.ended_at <= %(as_of)s, false) END"""
@@ -58,7 +58,7 @@ SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content,
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s) AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
-    AND {AS_OF_SQL}
+    AND {_AS_OF_SQL}
 """,  # noqa: S608 (a constant)
     "moment": """
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
