@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from moments_app.recall.fusion import Place
+from moments_app.turns.corrected import with_marks
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
 from sessions_app.models.message import spoken
@@ -168,17 +169,10 @@ def _fields(row: Sequence[Any]) -> tuple[Key, dict[str, Any]]:
     if platform_places:  # what memory itself had said is no result
         content = text_without(text_lines(content), platform_places)
     place = _place(row)
-    content = _marked(spoken(name, content)[:CONTENT_CHARS], marks)
+    content = with_marks(spoken(name, content)[:CONTENT_CHARS], json.loads(marks or "[]"))
     fields = {"kind": kind, "ref": ref, "content": content, "session_id": session_id}
     fields |= {"sequence": sequence, "time": time, "role": role, "pk": place[0]}
     return Key(kind, place), fields | {"valid_from": valid_from, "valid_until": valid_until}
-
-
-def _marked(content: str, marks: str | None) -> str:
-    """Return the text of a turn with what was corrected in it since: it stays as it was said."""
-    for wrong, right in json.loads(marks or "[]"):
-        content += f" (corrected since: {right}, not {wrong})" if right else " (withdrawn since)"
-    return content
 
 
 def _place(row: Sequence[Any]) -> Place:
