@@ -73,7 +73,8 @@ def _tags(window: Window, part: range, persons: Sequence[str]) -> list[str]:
     for position in part:
         if window.turns[position].role != "tool":
             said = (one for one in window.by_turn[position] if one.is_statement or one.is_question)
-            counted.add(phrase for one in said for phrase in subjects(one.text, one.language))
+            named = (phrase for one in said for phrase in subjects(one.text, one.language))
+            counted.add(phrase for phrase in named if not phrase.is_counted)
     recurring = counted.best(window.weights, TAGS, least=2)
     if len(recurring) >= 3 or window.language != ENGLISH:
         return recurring

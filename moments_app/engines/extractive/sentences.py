@@ -39,7 +39,7 @@ VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
 SAID = 0.9  # of the words of what is said by a text already
 DATED, PARTICULAR = 1.7, 1.3  # how much more something is worth with a time, and with a number or a name
 VAGUE = 0.4  # what a sentence is worth by itself that can't be understood so
-PARTIAL = 0.5  # the same of one that is no whole statement
+PARTIAL = 0.5  # the same of one that is no whole statement, or states nothing
 LEAST_WORDS = 3  # of a sentence that says something
 LEAST_UNREAD = 6  # of one in another language
 LEAST_CHARACTERS = 12  # of one in a script without spaces
@@ -169,7 +169,7 @@ class Sentence:
     @property
     def by_itself(self) -> float:
         """How much of its worth it has where nothing stands around it."""
-        return (VAGUE if self.is_vague else 1.0) * (1.0 if self.is_whole else PARTIAL)
+        return (VAGUE if self.is_vague else 1.0) * (1.0 if self.is_whole and not self.is_quoted else PARTIAL)
 
     @property
     def _is_idle(self) -> bool:

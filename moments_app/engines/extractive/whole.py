@@ -59,11 +59,14 @@ _REPORTED = re.compile(
 )
 _SOMEBODY = re.compile(r"\b(?:he|him|his|she|her|hers)\b", re.IGNORECASE)
 _DISLOCATED = re.compile(r"^(?:otherwise )?((?:my|our) [^,]{2,40}), (?:he|she|they|it) (?=[a-z])", re.IGNORECASE)
+_ASKED = re.compile(r", (?:please )?(?P<verb>[a-z]+) (?:me|us)\b[^,]*$")
 _NAMED = re.compile(rf"^([A-Z][\w'-]+), ((?:my|our) (?:\w+ )?(?:{any_of('kin', 'pets')}))(?=\W*$)")
 
 
 def completed(text: str) -> str:
-    """Return a sentence with the verb that it leaves out, or without a subject that it has twice."""
+    """Return a sentence with the verb that it leaves out, without a subject that it has twice, or what it asks for."""
+    if (asked := _ASKED.search(text)) and verbs.is_base(asked["verb"]):
+        text = text[: asked.start()]
     text = _DISLOCATED.sub(lambda found: f"{found[1][:1].upper()}{found[1][1:]} ", text)
     return _NAMED.sub(lambda found: f"{found[2][:1].upper()}{found[2][1:]} is called {found[1]}", text)
 

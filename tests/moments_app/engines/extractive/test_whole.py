@@ -45,7 +45,8 @@ def test_what_is_only_a_part_or_leans_or_is_not_so_is_none(kind: str) -> None:
     assert [text for text in NOT_WHOLE[kind] if is_whole(text)] == []
 
 
-def test_a_verb_left_out_is_put_in_and_a_subject_said_twice_is_said_once() -> None:
+def test_a_verb_left_out_is_put_in_and_what_is_asked_for_or_said_twice_is_left_out() -> None:
     assert completed("Oscar, my guinea pig.") == "My guinea pig is called Oscar."
     assert completed("Otherwise my mother, she lives in Lund.") == "My mother lives in Lund."
+    assert completed("The train goes at 6:02, wish me luck!") == "The train goes at 6:02"
     assert completed("My mother, Iris, lives in Lund.") == "My mother, Iris, lives in Lund."
