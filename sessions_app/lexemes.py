@@ -40,6 +40,7 @@ SURE = 0.6  # probability below which no language is sure, so that English is po
 CERTAIN = 0.9  # probability from which a query is searched for in no other language
 DEFAULT = "en"
 SAMPLE_CHARS = 200  # characters of a text that its language is judged by
+LONGEST = 5  # texts of a conversation that tell its languages
 MOSTLY = 0.7  # share of a text's words in one script from which it is written in that
 TELLING = 2  # stop words of only one language that suffice to identify it
 ALONE = 0.5  # share of its weight that a single character has in scripts with words of two characters
@@ -241,6 +242,12 @@ def all_of(text: str) -> str:
 def likely_languages(text: str) -> tuple[str, ...]:
     """Return the possible languages of a text's Latin letters, likeliest first. English is added if in doubt."""
     return _likely(_ranked(text))
+
+
+def languages_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the possible languages of texts that belong together, as the longest of them tell: a short one guesses."""
+    longest = sorted(texts, key=len, reverse=True)[:LONGEST]
+    return tuple(dict.fromkeys(language for text in longest for language in likely_languages(text)))
 
 
 def _ranked(text: str) -> Sequence[tuple[str, float]]:

@@ -68,12 +68,24 @@ SELECT opened.*, (
            AND sequence < %(before)s
         ORDER BY sequence DESC LIMIT CASE WHEN opened.live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END
     ) newest
-) AS turns FROM opened
+) AS turns, (
+    SELECT json_object_agg(sequence, marks)::text FROM (
+        SELECT mark.sequence, json_agg(json_build_array(mark.wrong, mark.right) ORDER BY mark.id) AS marks
+        FROM moments_app_correctedturn mark
+        WHERE mark.user_id = opened.user_id AND mark.session_id = opened.id
+          AND mark.sequence >= opened.live_from_sequence
+        GROUP BY mark.sequence
+    ) corrected
+) AS marks FROM opened
 """
 
 
 class LiveTurn(NamedTuple):
-    """A turn of the live window; fields as in `Message`, the time in microseconds since 1970."""
+    """A turn of the live window; fields as in `Message`, the time in microseconds since 1970.
+
+    Args:
+        marks: what was corrected in it since: the words that were wrong, and those in their place.
+    """
 
     sequence: int
     role: str
@@ -82,12 +94,13 @@ class LiveTurn(NamedTuple):
     tool_name: str
     payload: Any
     microseconds: int
+    marks: Sequence[tuple[str, str]] = ()
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """Return a turn of the transcript as one of a live window."""
+        """Return a turn of the transcript as one of a live window, without marks."""
         microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
-        return cls._make([*(getattr(message, name) for name in cls._fields[:-1]), microseconds])
+        return cls(*(getattr(message, name) for name in cls._fields[:-2]), microseconds)
 
     @property
     def created_at(self) -> datetime:
@@ -187,7 +200,8 @@ def read_input(
     values = dict(zip(names, row, strict=True))
     session = _session(values)
     session.user = user
-    turns = [LiveTurn(*turn) for turn in json.loads(values["turns"] or "[]")]
+    marks = json.loads(values["marks"] or "{}")
+    turns = [LiveTurn(*turn, marks=marks.get(str(turn[0]), ())) for turn in json.loads(values["turns"] or "[]")]
     stamp = f"{user.updated_at.isoformat()} {values['stamp']}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
     return ContextInput(user, session, query, applied, turns, is_whole, stamp, recall, before=end)

@@ -5,7 +5,8 @@ than the sum. The budget is filled, not trimmed:
 
 1. Policy and query, always; then what is certain, such as the newest round.
 2. The live window, whole where it fits into half of what is left; else its newest turns.
-3. Short standing text: a share of the budget, with a ceiling for each layer; the layers take turns, line by line.
+3. Who the person is, then short standing text: a share of the budget, with a ceiling for each layer; the layers take
+   turns, line by line.
    It doesn't depend on the query, so what stands first stays byte for byte and providers' prompt caches serve it.
 4. What recall found, best first, until the budget is full. It has at least half of what was left.
 5. Where all of that had room, more standing text, up to the ceilings, and older live turns.
@@ -27,9 +28,9 @@ from sessions_app.refusals import Refusal
 
 # Most that a layer of standing text may have of the budget, in the order in which they take turns.
 CEILINGS = {
+    "user": 0.15,
     "moments": 0.10,
     "summary": 0.15,
-    "user": 0.15,
     "collective": 0.10,
     "entities": 0.10,
     "conversation": 0.10,
@@ -37,6 +38,7 @@ CEILINGS = {
 # Together they have this share of the tokens that a budget has beyond so many, while recall has something better: a
 # small budget is for what answers the query.
 STANDING_SHARE, STANDING_FROM = 0.2, 750
+WHO_TOKENS = 120  # of such a budget at least, for who the person is: nothing that is found tells it so shortly
 STEP = 32  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
 NEXT = 5  # items that didn't fit, shown to an operator
 LEAST_LINE = 10  # tokens
@@ -134,8 +136,11 @@ def fill_budget(
     if recalls:
         half = budget.left // 2
         budget.take_window(half, is_whole=is_whole)
-        pool = min(STANDING_SHARE * (applied - STANDING_FROM), half - budget.tokens_of("hot_turns"))
-        budget.take_standing(int(pool))
+        room = half - budget.tokens_of("hot_turns")
+        if applied > STANDING_FROM:
+            pool = min(STANDING_SHARE * (applied - STANDING_FROM), room)
+            budget.take_standing(min(WHO_TOKENS, room), ["user"], cuts=False)
+            budget.take_standing(int(pool) - budget.tokens_of("user"))
         if budget.take_recalled():
             budget.take_standing(budget.left)
             budget.take_older_turns()
@@ -202,25 +207,26 @@ class _Budget:
                 return
             room -= cost
 
-    def take_standing(self, room: int, names: Iterable[str] = CEILINGS) -> None:
+    def take_standing(self, room: int, names: Iterable[str] = CEILINGS, *, cuts: bool = True) -> None:
         """Take short standing text, an item of each layer in turn.
 
         Args:
             room: tokens for all of the text.
             names: of the layers.
+            cuts: what stands first in a layer may be cut at a sentence.
         """
         end = self.left - room
         waiting = [self._groups.get(name, []) for name in names]
         for round_ in zip_longest(*waiting):
             for group in round_:
                 if group and not self._is_taken(group):
-                    self._take_standing(group, self.left - end)
+                    self._take_standing(group, self.left - end, cuts=cuts)
 
-    def _take_standing(self, group: ItemGroup, room: int) -> None:
+    def _take_standing(self, group: ItemGroup, room: int, *, cuts: bool) -> None:
         ceiling = int(CEILINGS[group.layer] * self._applied) - self._wrapped_tokens(group.layer)
         if self._is_said(group):
             self._passed_over.add((group.layer, group.place))
-        elif not self._take(group, min(room, ceiling)) and not self._taken[group.layer]:
+        elif not self._take(group, min(room, ceiling)) and cuts and not self._taken[group.layer]:
             wrapping = self._form.wrapping_tokens(group.layer)
             if shorter := shortened(group.items[0], group.layer, self._form, min(room, ceiling) - wrapping):
                 self._take(ItemGroup.of(group.layer, group.place, [shorter]), room)

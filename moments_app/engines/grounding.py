@@ -134,8 +134,8 @@ class Grounds:
     def carried_on(self, text: str, before: str) -> str:
         """Return a text without what can't be kept; blank if it replaces the one before it."""
         text = self.kept(text)
-        old = lexemes.stems_in(before)
-        has_left = len(old & lexemes.stems_in(text)) < KEPT_SHARE * len(old)
+        old = self._stems_in(before)
+        has_left = len(old & self._stems_in(text)) < KEPT_SHARE * len(old)
         return text if self.takes(text, REPLACED if len(old) >= FEW_WORDS and has_left else "") else ""
 
     def takes(self, text: str, complaint: str) -> bool:
@@ -153,8 +153,8 @@ class Grounds:
 
     def said_at(self, text: str) -> list[int]:
         """Return the indexes of the turns that have most of a text's words; all of them where none has any."""
-        stems = lexemes.stems_in(text)
-        shared = [len(stems & lexemes.stems_in(said)) for said in self._said]
+        stems = self._stems_in(text)
+        shared = [len(stems & self._stems_in(said)) for said in self._said]
         enough = max(shared, default=0) / 2
         return [index for index, count in zip(self._indexes, shared, strict=True) if count >= enough]
 
@@ -163,7 +163,7 @@ class Grounds:
         plain = unicodedata.normalize("NFKC", text)
         if _tells(plain, may_order=may_order):
             return INSTRUCTION
-        stems = {stem for stem in lexemes.stems_in(plain) if not stem.isdigit()}
+        stems = {stem for stem in self._stems_in(plain) if not stem.isdigit()}
         share = len(stems & self._stems) / len(stems) if stems else 1.0
         if share < 0.5 and self._is_foreign(plain):
             return LANGUAGE
@@ -175,9 +175,17 @@ class Grounds:
 
     # --- what was shown ---
 
+    def _stems_in(self, text: str) -> frozenset[str]:
+        """Return the stems of a text in the languages of the conversation: that of a short one would be a guess."""
+        return lexemes.stems_in(text, self._likely_languages)
+
+    @cached_property
+    def _likely_languages(self) -> tuple[str, ...]:
+        return lexemes.languages_of(self._said or self._texts)
+
     @cached_property
     def _stems(self) -> frozenset[str]:
-        return frozenset(stem for text in self._texts for stem in lexemes.stems_in(text))
+        return frozenset(stem for text in self._texts for stem in self._stems_in(text))
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -211,7 +219,7 @@ class Grounds:
         return all(any(abs(year - said) <= 1 for said in self._years) for year in years)
 
     def _has_names_of(self, text: str) -> bool:
-        if "de" in lexemes.likely_languages(text):
+        if "de" in lexemes.likely_languages(text):  # of this text: a conversation may have others beside it
             return True
         return all(self._is_named(name) for name in _NAME.findall(text))
 

@@ -202,7 +202,7 @@ class ModelEngine:
 
 def _messages(prompt: str, request: str) -> list[ChatMessage]:
     return [
-        {"role": "system", "content": transcript.instructions(prompt)},
+        {"role": "system", "content": transcript.instructions(prompt, has_turns=transcript.BEGIN in request)},
         {"role": "user", "content": request},
     ]
 

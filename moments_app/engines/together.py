@@ -28,7 +28,7 @@ from moments_app.engines.transcript import Turn, fenced
 
 PURPOSE = "combined"
 NAMES = {"moment-builder": "moments", "memory-extraction": "memories", "session-digest": "digest"}  # of parts
-TASKS = "Several tasks about one conversation: answer with one JSON object that has the answer to each under its name."
+TASKS = "Several tasks about one conversation: answer each under its name in one JSON object."
 
 Request = MomentRequest | FormationRequest | DigestRequest
 Came = Judged[Any] | InvalidAnswer

@@ -41,7 +41,7 @@ from sessions_app.models.session import UNBUILT
 # Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
 MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
-PROMPT_TOKENS = 1_900  # of a call beside the turns: prompt, profile, journey, recent moments
+PROMPT_TOKENS = 1_850  # of a call beside the turns: prompt, profile, journey, recent moments
 AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
 
 

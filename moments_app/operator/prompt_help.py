@@ -13,7 +13,7 @@ from moments_app.engines.calls.formation import FormationShape
 from moments_app.engines.calls.moments import SHOWN_MOMENTS, MomentAnswer
 from moments_app.engines.calls.recall_query import QueryAnswer
 from moments_app.engines.calls.summary import SummaryAnswer
-from moments_app.engines.transcript import RULES
+from moments_app.engines.transcript import instructions
 from moments_app.models import PromptResource
 from moments_app.sessions.checkpoint import MAX_WORDS, SHOWN_TURNS
 from moments_app.streams.consolidate import MAX_OBSERVATIONS
@@ -53,7 +53,8 @@ def help_for(purpose: str) -> PromptHelp:
     use, given, answer = _KNOWN[purpose]
     largest = f"{settings.MOMENT_BUILDER.max_input_tokens:,}"
     lines = [line.format(tokens=largest) for line in given]
-    return PromptHelp(use, lines, list(_fields(answer)) if answer else [], RULES.strip() if answer else "")
+    rules = instructions("", has_turns=purpose != Purpose.STREAM_CONSOLIDATION).strip()
+    return PromptHelp(use, lines, list(_fields(answer)) if answer else [], rules if answer else "")
 
 
 _KNOWN: dict[str, tuple[str, list[str], type[BaseModel] | None]] = {

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from moments_app.recall.fusion import Place
+from moments_app.turns.corrected import with_marks
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
 from sessions_app.models.message import spoken
@@ -45,7 +46,7 @@ WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.ret
 """
 _CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"
 # What was known at a time to hold then; of what is asked for now, what never held is left out. As `MemoryAtom.as_of`.
-AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
+_AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
         atom.formed_at <= %(as_of)s AND COALESCE(atom.corrected_at <= %(as_of)s, true)
         AND COALESCE(atom.valid_from <= %(as_of)s, true)
         AND NOT COALESCE(atom.valid_until <= %(as_of)s AND atom.ended_at <= %(as_of)s, false) END"""
@@ -59,7 +60,7 @@ FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
     ON session.id = atom.source_session_id AND session.user_id = %(user)s
 WHERE atom.id = ANY(%(facts)s::bigint[])
     AND (atom.user_id = %(user)s OR atom.user_id IS NULL) AND atom.state <> 'evicted'
-    AND {AS_OF_SQL}
+    AND {_AS_OF_SQL}
 """,  # noqa: S608 (a constant)
     "moment": f"""
 SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
@@ -172,16 +173,9 @@ def _found(row: Sequence[Any]) -> tuple[Key, Result]:
     place = _place(row)
     content = spoken(name, content)[:CONTENT_CHARS]
     if marks:
-        content = _marked(content, marks)
+        content = with_marks(content, json.loads(marks))
     found = Result(kind, ref, content, session_id, sequence, time_of(time), role, place[0], valid_from, valid_until)
     return Key(kind, place), found
-
-
-def _marked(content: str, marks: str) -> str:
-    """Return the text of a turn with what was corrected in it since: it stays as it was said."""
-    for wrong, right in json.loads(marks):
-        content += f" (corrected since: {right}, not {wrong})" if right else " (withdrawn since)"
-    return content
 
 
 def _place(row: Sequence[Any]) -> Place:

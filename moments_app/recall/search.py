@@ -14,7 +14,7 @@ from django.db import connection
 
 from moments_app.recall.fusion import fused, shared_with_neighbours
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.results import AS_OF_SQL, Key, Result, read_found
+from moments_app.recall.results import Key, Result, read_found
 from moments_app.recall.terms import QueryWords
 from moments_app.recall.words import query_words
 from moments_app.turns.words import is_named, words_of
@@ -25,7 +25,6 @@ SPARE = 10  # more are read than wanted: places beyond a session's end, the plat
 READ_AHEAD = 60  # are read at least: who speaks and what says the same is known only then
 NEAR_ENOUGH = 0.5  # of the cosine of the nearest: what is farther and has no word in common is left out
 ENDED_FACTOR = 0.5  # of the score of a fact that holds no longer, where nothing asks of what was
-THEN_DEPTH = 1_000  # hits of each search of a former time: what was said since is left out of them
 SPEAKER_FACTOR = 2.0  # of the score of a turn whose speaker the query names
 
 _TABLES = {"fact": "moments_app_memoryatom", "moment": "moments_app_moment", "turn": "sessions_app_message"}
@@ -35,11 +34,11 @@ _VECTORS = {
     "turn": "moments_app_turnembedding",
 }
 _BY_WORDS_SQL = """
-SELECT 'text' AS search, %s AS kind, * FROM recall_{table}(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT 'text' AS search, %s AS kind, * FROM recall_{table}(%s, %s, %s, %s, %s, %s, %s, %s, %s, {limits})
     WITH ORDINALITY AS result (found, score, place)
 """
 _BY_MEANING_SQL = """
-SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, %s)
+SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, {limits})
     WITH ORDINALITY AS result (found, score, place)
 """
 # What was found, by primary keys; of turns the place too, which decides on their neighbours, and whether it has its
@@ -50,14 +49,8 @@ SELECT found.search, found.kind, found.found, found.score, message.session_id, m
     message.sequence > session.embedded_sequence
 FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND message.id = found.found
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
-{as_of}ORDER BY found.search, found.kind, found.place
+ORDER BY found.search, found.kind, found.place
 """
-# Of a former time: from more hits those that were there then.
-_AS_OF_SQL = f"""
-WHERE CASE found.kind WHEN 'turn' THEN message.created_at <= %(as_of)s
-    WHEN 'moment' THEN EXISTS (SELECT FROM moments_app_moment WHERE id = found.found AND ends_at <= %(as_of)s)
-    ELSE EXISTS (SELECT FROM moments_app_memoryatom atom WHERE id = found.found AND {AS_OF_SQL}) END
-""".replace("%(as_of)s", "%s")  # noqa: S608 (a constant)
 
 
 class Hit(NamedTuple):
@@ -98,7 +91,10 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
 
     A search gives more hits than the `most` results wanted.
     """
-    depth = THEN_DEPTH if request.as_of else max(settings.RECALL.candidates, most + SPARE)
+    depth = max(settings.RECALL.candidates, most + SPARE)
+    # Of a former time, what was said since is left out within each search, where it would take the places of others.
+    then, limits = ("_then", [depth, request.as_of]) if request.as_of else ("", [depth])
+    places = ", ".join(["%s"] * len(limits))
     scopes = array_of_texts([f"u{user.pk}", *(f"s{shard}" for shard in words.shards)])
     searches: list[str] = []
     parameters: list[Any] = []
@@ -107,18 +103,16 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
         if request.used_mode != "semantic":
             lookup = words.lookup(kind)
             weight[kind] = sum(lookup.weights)
-            searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind]))
+            searches.append(_BY_WORDS_SQL.format(table=_TABLES[kind] + then, limits=places))
             rare, joint, queries = map(array_of_texts, (lookup.rare, lookup.joint, lookup.queries))
             parameters += [kind, user.pk, scopes, rare, joint, lookup.with_newest, queries]
-            parameters += [array_of(lookup.weights), lookup.average, request.since, depth]
+            parameters += [array_of(lookup.weights), lookup.average, request.since, *limits]
         if request.used_mode != "text" and (vector := request.vector):
-            searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind]))
+            searches.append(_BY_MEANING_SQL.format(table=_VECTORS[kind] + then, limits=places))
             parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, str(vector.numbers)]
-            parameters += [request.since, depth]
-    then = _AS_OF_SQL if request.as_of else ""
-    parameters += [request.as_of] * then.count("%s")
+            parameters += [request.since, *limits]
     with connection.cursor() as cursor:
-        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches), as_of=then), parameters)
+        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
         return [
             Hit(
                 search,

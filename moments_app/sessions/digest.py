@@ -27,7 +27,7 @@ from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session
 from sessions_app.models.session import UNBUILT
 
-PROMPT_TOKENS = 900  # of a call beside the turns
+PROMPT_TOKENS = 850  # of a call beside the turns
 LOOK_BACK = 200  # turns in which a call is looked for whose result would otherwise stay alone
 
 

@@ -36,7 +36,7 @@ from sessions_app.models import Message, Session
 from sessions_app.models.session import UNBUILT
 
 BUILD = {"lag": 0, "settling": True}  # parameters of the builds: no turn is still to come
-PROMPT_TOKENS = 1_500  # of a combined call beside the turns: prompts, and what is known
+PROMPT_TOKENS = 1_350  # of a combined call beside the turns: prompts, and what is known
 TURN_TOKENS = 10.0  # of each turn in a request beside its text
 UNFORMED = F("message_count") - F("formed_message_count")
 

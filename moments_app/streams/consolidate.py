@@ -41,7 +41,7 @@ from moments_app.streams.texts import CannotUndo, absorbed_in, current_lines, le
 
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
-PROMPT_TOKENS = 1_300  # of a call: prompt, the text so far, observations
+PROMPT_TOKENS = 1_150  # of a call: prompt, the text so far, observations
 RECORDED = 20  # versions of a stream that keep what their lines carry: in each it is all that the text ever took in
 
 

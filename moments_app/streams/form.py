@@ -53,7 +53,7 @@ CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are
 CURRENT_FACTS = 40  # of the person's, by number, so that the engine says which of them are over
 CURRENT_CHARS = 6_000
 SWEEP = 500  # sessions a run
-PROMPT_TOKENS = 1_600  # of a call beside the turns: prompt, streams, what they have already
+PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
 UNFORMED = F("message_count") - F("formed_message_count")
 RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from moments_app.models import CorrectedTurn
 from sessions_app.models import Message
@@ -27,3 +27,15 @@ def _read(turn: Message, marks: Sequence[CorrectedTurn]) -> Message:
     for mark in marks:
         read.content = mark.read(read.content)
     return read
+
+
+def with_marks(content: str, marks: Iterable[tuple[str, str]]) -> str:
+    """Return the text of a turn as it was said, with what was corrected in it since.
+
+    Args:
+        content: as it was said.
+        marks: the words that were wrong, and those in their place; blank: none.
+    """
+    for wrong, right in marks:
+        content += f" (corrected since: {right}, not {wrong})" if right else " (withdrawn since)"
+    return content

@@ -156,18 +156,24 @@ def readable(cursor: Any) -> Iterator[tuple[str, str]]:
 def test_row_24_whatever_shards_a_request_names_searches_find_its_applications(both: dict[str, int]) -> None:
     shards = dict(MemoryStream.objects.filter(name="kilns").values_list("application_id", "pk"))
     facts = dict(MemoryAtom.objects.filter(user=None, atom_type="fact").values_list("stream__application_id", "pk"))
-    vectors = "SELECT array_agg(found) FROM nearest_moments_app_factembedding(0, %s, %s, 3, '[1,0,0]', NULL, 9)"
-    words = (
-        "SELECT array_agg(found) FROM recall_moments_app_memoryatom("
-        "0, %s, '{market}', '{}', false, '{market}', '{1}', 5, NULL, 9)"
-    )
     model = EmbeddingModel.objects.get().pk
+    named = ([list(shards.values()), model], [[f"s{pk}" for pk in shards.values()]])
     for own in both.values():
         with acting_for("ada", application=own), connection.cursor() as cursor:
-            cursor.execute(vectors, [list(shards.values()), model])
-            assert cursor.fetchone() == ([facts[own]],)
-            cursor.execute(words, [[f"s{pk}" for pk in shards.values()]])
-            assert cursor.fetchone() == ([facts[own]],)
+            for searches in (searches_of_shards(), searches_of_shards("_then", ", '2100-01-01Z'")):
+                for search, parameters in zip(searches, named, strict=True):
+                    cursor.execute(search, parameters)
+                    assert cursor.fetchone() == ([facts[own]],)
+
+
+def searches_of_shards(then: str = "", until: str = "") -> tuple[str, str]:
+    """A search by meaning and one by words, or those of a former time."""
+    words = "'{market}', '{}', false, '{market}', '{1}', 5"
+    return (
+        f"SELECT array_agg(found) FROM nearest_moments_app_factembedding{then}"
+        f"(0, %s, %s, 3, '[1,0,0]', NULL, 9{until})",
+        f"SELECT array_agg(found) FROM recall_moments_app_memoryatom{then}(0, %s, {words}, NULL, 9{until})",
+    )
 
 
 def test_row_24_a_request_changes_nothing_of_another_application_though_its_key_may_share(

@@ -505,7 +505,7 @@ def right_answer(body: dict[str, Any]) -> dict[str, Any]:
         return query_of(body)
     if "Summary so far: " in asked:
         return summary_of(body)
-    if asked.startswith("Known from before"):
+    if asked.startswith(("Known from before", "Context: at most")):
         return digest_of(body)
     if asked.startswith("Notes, one of each person"):
         return {"wording": ""}
@@ -537,8 +537,8 @@ def review_of(body: dict[str, Any]) -> dict[str, Any]:
 
 def digest_of(body: dict[str, Any]) -> dict[str, Any]:
     """What is known from before and the last turn as context, one lesson for the window."""
-    known = json.loads(body["messages"][1]["content"].splitlines()[0].partition(": ")[2])
-    last = turns_of(body)[-1]
+    found = re.search(r"^Known from before these turns: (.*)$", body["messages"][1]["content"], re.M)
+    known, last = json.loads(found[1]) if found else "", turns_of(body)[-1]
     return {
         "context": f"{known} Last said: {last['text'][:200]}".strip(),
         "lessons": [f"Answer at once when somebody says: {last['text'][:80]}"],
@@ -576,7 +576,8 @@ def consolidated(body: dict[str, Any]) -> dict[str, Any]:
 def labelled(body: dict[str, Any]) -> list[dict[str, str]]:
     """The lines so far and the observations in a request to consolidate."""
     lines = body["messages"][1]["content"].splitlines()
-    return [json.loads(line) for line in lines if line.startswith('{"label"')]
+    found = [json.loads(line) for line in lines if re.match(r'{"[LO]\d+": ', line)]
+    return [{"label": label, "text": text} for one in found for label, text in one.items()]
 
 
 def summary_of(body: dict[str, Any]) -> dict[str, Any]:

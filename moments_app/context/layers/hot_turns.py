@@ -1,7 +1,7 @@
 """`hot_turns`: the live window, word for word: all turns where they fit, else the newest that no summary covers.
 
 The newest round is always there. A call of tools and its results must never get apart, so they come whole or not at
-all.
+all. What was corrected since stands there as it was said, with a mark.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from django.conf import settings
 from moments_app.context.input import ContextInput, LiveTurn
 from moments_app.context.item import Item
 from moments_app.context.kept_turns import KEPT_TURNS
+from moments_app.turns.corrected import with_marks
 from moments_app.turns.tool_pairs import tool_calls
 from sessions_app.models import Message
 
@@ -54,8 +55,9 @@ def _newest_round(turns: Sequence[LiveTurn]) -> int:
 def _item(source: ContextInput, turn: LiveTurn) -> Item:
     """Return a turn as one of the older ones."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
+    content = turn.content or ("" if turn.role == ASSISTANT else str(turn.payload or ""))
     return Item(
-        turn.content or ("" if turn.role == ASSISTANT else str(turn.payload or "")),
+        with_marks(content, turn.marks),
         ref=f"rem://sessions/{source.session.session_id}/messages/{turn.sequence}",
         source_sequences=(turn.sequence, turn.sequence),
         time=turn.created_at,

@@ -21,6 +21,7 @@ from moments_app.turns.words import plain_words, without_speaker
 STATIC = True
 
 _WHO = re.compile(r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )")
+_NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # by their name or their people
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 PINNED, FIRST = 3.0, 2.0  # more than any worth
 WHO = 0.9
@@ -47,7 +48,7 @@ def _rank(text: str, pinned: Collection[str]) -> float:
         return PINNED
     told = _DATE.sub("", text).strip()
     statement = statement_of(told)
-    if statement and statement.attribute == NAME:
+    if (statement and statement.attribute == NAME) or _NAMED.match(told):
         return FIRST
     return max(worth_of(told), WHO if _WHO.match(told) else 0.0)
 

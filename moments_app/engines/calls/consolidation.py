@@ -90,4 +90,4 @@ def as_message(request: ConsolidationRequest) -> str:
 
 
 def _labelled(parts: Sequence[Labelled]) -> Iterator[str]:
-    return (as_data({"label": part.label, "text": part.text}) for part in parts)
+    return (as_data({part.label: part.text}) for part in parts)

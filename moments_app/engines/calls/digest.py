@@ -55,5 +55,6 @@ def judged(request: DigestRequest, answer: DigestAnswer) -> Judged[DigestAnswer]
 
 
 def known_text(request: DigestRequest) -> str:
-    """Return what stands before the turns in a request for a digest: what is known from before."""
-    return f"Known from before these turns: {as_data(request.context)}\nContext: at most {request.max_words} words."
+    """Return what stands before the turns in a request for a digest: what is known from before, how long it may be."""
+    known = [f"Known from before these turns: {as_data(request.context)}"] if request.context else []
+    return "\n".join([*known, f"Context: at most {request.max_words} words."])

@@ -8,12 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
-from moments_app.engines.nearest import nearest
+from moments_app.engines.nearest import nearest, unlike
 from moments_app.engines.transcript import Turn, as_data
 
 MOST_ENDED = 10  # facts that one item may end
+SHARD = "shard "  # that the labels of streams which many people share begin with
 SHOWN_FACTS = 4  # of those that hold, and
-SHOWN_LINES = 3  # of what else a stream has, that a model is shown
+SHOWN_LINES = 2  # of what else a stream has, that a model is shown
 
 
 @dataclass(frozen=True)
@@ -140,15 +141,19 @@ def known_text(request: FormationRequest) -> str:
 
 def _shown(section: StreamSection, turns: Sequence[Turn]) -> dict[str, object]:
     """Return a stream as a model is shown it: of what it has, that which is nearest to the turns."""
-    lines, numbers = section.current.splitlines(), list(section.facts_now)
-    facts = nearest([section.facts_now[number] for number in numbers], turns, SHOWN_FACTS)
+    numbers = list(section.facts_now)
+    near = nearest([section.facts_now[number] for number in numbers], turns, SHOWN_FACTS)
+    facts = {numbers[place]: section.facts_now[numbers[place]] for place in near}
+    lines = unlike(section.current.splitlines(), section.facts_now.values())
     optional = {
         "observations": _limits(section.observations),
         "facts": _limits(section.facts),
         "has_already": "\n".join(lines[place] for place in nearest(lines, turns, SHOWN_LINES)),
-        "facts_now": {numbers[place]: section.facts_now[numbers[place]] for place in facts},
+        "facts_now": facts,
     }
     always = {"stream": section.label, "takes_in": section.prompt}
+    if section.label.startswith(SHARD):
+        always["shared"] = "by many people: nothing may point to one of them"
     return always | {name: value for name, value in optional.items() if value}
 
 

@@ -18,12 +18,13 @@ from moments_app.engines.calls.profile import (
 )
 from moments_app.engines.calls.shape import Shape
 from moments_app.engines.grounding import Grounds, Judged
+from moments_app.engines.nearest import mentioned
 from moments_app.engines.transcript import Turn, as_data
 
 RECENT_MOMENTS = 8  # the latest of a person's moments, from which the journey is told
 SHOWN_MOMENTS = 2  # of them, that a model is told
 KNOWN_SUMMARY_MAX = 200  # characters of each
-SHOWN_PHRASES = 6  # of the newest interests, and of topics
+SHOWN_PHRASES = 4  # of the newest interests that the turns name, and of topics
 
 
 @dataclass(frozen=True)
@@ -183,11 +184,12 @@ def _judged_moment(moment: DraftMoment, grounds: Grounds) -> DraftMoment:
 
 def known_text(request: MomentRequest) -> str:
     """Return what stands before the window in a request for moments: profile, journey, recent moments."""
-    profile = {
-        "lines": {number: line.text for number, line in enumerate(request.profile.lines, start=1)},
-        "interests": list(request.profile.interests[-SHOWN_PHRASES:]),
-        "preferred_topics": list(request.profile.preferred_topics[-SHOWN_PHRASES:]),
+    phrases = {
+        "interests": mentioned(request.profile.interests, request.turns)[-SHOWN_PHRASES:],
+        "preferred_topics": mentioned(request.profile.preferred_topics, request.turns)[-SHOWN_PHRASES:],
     }
+    lines = {number: line.text for number, line in enumerate(request.profile.lines, start=1)}
+    profile = {"lines": lines} | {name: known for name, known in phrases.items() if known}
     journey = request.journey
     since = {"since": f"{journey.since:%Y-%m-%d}"} if journey.since else {}
     return "\n".join(

@@ -23,7 +23,7 @@ PERSON, SESSION = "user", "session"  # labels of the streams that are nobody els
 def form_memories(request: FormationRequest) -> FormationAnswer:
     """Choose for each stream among the statements of its turns; results of tools are left out."""
     window = read(request.turns)
-    statements = [one for one in window.sentences if one.turn.role != "tool" and one.is_statement and not one.is_vague]
+    statements = [one for one in window.sentences if one.turn.role != "tool" and one.can_be_kept]
     ranked = sorted(statements, key=lambda one: -information(one, window.weights))
     of_person = _of_person(request.sections, ranked, window)
     entries = [_entry(section, ranked, window, of_person) for section in request.sections]
@@ -32,7 +32,7 @@ def form_memories(request: FormationRequest) -> FormationAnswer:
 
 def is_observation(sentence: Sentence) -> bool:
     """Tell whether the person says something of themselves that will be true for a while."""
-    if sentence.turn.role != "user" or not sentence.is_statement or sentence.is_vague or sentence.is_quoted:
+    if sentence.turn.role != "user" or not sentence.can_be_kept or sentence.is_quoted:
         return False
     return bool(sentence.kinds) if sentence.language == ENGLISH else sentence.is_of_speaker
 
@@ -87,7 +87,7 @@ def _observations(section: StreamSection, ranked: Sequence[Sentence], window: Wi
 def _fitting(section: StreamSection, ranked: Sequence[Sentence], window: Window) -> Sequence[Sentence]:
     """Return what a stream may take; a shard what shares words with its prompt, never what people say of themselves."""
     if section.label in (PERSON, SESSION):
-        return ranked
+        return [one for one in ranked if not one.is_quoted]
     wanted = set(content_words(section.prompt, window.language))
     return [one for one in ranked if len(one.terms & wanted) >= SHARED and not one.is_of_speaker]
 

@@ -1,15 +1,14 @@
 """Moments: a window divided by pauses and vocabulary, each part with summary, detail and tags."""
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 
 from moments_app.engines.calls.moments import DraftMoment, MomentAnswer, MomentRequest
 from moments_app.engines.extractive.feelings import feelings
 from moments_app.engines.extractive.journey import journey_text
 from moments_app.engines.extractive.language import ENGLISH, words
+from moments_app.engines.extractive.persons import persons_in
 from moments_app.engines.extractive.phrases import Counted, stems_of, subjects
-from moments_app.engines.extractive.profile import new_interests, new_topics, profile_text
+from moments_app.engines.extractive.profile import new_interests, profile_text
 from moments_app.engines.extractive.segments import segment
 from moments_app.engines.extractive.sentences import (
     Sentence,
@@ -20,7 +19,7 @@ from moments_app.engines.extractive.sentences import (
     read,
     telling,
 )
-from moments_app.engines.extractive.tables import any_of
+from moments_app.engines.extractive.topics import new_topics
 from moments_app.engines.transcript import Turn
 
 SUMMARY_SENTENCES = 3
@@ -29,20 +28,6 @@ DETAIL_WORDS = 280  # of the 300 that a detail may have; dates come on top
 DETAIL_SHARE = 0.5  # of the segment's words: less would lose facts, more would be the transcript again
 TAGS = 6
 NAME_MAX = 60  # characters
-
-_NAME = re.compile(
-    rf"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir) (?:\w+ )?(?:{any_of('kin', 'pets')}),? "
-    r"([A-Z][a-zà-öø-ÿ]+(?:-[A-Z][a-zà-öø-ÿ]+)?)\b|\b(?:named|called|name is|name's) ([A-Z][a-zà-öø-ÿ]{2,})\b"
-)
-_CAPITALISED = re.compile(
-    r"(?<=[a-zà-öø-ÿ,;] )([A-Z][a-zà-öø-ÿ]{2,})(?='s\b| (?:said|says|told|asked|wants|thinks|called)\b)"
-)
-_NO_NAMES = frozenset(
-    (
-        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July August "
-        "September October November December Just Not Very Really So Still Going Glad Sorry Happy Good Fine Sure"
-    ).split()
-)
 
 
 def build_moments(request: MomentRequest) -> MomentAnswer:
@@ -60,7 +45,7 @@ def build_moments(request: MomentRequest) -> MomentAnswer:
         user_summary_update=profile,
         line_sources=sources,
         new_interests=new_interests(request.profile, window),
-        new_preferred_topics=new_topics(request.profile, window),
+        new_preferred_topics=new_topics(request.profile, request.journey.moments, window),
         recent_journey=journey_text(request, moments),
     )
 
@@ -68,7 +53,7 @@ def build_moments(request: MomentRequest) -> MomentAnswer:
 def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     own = [sentence for position in part for sentence in window.by_turn[position]]
     spoken = [sentence for sentence in own if sentence.turn.role != "tool"] or own
-    persons = _persons(own)
+    persons = persons_in(own)
     tags = _tags(window, part, persons)
     return DraftMoment(
         name=_name(tags, window.turns[part.start], taken),
@@ -88,7 +73,8 @@ def _tags(window: Window, part: range, persons: Sequence[str]) -> list[str]:
     for position in part:
         if window.turns[position].role != "tool":
             said = (one for one in window.by_turn[position] if one.is_statement or one.is_question)
-            counted.add(phrase for one in said for phrase in subjects(one.text, one.language))
+            named = (phrase for one in said for phrase in subjects(one.text, one.language))
+            counted.add(phrase for phrase in named if not phrase.is_counted)
     recurring = counted.best(window.weights, TAGS, least=2)
     if len(recurring) >= 3 or window.language != ENGLISH:
         return recurring
@@ -136,14 +122,3 @@ def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:
 def _feelings(spoken: Sequence[Sentence]) -> list[str]:
     own = [one for one in spoken if one.turn.role == "user" and one.language == ENGLISH and not one.is_question]
     return feelings(one.text for one in own)
-
-
-def _persons(own: Sequence[Sentence]) -> list[str]:
-    """Return who speaks under a name, and who is spoken about by name."""
-    counts = Counter[str]()
-    for sentence in own:
-        if sentence.speaker.is_named:
-            counts[sentence.speaker.name] += 1
-        names = [name for match in _NAME.findall(sentence.text) for name in match if name]
-        counts.update(name for name in names + _CAPITALISED.findall(sentence.text) if name not in _NO_NAMES)
-    return [name for name, _ in counts.most_common(12)]

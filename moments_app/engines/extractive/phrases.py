@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from moments_app.engines.english import SPOKEN
 from moments_app.engines.extractive import verbs
 from moments_app.engines.extractive.language import ENGLISH, content_words, ignored_words, stem, words
 from moments_app.engines.extractive.tables import word_set
@@ -21,6 +22,7 @@ GERMAN = "de"
 SHORTEST = 5  # letters of a German word that is a phrase
 PHRASE_MAX = 60  # characters
 _TOKEN = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d[\w.,:/-]*|[^\w\s]")
+_ENDS = tuple(".!?…")
 _DETERMINERS = frozenset(
     "a an the my our your his her its their this that these those some any no another each every".split()
 )
@@ -31,17 +33,26 @@ _VERB_AFTER = (
 
 @dataclass(frozen=True)
 class Subject:
-    """A phrase as it was said first, in lower case, and the words that it is counted by."""
+    """A phrase as it was said first, in lower case, and the words that it is counted by.
+
+    Args:
+        text: of it.
+        stems: of its words.
+        is_name: it has a capital letter inside a sentence.
+        is_counted: a number stands before it.
+    """
 
     text: str
     stems: tuple[str, ...]
+    is_name: bool = False
+    is_counted: bool = False
 
 
 @lru_cache(maxsize=5_000)
 def subjects(sentence: str, language: str) -> tuple[Subject, ...]:
     """Return the phrases of a sentence, in order."""
     if language == ENGLISH:
-        return tuple(_subject(run) for run in _runs(sentence) if run)
+        return tuple(_subject(run, before) for run, before in _runs(sentence) if run)
     if language != GERMAN:
         return ()
     ignored = ignored_words(language)
@@ -54,24 +65,28 @@ def _is_noun(word: str) -> bool:
     return len(word) >= SHORTEST and word.isalpha() and word[0].isupper()
 
 
-def _subject(run: Sequence[str]) -> Subject:
+def _subject(run: Sequence[str], before: str = "") -> Subject:
+    """Return a run as a subject, after the word before it."""
     kept = [word.removesuffix("'s").lower() for word in run[-LONGEST:]]
-    return Subject(" ".join(kept)[:PHRASE_MAX], tuple(stem(word) for word in kept))
+    is_name = bool(before) and before not in _ENDS and run[-1].istitle()
+    is_counted = before[:1].isdigit() or before in SPOKEN or run[0].lower() in SPOKEN
+    return Subject(" ".join(kept)[:PHRASE_MAX], tuple(stem(word) for word in kept), is_name, is_counted)
 
 
-def _runs(sentence: str) -> Iterator[list[str]]:
-    """Yield runs of nouns, with what describes them."""
+def _runs(sentence: str) -> Iterator[tuple[list[str], str]]:
+    """Yield runs of nouns, with what describes them, each with the word before it."""
     run: list[str] = []
-    before = ""
+    before = first = ""
     for token in _TOKEN.findall(sentence.replace("’", "'")):
         low = token.lower()
         if _belongs(low, token, before, run):
+            first = first if run else before
             run.append(token)
         else:
-            yield _trimmed(run)
+            yield _trimmed(run), first
             run = []
         before = low
-    yield _trimmed(run)
+    yield _trimmed(run), first
 
 
 def _belongs(low: str, token: str, before: str, run: Sequence[str]) -> bool:
@@ -81,7 +96,7 @@ def _belongs(low: str, token: str, before: str, run: Sequence[str]) -> bool:
         return False
     if low in word_set("adjectives"):
         return False
-    if token[0].isupper() and before and before not in ".!?…":
+    if token[0].isupper() and before and before not in _ENDS:
         return True  # a name
     if low in word_set("activities"):
         return True

@@ -1,4 +1,4 @@
-"""The profile: what the person says about themselves under headings, their interests and topics."""
+"""The profile: what the person says about themselves under headings, and their interests."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ from moments_app.engines.extractive.kinds import (
     kinds_of,
 )
 from moments_app.engines.extractive.language import ENGLISH, language_of, stem, words
-from moments_app.engines.extractive.phrases import Counted, Subject, stems_of, subjects
+from moments_app.engines.extractive.phrases import Subject, stems_of, subjects
 from moments_app.engines.extractive.sentences import USER, Sentence, Window, information
 from moments_app.engines.extractive.speech import is_reaction
 from moments_app.engines.extractive.tables import word_set
@@ -33,7 +33,7 @@ KNOWN = 0.7  # of a statement's words that a line has
 LINES = 8  # of a heading
 LONG = 16  # words: each more makes a line weigh less
 LINE_WORDS = (3, 30)  # of a statement: at least, at most
-INTERESTS, TOPICS = 10, 5  # of one answer
+INTERESTS = 10  # of one answer
 RECURRING = 2  # sentences
 OTHER = "other"
 HEADINGS = {
@@ -212,13 +212,3 @@ def _activities(sentence: Sentence) -> set[str]:
         return set()
     named = (phrase.text.split()[-1] for phrase in subjects(sentence.text, ENGLISH))
     return {word for word in named if word in word_set("activities")}
-
-
-def new_topics(profile: Profile, window: Window) -> list[str]:
-    """Return what several turns of the person's are about, and isn't known as a topic."""
-    known = {topic.casefold() for topic in profile.preferred_topics}
-    counted = Counted(stems_of(window.called, window.language))
-    for group in window.by_turn:
-        counted.add(subject for one in group if one.turn.role == "user" for subject in subjects(one.text, one.language))
-    recurring = counted.best(window.weights, TOPICS, least=3)
-    return [topic for topic in recurring if topic not in known]

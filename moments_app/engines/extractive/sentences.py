@@ -29,8 +29,9 @@ from moments_app.engines.extractive.speech import (
 from moments_app.engines.extractive.tables import first_person, word_set
 from moments_app.engines.extractive.times import dated as with_dates
 from moments_app.engines.extractive.times import is_dated
-from moments_app.engines.extractive.verbs import is_base, is_finite, is_form, is_gerund
+from moments_app.engines.extractive.verbs import is_base, is_form, is_gerund
 from moments_app.engines.extractive.voice import Speaker, told
+from moments_app.engines.extractive.whole import completed, is_whole
 from moments_app.engines.transcript import Turn
 
 ROLE_WEIGHT = {"user": 1.0, "assistant": 0.75, "tool": 0.3}
@@ -38,7 +39,7 @@ VOCABULARY_CHARS = 20_000  # of a turn whose words are counted
 SAID = 0.9  # of the words of what is said by a text already
 DATED, PARTICULAR = 1.7, 1.3  # how much more something is worth with a time, and with a number or a name
 VAGUE = 0.4  # what a sentence is worth by itself that can't be understood so
-VERBLESS = 0.5  # the same of one without a verb
+PARTIAL = 0.5  # the same of one that is no whole statement, or states nothing
 LEAST_WORDS = 3  # of a sentence that says something
 LEAST_UNREAD = 6  # of one in another language
 LEAST_CHARACTERS = 12  # of one in a script without spaces
@@ -155,15 +156,20 @@ class Sentence:
         """True if it can't be understood without what was said before."""
         return self.language == ENGLISH and bool(_VAGUE.search(self.text))
 
+    @cached_property
+    def is_whole(self) -> bool:
+        """True if it is a whole statement; in languages that aren't known, always."""
+        return self.language != ENGLISH or is_whole(self.text)
+
     @property
-    def _has_verb(self) -> bool:
-        """True if it may be a whole sentence; in languages that aren't known, always."""
-        return self.language != ENGLISH or any(map(_is_predicate, words(self.text)))
+    def can_be_kept(self) -> bool:
+        """True if it says something that is understood without what stands around it."""
+        return self.is_statement and not self.is_vague and self.is_whole
 
     @property
     def by_itself(self) -> float:
         """How much of its worth it has where nothing stands around it."""
-        return (VAGUE if self.is_vague else 1.0) * (1.0 if self._has_verb else VERBLESS)
+        return (VAGUE if self.is_vague else 1.0) * (1.0 if self.is_whole and not self.is_quoted else PARTIAL)
 
     @property
     def _is_idle(self) -> bool:
@@ -252,7 +258,7 @@ class Window:
 
     def _read(self, sentence: str) -> tuple[str, frozenset[str], tuple[str, ...], bool]:
         is_english = self.language == ENGLISH
-        text = without_idle_parts(without_openers(sentence, self.called)) if is_english else sentence
+        text = completed(without_idle_parts(without_openers(sentence, self.called))) if is_english else sentence
         terms = frozenset(content_words(text, self.language))
         return text, terms, kinds_of(text) if is_english else (), is_english and is_reaction(text)
 
@@ -307,11 +313,6 @@ def _said_by(word: str) -> float:
 def _is_english(text: str) -> bool:
     """Tell whether a sentence in an English window has a word of English that is no single letter."""
     return any(len(word) > 1 and (word in ignored_words(ENGLISH) or is_form(word)) for word in words(text))
-
-
-def _is_predicate(word: str) -> bool:
-    """Tell whether a word is, or ends with, a verb that makes a sentence."""
-    return is_finite(word) or is_base(word) or word.partition("'")[2] in ("s", "m", "re", "ve", "ll", "d")
 
 
 def telling(own: Sequence[Sentence], weights: dict[str, float], left: int) -> list[Sentence]:

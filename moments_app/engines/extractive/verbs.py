@@ -15,6 +15,7 @@ _SAME = frozenset(
 )
 MODALS = _SAME - frozenset("is was had has used".split()) | {"to", "do", "don't", "does", "doesn't"}
 
+AUXILIARIES = _SAME | frozenset(_SINGULAR)
 
 _PREFIX = re.compile(r"^(?:re|over|under|mis|un|out)(?=\w{3})")  # "retook" is a past as "took" is
 

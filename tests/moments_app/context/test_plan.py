@@ -215,6 +215,13 @@ def test_standing_text_is_the_same_whatever_is_asked() -> None:
     assert texts[0] == texts[1] != [[]] * len(standing)
 
 
+def test_a_small_budget_tells_who_the_person_is_though_a_moment_names_them_too() -> None:
+    said = ["User is Nora.", "Nora's son is called Rex.", "Nora is allergic to hazelnuts.", "Nora works as a potter."]
+    standing = {name: [Item(f"{name} {n} Nora. {WORDS}") for n in range(5)] for name in CEILINGS if name != "user"}
+    layers = only(**standing, user=[Item(line) for line in said], retrieved=[recalled(n) for n in range(99)])
+    assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said
+
+
 def test_the_window_of_the_stable_plan_begins_at_a_step() -> None:
     window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(300)]
     begins = set()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from moments_app.engines.grounding import INSTRUCTION, LANGUAGE, NAME, NUMBER, REPLACED, WORDS, Grounds
+from moments_app.engines.nearest import mentioned, nearest, unlike
 from moments_app.engines.transcript import Turn
 
 SAID = [
@@ -114,3 +115,24 @@ def test_a_profile_is_carried_on_and_not_replaced() -> None:
 )
 def test_other_languages_are_kept_as_they_are(said: str, kept: str) -> None:
     assert Grounds(turns(said)).complaint(kept) == ""
+
+
+class TestLanguagesOfShortTexts:
+    """The language of a few words by themselves is a guess: those of the conversation are taken for them."""
+
+    SAID = (
+        "Gestern haben wir mit den Pilzen gekocht, die ich im Wald gefunden habe.",
+        "Meine Schwester verkauft in Kiel nun auch Reifen und Ketten.",
+    )
+
+    def test_turns_that_say_a_short_text_are_found_in_the_language_of_the_conversation(self) -> None:
+        assert Grounds(turns(*self.SAID)).said_at("Nora mag Pilze.") == [0]
+
+    def test_what_is_known_in_short_is_near_to_turns_in_the_language_of_the_conversation(self) -> None:
+        known = ["Nora mag Pilze.", "Nora wohnt jetzt in Köln am Rhein.", "Nora hat zwei Hunde."]
+        assert nearest(known, turns(*self.SAID), 1) == [0]
+        assert mentioned(["Pilz", "Köln", "Kette"], turns(*self.SAID)) == ["Pilz", "Kette"]
+
+    def test_what_a_fact_says_too_is_no_line_beside_it(self) -> None:
+        lines = ["[2026-03-04] Nora mag Pilze.", "[2026-03-04] Nora mag keine Oliven."]
+        assert unlike(lines, ["Nora mag Pilze. (2026-03-05)"]) == lines[1:]

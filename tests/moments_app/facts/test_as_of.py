@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 
 from moments_app.models import MemoryAtom
-from sessions_app.models import UserProfile
+from sessions_app.models import Message, UserProfile
 from tests.support.api import Api
-from tests.support.lives import BAKER, BERGEN, DATES, MAYA, MIA, OSLO, STAVANGER, TEACHER, say, told_a_life
+from tests.support.lives import BAKER, BERGEN, DATES, MAYA, MIA, MOVES, OSLO, STAVANGER, TEACHER, say, told_a_life
 from tests.support.openai_server import OpenAIServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
@@ -138,3 +139,29 @@ def test_a_list_takes_the_same_statements_however_much_there_is(ada: UserProfile
         taken.append(len(statements))
         told_a_life(ada)
     assert taken[0] == taken[1] <= 5
+
+
+def test_what_was_said_since_takes_no_place_of_what_held_then(ada: UserProfile, service: Api) -> None:
+    told_a_life(ada)
+    multiply(MemoryAtom.objects.get(content=STAVANGER), 1_200)
+    multiply(Message.objects.get(content=MOVES[-1][1]), 1_200)
+    for kind, expected in (("fact", BERGEN), ("turn", MOVES[1][1])):
+        asked = {"user_id": "ada", "query": "moved to Bergen, Stavanger, today", "kinds": [kind], "match_count": 3}
+        [first, *_] = service.post("memory/search", **asked, as_of="2025-06-01").json()["results"]
+        assert first["content"] == expected
+
+
+def multiply(row: Model, times: int) -> None:
+    """Put copies of a row beside it, with their words, that many minutes later each."""
+    unique = {"atom_id": "gen_random_uuid()", "message_id": "gen_random_uuid()", "content_hash": "md5(n::text)"}
+    unique |= {"sequence": "sequence + 99 + n", "external_id": "NULL"}
+    unique |= {time: f"{time} + n * interval '1 minute'" for time in ("formed_at", "created_at")}
+    names = [field.column for field in row._meta.concrete_fields if not field.primary_key]
+    values = ", ".join(unique.get(name, name) for name in names)
+    table = row._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table}, generate_series(1, %s) n "
+            "WHERE id = %s",
+            [times, row.pk],
+        )

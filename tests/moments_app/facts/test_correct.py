@@ -93,11 +93,22 @@ def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile,
     assert "Mia" in str(Moment.objects.filter(user=ada).values_list("summary", "detail"))
 
 
-def test_turns_that_were_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:
+def test_turns_that_were_corrected_are_found_with_that_mark_and_live_ones_have_it(
+    ada: UserProfile, service: Api
+) -> None:
     remembered(ada)
+    assert "corrected since" not in live_turns(service)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
     found = service.post("memory/search", user_id="ada", query="started school", kinds=["turn"]).json()["results"]
-    assert found[0]["content"] == ("Maya started school today, I was so proud of her. (corrected since: Mia, not Maya)")
+    marked = "Maya started school today, I was so proud of her. (corrected since: Mia, not Maya)"
+    assert found[0]["content"] == marked
+    assert live_turns(service).count(marked) == live_turns(service).count("corrected since") == 1
+
+
+def live_turns(service: Api) -> str:
+    """A context of a session that has a turn with the name."""
+    asked = {"user_id": "ada", "session_id": "s2", "layers": "hot_turns", "format": "markdown"}
+    return str(service.get("memory/context", **asked).json()["context"])
 
 
 def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: Api) -> None:

@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from moments_app.context.assemble import preview
 from moments_app.context.request import ContextRequest
 from moments_app.models import EmbeddingModel, EngineCall, MemoryAtom, MemoryStream, Moment, Vocabulary, Word
-from moments_app.models.embedding import KINDS
+from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
 from moments_app.recall.request import RecallRequest
@@ -554,6 +554,19 @@ class TestByMeaning:
             theirs = as_ada.post("memory/search", user_id="bo", query="harpsichord", mode=mode).json()["results"]
             assert theirs == []
 
+    def test_of_a_former_time_meaning_finds_what_held_then(self, service: Api) -> None:
+        MemoryAtom.objects.filter(content__startswith="Harpsichord").update(
+            formed_at=START, valid_until=START + timedelta(days=4), ended_at=START + timedelta(days=4)
+        )
+        FactEmbedding.objects.update(said_at=START)
+
+        def found(as_of: str) -> set[str]:
+            answer = self.ask(service, "harpsichord", kinds=["fact"], mode="semantic", as_of=as_of)
+            return {result["content"] for result in answer["results"]}
+
+        assert "Harpsichord jacks need felt." in found("2026-03-04")
+        assert "Harpsichord jacks need felt." not in found("2026-03-08") | found("2026-02-01")
+
     @pytest.mark.parametrize(("most", "reads_the_index"), [(20_000, False), (1, True)])
     def test_up_to_so_many_vectors_are_all_read_and_more_are_searched_by_the_index(
         self, ada: UserProfile, most: int, reads_the_index: bool
@@ -578,14 +591,16 @@ class TestByMeaning:
             cursor.execute(scans, [index])
             assert (cursor.fetchone() == (1,)) is reads_the_index
 
+    @pytest.mark.parametrize("then", ["", "_then"])
     @pytest.mark.parametrize("kind", ["fact", "moment", "turn"])
     def test_row_9_the_functions_of_vectors_hold_the_line_themselves(
-        self, bo: UserProfile, ada: UserProfile, kind: str
+        self, bo: UserProfile, ada: UserProfile, kind: str, then: str
     ) -> None:
         model = EmbeddingModel.objects.get()
-        table = KINDS[kind]._meta.db_table
+        table = KINDS[kind]._meta.db_table + then
         asked: list[Any] = [bo.pk, [], model.pk, 64, str([1.0] * 64), None, 100]
-        call = f"SELECT found FROM nearest_{table}(%s, %s, %s, %s, %s, %s, %s)"
+        asked += ["2100-01-01Z"] if then else []
+        call = f"SELECT found FROM nearest_{table}({', '.join(['%s'] * len(asked))})"
         with connection.cursor() as cursor:
             cursor.execute(call, asked)
             of_bo = {pk for (pk,) in cursor.fetchall()}

@@ -225,7 +225,7 @@ class TestFailure:
         session = talk(ada, 9)
 
         def wake(handler: Any, body: Any) -> None:
-            if "Known from before" in body["messages"][1]["content"]:
+            if "Context: at most" in body["messages"][1]["content"]:
                 append(ada, "s1", [NewMessage("user", "I am back.")])
             behave.answer_well(handler, body)
 
