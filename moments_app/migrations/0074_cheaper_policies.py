@@ -67,7 +67,7 @@ def everybodys(
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0071_webhooks")]
+    dependencies = [("moments_app", "0072_searches_of_former_times")]
 
     operations = [
         function("shards_seen()", SHARDS_SEEN),

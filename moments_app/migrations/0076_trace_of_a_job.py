@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("moments_app", "0071_webhooks")]
+    dependencies = [("moments_app", "0074_cheaper_policies")]
 
     operations = [
         migrations.AddField(
