@@ -140,6 +140,14 @@ def page_of_messages(session: Session, limit: int, *, after: int | None = None, 
 
     Partition events among the turns are included and not counted.
     """
+    page, has_more = rows_of_page(session, limit, after=after, before=before)
+    return Page([LoadedMessage.of(message) for message in page], has_more)
+
+
+def rows_of_page(
+    session: Session, limit: int, *, after: int | None = None, before: int | None = None
+) -> tuple[list[Message], bool]:
+    """Return the rows of a page as `page_of_messages` has it, and whether there are more."""
     turns = session.messages.turns().filter(user_id=session.user_id)
     if before is not None:
         turns = turns.filter(sequence__lt=before).order_by("-sequence")
@@ -152,4 +160,4 @@ def page_of_messages(session: Session, limit: int, *, after: int | None = None, 
             user_id=session.user_id, sequence__range=(min(m.sequence for m in page), max(m.sequence for m in page))
         )
     page.sort(key=lambda message: (message.sequence, message.kind == Message.Kind.PARTITION, message.pk))
-    return Page([LoadedMessage.of(message) for message in page], has_more)
+    return page, has_more
