@@ -223,7 +223,7 @@ class TestWhat:
     def test_an_evicted_fact_takes_its_vector_along(
         self, embeddings_server: OpenAIServer, ada: UserProfile, forming: None
     ) -> None:
-        session = talk(ada, 40)
+        session = talk(ada, 40, text="The shop in Bologna opens at nine.")
         MemoryStream.objects.ensure_for(session)
         stream = MemoryStream.objects.get(stream_type="session")
         oldest = note(stream, "The oldest fact of all.", "fact", formed_at=START)
