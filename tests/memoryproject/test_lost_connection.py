@@ -48,7 +48,8 @@ class Loss:
 def other(transactional_db: None) -> Iterator["psycopg.Connection[Any]"]:
     """A connection of somebody else."""
     known = connection.get_connection_params()
-    with psycopg.connect(make_conninfo(**{name: known.get(name) for name in CONNECTING}), autocommit=True) as other:
+    address: dict[str, Any] = {name: known.get(name) for name in CONNECTING}
+    with psycopg.connect(make_conninfo(**address), autocommit=True) as other:
         yield other
 
 
@@ -74,7 +75,7 @@ def calls(service: Api, ada: UserProfile) -> dict[str, Callable[[], Any]]:
 def test_a_request_whose_connection_is_lost_before_any_statement_is_told_to_try_again(
     calls: dict[str, Callable[[], Any]], other: "psycopg.Connection[Any]", name: str
 ) -> None:
-    answers = []
+    answers: list[int] = []
     while not answers or answers[-1] == 503:
         loss = Loss(before=len(answers))
         with loss.happening(other):
