@@ -26,7 +26,7 @@ send_spans("web")
 _in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
 
 # Only now: they need Django to be set up.
-from memoryproject import health
+from memoryproject import description, health
 from memoryproject.http_figures import measured
 from memoryproject.strangers import Strangers
 from memoryproject.telemetry.requests import identified
@@ -52,9 +52,10 @@ _readiness = health.Readiness()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Hand a request to the part that serves its address; at the start, begin to store what was left in the spool."""
+    """Hand a request to the part that serves its address; at the start, begin what goes on beside requests."""
     if scope["type"] == "lifespan":
-        keep_replaying()
+        description.make_soon()
+        keep_replaying()  # of what was left in the spool
         await _mcp(scope, receive, send)
         return
     with identified(scope, send) as send, measured(scope, send) as send:

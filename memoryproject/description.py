@@ -16,6 +16,11 @@ from sessions_app.api.schema import for_services
 _making = threading.Lock()
 
 
+def make_soon() -> None:
+    """Have it made by a thread of its own: those who ask first would keep the threads of requests waiting for it."""
+    threading.Thread(target=_made_once, name="description", daemon=True).start()
+
+
 def _tag(request: HttpRequest) -> str:
     return _made_for(request)[1]
 
@@ -34,8 +39,12 @@ def description(request: HttpRequest) -> HttpResponse:
 def _made_for(request: HttpRequest) -> tuple[bytes, str]:
     """Return the description for whoever asks, and its tag."""
     is_a_persons = KEY_OF_A_PERSON.match(request.headers.get("Authorization", "").encode()) is not None
+    return _made_once()[0 if is_a_persons else 1]
+
+
+def _made_once() -> list[tuple[bytes, str]]:
     with _making:  # so that those who ask first wait for one, and don't each make their own
-        return _made()[0 if is_a_persons else 1]
+        return _made()
 
 
 @cache

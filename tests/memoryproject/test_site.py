@@ -10,11 +10,13 @@ from django.core.management import call_command
 from django.utils import timezone
 from django_q.models import Schedule
 
+from memoryproject import description
 from memoryproject.schedules import register_schedules, schedules
 from moments_app.models import PromptResource
 from moments_app.prompts import MOMENT_BUILDER_URI, install_shipped_prompts
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,6 +33,13 @@ def test_the_description_is_sent_once_to_whoever_keeps_it(client: Any) -> None:
     first = client.get("/api/v1/schema")
     again = client.get("/api/v1/schema", headers={"If-None-Match": first["ETag"]})
     assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+
+
+@pytest.mark.slow
+def test_row_29_the_description_is_made_before_anybody_waits_for_it() -> None:
+    description._made.cache_clear()
+    description.make_soon()
+    wait_until(lambda: description._made.cache_info().currsize == 1)
 
 
 def test_metrics_need_a_services_key(client: Any, service: Api, as_ada: Api) -> None:
