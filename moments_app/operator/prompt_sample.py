@@ -10,8 +10,9 @@ from moments_app.models import MemoryStream, Probe, PromptResource, PromptTrial,
 from moments_app.models.engine_call import cost_of
 from moments_app.models.prompt_trial import PromptTrialQuerySet
 from moments_app.operator.diff import DiffPart, word_diff
-from moments_app.operator.prompt_trial import Side, is_about_streams
+from moments_app.operator.prompt_trial import Side
 from moments_app.probes.trial import TriedProbe
+from moments_app.reports.tried import is_about_streams
 from sessions_app.limited_operators import scope_key
 from sessions_app.models import Session
 

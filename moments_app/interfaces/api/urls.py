@@ -12,6 +12,7 @@ from moments_app.interfaces.api import (
     moments,
     probes,
     profile_lines,
+    prompt_trials,
     prompts,
     retractions,
     search,
@@ -62,6 +63,7 @@ urlpatterns = [
     path("prompts", prompts.PromptsView.as_view(), name="prompts"),
     path("prompts/<public_id:name>", prompts.PromptView.as_view(), name="prompt"),
     path("prompts/<public_id:name>/activate", prompts.ActivateView.as_view(), name="prompt_activate"),
+    path("prompts/<public_id:name>/try", prompt_trials.TryView.as_view(), name="prompt_try"),
     path("prompts/<public_id:name>/versions", prompts.PromptVersionsView.as_view(), name="prompt_versions"),
     path(
         "prompts/<public_id:name>/versions/<int:version>",

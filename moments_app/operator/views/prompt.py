@@ -32,6 +32,7 @@ from moments_app.prompts.versions import (
     put_in_force,
     with_line_breaks,
 )
+from moments_app.reports.tried import given, is_about_streams
 from sessions_app.admin.links import page_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import RowPage
@@ -159,7 +160,7 @@ class PromptEditor(PromptPage):
             "may_try": True,
             "uses_model": settings.ENGINE.uses_model,
             "seconds": round(settings.ENGINE.timeout_seconds),
-            "is_about_streams": prompt_trial.is_about_streams(self.row),
+            "is_about_streams": is_about_streams(self.row),
             "begins": begins,
             "subjects": prompt_trial.subjects(self.row, begins),
             "sizes": prompt_sample.SIZES,
@@ -292,7 +293,7 @@ class TryPrompt(TriesPrompt):
         self.tried = subject
         return {
             "subject": subject,
-            "given": prompt_trial.given(trial.input),
+            "given": given(trial.input),
             "trial": trial,
             "sides": prompt_trial.sides(trial, self.row.active_version),
             "probes": try_probes(trial, subject) if self.request.user.has_perm(SEE_PROBES) else [],

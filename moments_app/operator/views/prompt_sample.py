@@ -16,6 +16,7 @@ from moments_app.operator import prompt_sample, prompt_trial
 from moments_app.operator.rights import SEE_PROBES
 from moments_app.operator.views.prompt import TriesPrompt
 from moments_app.probes.trial import try_probes
+from moments_app.reports.tried import given
 from sessions_app.admin.links import page_url
 from sessions_app.admin.reading import people_of
 from sessions_app.admin.views.base import number_in
@@ -119,4 +120,4 @@ class TryOneOfSample(ShowTrial):
         outcome = prompt_sample.compared(sides)
         if not prompt_sample.note(self.trial, made, outcome, probes):
             return {"subject": subject, "problem": "All of this sample was tried already."}
-        return {"subject": subject, "sides": sides, "outcome": outcome, "given": prompt_trial.given(made.input)}
+        return {"subject": subject, "sides": sides, "outcome": outcome, "given": given(made.input)}

@@ -117,7 +117,7 @@ def test_the_operator_says_whose_memory_how_much_and_until_when(
 
 def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, assistant: OAuthClient) -> None:
     other = Application.objects.create(name="other")
-    there = {"user_id": "nobody", "application": other.pk}
+    there: dict[str, Any] = {"user_id": "nobody", "application": other.pk}
     for name in ("nobody", "a/b", ".."):
         answer = allow(root, assistant, **there | {"user_id": name})
         assert answer.status_code == 400 and not UserProfile.objects.exists()

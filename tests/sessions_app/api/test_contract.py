@@ -178,7 +178,7 @@ class TestClients:
     def test_every_call_is_named_after_what_it_is_about_and_what_it_does(self) -> None:
         does = {
             *("list", "get", "create", "update", "delete", "append", "export", "build", "chain", "search", "compact"),
-            *("retry", "undo", "consolidate", "post", "run", "correct", "withdraw", "activate"),
+            *("retry", "undo", "consolidate", "post", "run", "correct", "withdraw", "activate", "try"),
         }
         names = [call["operationId"] for _, _, call in calls(description())]
         assert [name for name in names if re.fullmatch(r"[a-z]+", name.rpartition("_")[0]) is None] == []

@@ -313,7 +313,7 @@ class Graphiti:
 
 
 def test_what_the_code_of_the_page_saves_is_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = {"mem0": {"MemoryClient": Mem0}, "zep_cloud.client": {"Zep": Zep}}
+    theirs: dict[str, dict[str, Any]] = {"mem0": {"MemoryClient": Mem0}, "zep_cloud.client": {"Zep": Zep}}
     theirs |= {"graphiti_core.edges": {"EntityEdge": Graphiti}}
     for name, parts in theirs.items():
         for module in (name.partition(".")[0], name):
