@@ -172,7 +172,7 @@ class TestPinned:
         assert "Never call before noon." in found["context"]
 
     def test_pinned_facts_are_not_evicted(self, ada: UserProfile) -> None:
-        session = talk(ada, 40)
+        session = talk(ada, 40, text="The shop in Bologna opens at nine.")
         MemoryStream.objects.ensure_for(session)
         stream = MemoryStream.objects.get(stream_type="session")
         pinned = note(stream, "The oldest fact of all.", "fact", is_pinned=True, formed_at=START - timedelta(days=9))
