@@ -97,7 +97,7 @@ class Loaded(NamedTuple):
 class Page(NamedTuple):
     """A range of the transcript in conversation order, and whether there is more in the requested direction."""
 
-    messages: list[LoadedMessage]
+    messages: list[Message]
     has_more: bool
 
 
@@ -152,4 +152,4 @@ def page_of_messages(session: Session, limit: int, *, after: int | None = None, 
             user_id=session.user_id, sequence__range=(min(m.sequence for m in page), max(m.sequence for m in page))
         )
     page.sort(key=lambda message: (message.sequence, message.kind == Message.Kind.PARTITION, message.pk))
-    return Page([LoadedMessage.of(message) for message in page], has_more)
+    return Page(page, has_more)
