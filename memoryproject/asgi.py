@@ -44,6 +44,7 @@ from sessions_app.api.errors import API_PREFIX
 lexemes.load()
 engines.load()
 gc.freeze()  # what is there now stays: no collection during a request has to look through it
+gc.set_threshold(10_000)  # a request leaves few cycles behind, and makes thousands of objects that go by themselves
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())

@@ -22,7 +22,16 @@ from itertools import zip_longest
 
 from moments_app.context.item import Item
 from moments_app.context.layers import ALWAYS
-from moments_app.context.priced import DayHeadings, ItemGroup, PricedItem, SaidAlready, groups_of, priced, shortened
+from moments_app.context.priced import (
+    DayHeadings,
+    ItemGroup,
+    PricedItem,
+    SaidAlready,
+    group_of_one,
+    groups_of,
+    priced,
+    shortened,
+)
 from moments_app.context.render import Format, day_of
 from sessions_app.refusals import Refusal
 
@@ -229,7 +238,7 @@ class _Budget:
         elif not self._take(group, min(room, ceiling)) and cuts and not self._taken[group.layer]:
             wrapping = self._form.wrapping_tokens(group.layer)
             if shorter := shortened(group.items[0], group.layer, self._form, min(room, ceiling) - wrapping):
-                self._take(ItemGroup.of(group.layer, group.place, [shorter]), room)
+                self._take(group_of_one(group.layer, group.place, shorter), room)
 
     def take_recalled(self) -> bool:
         """Take what recall found, best first, as long as there is room; return whether there was room for all."""
@@ -238,7 +247,7 @@ class _Budget:
                 break
             if self._said.has_address(item) or self._said.has(item):
                 continue
-            group = ItemGroup.of("retrieved", place, [priced("retrieved", item, self._form)])
+            group = group_of_one("retrieved", place, priced("retrieved", item, self._form))
             if not self._take(group, self.left):
                 self._following += group.items
         return not self._following

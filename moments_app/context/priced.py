@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from moments_app.context.item import Item
 from moments_app.context.render import Format
@@ -41,10 +41,10 @@ class ItemGroup(NamedTuple):
     def first(self) -> Item:
         return self.items[0].item
 
-    @classmethod
-    def of(cls, layer: str, place: int, items: Sequence[PricedItem]) -> Self:
-        """Return items as a group, which costs what they do."""
-        return cls(layer, place, items, sum([item.tokens for item in items]))
+
+def group_of_one(layer: str, place: int, priced: PricedItem) -> ItemGroup:
+    """Return an item as a group of its own."""
+    return ItemGroup(layer, place, [priced], priced.tokens)
 
 
 def priced(layer: str, item: Item, form: Format) -> PricedItem:
@@ -55,13 +55,16 @@ def priced(layer: str, item: Item, form: Format) -> PricedItem:
 def groups_of(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
     """Yield the items of a layer in groups, each item priced when its group is asked for."""
     group: list[PricedItem] = []
+    cost = 0
     for place, item in enumerate(items):
         if group and not item.joined:
-            yield ItemGroup.of(layer, place - len(group), group)
-            group = []
-        group.append(priced(layer, item, form))
+            yield ItemGroup(layer, place - len(group), group, cost)
+            group, cost = [], 0
+        tokens = form.tokens(layer, item)
+        group.append(PricedItem(item, tokens, item.why))
+        cost += tokens
     if group:
-        yield ItemGroup.of(layer, len(items) - len(group), group)
+        yield ItemGroup(layer, len(items) - len(group), group, cost)
 
 
 def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:

@@ -115,7 +115,8 @@ class Lines(ABC):
         """Return head and tail of a layer."""
 
     def tokens(self, layer: str, item: Item) -> int:
-        return self._written(layer, item)[1]
+        known = item.written.get((type(self), layer))
+        return known[1] if known else self._written(layer, item)[1]
 
     def _written(self, layer: str, item: Item) -> tuple[str, int]:
         """Return an item as it is written, and its tokens; what was written once is not written anew."""

@@ -142,7 +142,7 @@ def read_results(
 ) -> list[Result]:
     """Return the best `most` results, read from their tables; one statement."""
     read = read_found(user, request.since, request.as_of, list(ranking)[: max(most + SPARE, READ_AHEAD)])
-    ranks, scores = _ranks(hits), _scores(hits)
+    ranks, scores = _ranks_and_scores(hits)
     named = frozenset(words_of(request.text))
     results = [
         found._replace(
@@ -187,19 +187,13 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     return kept
 
 
-def _ranks(hits: Sequence[Hit]) -> dict[Key, dict[str, int]]:
-    """Return the place of each in each search, within its kind."""
+def _ranks_and_scores(hits: Sequence[Hit]) -> tuple[dict[Key, dict[str, int]], dict[Key, dict[str, float]]]:
+    """Return the place of each in each search, within its kind, and the score that the search gave it."""
     places: dict[tuple[str, str], int] = {}
     ranks: dict[Key, dict[str, int]] = {}
-    for hit in hits:
-        places[hit.search, hit.key.kind] = places.get((hit.search, hit.key.kind), 0) + 1
-        ranks.setdefault(hit.key, {})[hit.search] = places[hit.search, hit.key.kind]
-    return ranks
-
-
-def _scores(hits: Sequence[Hit]) -> dict[Key, dict[str, float]]:
-    """Return the score that each search gave each."""
     scores: dict[Key, dict[str, float]] = {}
-    for hit in hits:
-        scores.setdefault(hit.key, {})[hit.search] = hit.score
-    return scores
+    for search, key, score, *_ in hits:
+        places[search, key.kind] = place = places.get((search, key.kind), 0) + 1
+        ranks.setdefault(key, {})[search] = place
+        scores.setdefault(key, {})[search] = score
+    return ranks, scores

@@ -223,7 +223,8 @@ class MessagesView(PersonView):
     def _page(self, session: Session) -> dict[str, Any]:
         after, before = self.query.get("after"), self.query.get("before")
         page = page_of_messages(session, self.query["limit"], after=after, before=before)
-        return {"messages": self._presented(session, page.messages), "has_more": page.has_more}
+        messages = [LoadedMessage.of(message) for message in page.messages]
+        return {"messages": self._presented(session, messages), "has_more": page.has_more}
 
     def _presented(self, session: Session, messages: list[LoadedMessage]) -> list[dict[str, Any]]:
         """Return messages as `MessageAnswer` describes them, whose fields they have: a page has hundreds."""

@@ -97,7 +97,7 @@ class Loaded(NamedTuple):
 class Page(NamedTuple):
     """A range of the transcript in conversation order, and whether there is more in the requested direction."""
 
-    messages: list[LoadedMessage]
+    messages: list[Message]
     has_more: bool
 
 
@@ -140,14 +140,6 @@ def page_of_messages(session: Session, limit: int, *, after: int | None = None, 
 
     Partition events among the turns are included and not counted.
     """
-    page, has_more = rows_of_page(session, limit, after=after, before=before)
-    return Page([LoadedMessage.of(message) for message in page], has_more)
-
-
-def rows_of_page(
-    session: Session, limit: int, *, after: int | None = None, before: int | None = None
-) -> tuple[list[Message], bool]:
-    """Return the rows of a page as `page_of_messages` has it, and whether there are more."""
     turns = session.messages.turns().filter(user_id=session.user_id)
     if before is not None:
         turns = turns.filter(sequence__lt=before).order_by("-sequence")
@@ -160,4 +152,4 @@ def rows_of_page(
             user_id=session.user_id, sequence__range=(min(m.sequence for m in page), max(m.sequence for m in page))
         )
     page.sort(key=lambda message: (message.sequence, message.kind == Message.Kind.PARTITION, message.pk))
-    return page, has_more
+    return Page(page, has_more)

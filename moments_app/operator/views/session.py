@@ -17,7 +17,7 @@ from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import page_url, turn_url
 from sessions_app.admin.views.base import FormPage, RowPage
 from sessions_app.models import Message, Session
-from sessions_app.transcript.load import rows_of_page
+from sessions_app.transcript.load import page_of_messages
 
 TURNS = 100  # of a page
 ROWS = 25
@@ -73,7 +73,7 @@ class Transcript(SessionTab):
         """Read a page of turns: the newest, or those before, after or around what the address names."""
         session, turn, moment = self.row, self.number("at"), self._moment()
         around = moment.first_sequence if moment and turn is None else turn
-        page, _ = rows_of_page(session, TURNS, **self._bounds(around))
+        page = page_of_messages(session, TURNS, **self._bounds(around)).messages
         turns = [message for message in page if message.kind == Message.Kind.TURN]
         first, last = (turns[0].sequence, turns[-1].sequence) if turns else (0, -1)
         lag_from = max(stays_live_from(session, {}), session.live_from_sequence)
