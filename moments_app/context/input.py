@@ -102,7 +102,7 @@ class LiveTurn(NamedTuple):
     def of(cls, message: Message) -> Self:
         """Return a turn of the transcript as one of a live window, without marks."""
         microseconds = (message.created_at - EPOCH) // timedelta(microseconds=1)
-        return cls(*(getattr(message, name) for name in cls._fields[:-2]), microseconds)
+        return cls._make([*(getattr(message, name) for name in cls._fields[:-2]), microseconds, ()])
 
     @property
     def created_at(self) -> datetime:
@@ -203,7 +203,7 @@ def read_input(
     session = _session(values)
     session.user = user
     marks = json.loads(values["marks"] or "{}")
-    turns = [LiveTurn(*turn, marks=marks.get(str(turn[0]), ())) for turn in json.loads(values["turns"] or "[]")]
+    turns = [LiveTurn._make([*turn, marks.get(str(turn[0]), ())]) for turn in json.loads(values["turns"] or "[]")]
     stamp = f"{user.updated_at.isoformat()} {values['stamp']}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
     return ContextInput(user, session, query, applied, turns, is_whole, stamp, recall, before=end)
