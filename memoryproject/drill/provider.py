@@ -14,7 +14,7 @@ from memoryproject.drill.ledger import marks_in
 LATENCY = 0.15  # seconds of thinking; so a worker is found at work
 SHAPES = {"moments": "moment_builder", "memories": "memory_extraction", "digest": "session_digest"}  # of combined calls
 FENCE = "<<<TRANSCRIPT"
-_LABELLED = re.compile(r'\{"[LO]\d+": ')
+_LABELLED = re.compile(r'\{"[LO]\d+": ', re.IGNORECASE)
 _TURN = re.compile(r'\{"(\d+) (user|assistant|tool)": ')
 PARTS = 6  # of a streamed answer
 PART_SECONDS = 0.02
