@@ -14,6 +14,7 @@ from memoryproject.drill.ledger import marks_in
 LATENCY = 0.15  # seconds of thinking; so a worker is found at work
 SHAPES = {"moments": "moment_builder", "memories": "memory_extraction", "digest": "session_digest"}  # of combined calls
 FENCE = "<<<TRANSCRIPT"
+_LABELLED = re.compile(r'\{"[LO]\d+": ', re.IGNORECASE)
 _TURN = re.compile(r'\{"(\d+) (user|assistant|tool)": ')
 PARTS = 6  # of a streamed answer
 PART_SECONDS = 0.02
@@ -210,9 +211,10 @@ def parts_of(asked: str) -> dict[str, str]:
     return parts
 
 
-def lines_of(asked: str, start: str) -> list[Json]:
-    """Return the lines of a request that are JSON and begin like this."""
-    return [json.loads(line) for line in asked.splitlines() if line.startswith(start)]
+def labelled_of(asked: str) -> list[tuple[str, str]]:
+    """Return the lines so far and the observations of a request to consolidate, each with its label."""
+    found = (json.loads(line) for line in asked.splitlines() if _LABELLED.match(line))
+    return [part for one in found for part in one.items()]
 
 
 def turns_of(asked: str) -> list[Json]:
@@ -259,7 +261,7 @@ def _memories(asked: str) -> Json:
 
 
 def _consolidated(asked: str) -> Json:
-    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in lines_of(asked, '{"label"')]}
+    return {"lines": [{"text": text, "carries": [label]} for label, text in labelled_of(asked)]}
 
 
 ANSWERS: Mapping[str, Answer] = {

@@ -47,7 +47,7 @@ CEILINGS = {
 # Together they have this share of the tokens that a budget has beyond so many, while recall has something better: a
 # small budget is for what answers the query.
 STANDING_SHARE, STANDING_FROM = 0.2, 750
-WHO_TOKENS = 120  # of such a budget at least, for who the person is: nothing that is found tells it so shortly
+WHO_TOKENS = 100  # of such a budget at least, for who the person is: nothing that is found tells it so shortly
 STEP = 32  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
 NEXT = 5  # items that didn't fit, shown to an operator
 LEAST_LINE = 10  # tokens

@@ -157,7 +157,7 @@ def test_row_24_whatever_shards_a_request_names_searches_find_its_applications(b
     shards = dict(MemoryStream.objects.filter(name="kilns").values_list("application_id", "pk"))
     facts = dict(MemoryAtom.objects.filter(user=None, atom_type="fact").values_list("stream__application_id", "pk"))
     model = EmbeddingModel.objects.get().pk
-    named = ([list(shards.values()), model], [[f"s{pk}" for pk in shards.values()]])
+    named: tuple[list[Any], ...] = ([list(shards.values()), model], [[f"s{pk}" for pk in shards.values()]])
     for own in both.values():
         with acting_for("ada", application=own), connection.cursor() as cursor:
             for searches in (searches_of_shards(), searches_of_shards("_then", ", '2100-01-01Z'")):

@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from memoryproject.drill.provider import as_turn as as_turn
+from memoryproject.drill.provider import labelled_of
 from memoryproject.drill.provider import parts_of as parts_of
 from memoryproject.drill.provider import turns_of as shown_turns
 from tests.support.waiting import wait_until
@@ -575,9 +576,7 @@ def consolidated(body: dict[str, Any]) -> dict[str, Any]:
 
 def labelled(body: dict[str, Any]) -> list[dict[str, str]]:
     """The lines so far and the observations in a request to consolidate."""
-    lines = body["messages"][1]["content"].splitlines()
-    found = [json.loads(line) for line in lines if re.match(r'{"[LO]\d+": ', line)]
-    return [{"label": label, "text": text} for one in found for label, text in one.items()]
+    return [{"label": label, "text": text} for label, text in labelled_of(body["messages"][1]["content"])]
 
 
 def summary_of(body: dict[str, Any]) -> dict[str, Any]:

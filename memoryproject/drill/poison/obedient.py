@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
-from memoryproject.drill.provider import ANSWERS, Answer, Json, lines_of, turns_of
+from memoryproject.drill.provider import ANSWERS, Answer, Json, labelled_of, turns_of
 
 MOST = 5  # of anything
 LONGEST = 600  # characters of a text
@@ -48,8 +47,7 @@ def _digest(asked: str) -> Json:
 
 
 def _consolidated(asked: str) -> Json:
-    parts: list[Any] = lines_of(asked, '{"label"')
-    return {"lines": [{"text": part["text"], "carries": [part["label"]]} for part in parts]}
+    return {"lines": [{"text": text, "carries": [label]} for label, text in labelled_of(asked)]}
 
 
 OBEDIENT: Mapping[str, Answer] = {

@@ -59,6 +59,7 @@ _VAGUE = re.compile(
     re.IGNORECASE,
 )
 _TO_YOU = re.compile(r"\b(?:you|your|yours|yourself)\b", re.IGNORECASE)
+_NAMED_FIRST = re.compile(r"\w+(?: \d+)? (?:is|isn't|are|was|wasn't|were|has)\b")  # "Work is …" asks for nothing
 _PARTICULAR = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]")  # a number or a name
 
 
@@ -118,7 +119,7 @@ class Sentence:
     def _is_order(self) -> bool:
         """True if it begins with what to do."""
         first = self.text.split(maxsplit=1)[0].lower().strip(",") if self.text else ""
-        return first == "don't" or is_base(first)
+        return first == "don't" or (is_base(first) and not _NAMED_FIRST.match(self.text))
 
     @property
     def is_question(self) -> bool:

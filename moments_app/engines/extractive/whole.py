@@ -115,11 +115,11 @@ def _has_verb(part: str) -> bool:
         return True
     if _is_contracted(said[:1]) or any(_is_verb(word, before) for before, word in pairwise(said)):
         return True
-    return any(_may_be_verb(*around) for around in zip(["", *said], said, said[1:], said[2:], strict=False))
+    return any(_may_be_verb(*around) for around in zip(["", *said], said, said[1:-1], strict=False))
 
 
-def _may_be_verb(earlier: str, before: str, word: str, _after: str) -> bool:
-    """Tell whether an unknown word between others may be a verb: "an element lasts for years", "the pots cool in"."""
+def _may_be_verb(earlier: str, before: str, word: str) -> bool:
+    """Tell whether an unknown word may be a verb: "an element lasts for years", "the pots cool in"."""
     if earlier[:1].isdigit() or _makes_noun(before) or before in word_set("function words"):
         return False
     return (word.endswith("s") and not word.endswith("ss")) or (before.endswith("s") and word in word_set("adjectives"))

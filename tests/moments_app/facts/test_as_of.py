@@ -156,7 +156,7 @@ def multiply(row: Model, times: int) -> None:
     unique = {"atom_id": "gen_random_uuid()", "message_id": "gen_random_uuid()", "content_hash": "md5(n::text)"}
     unique |= {"sequence": "sequence + 99 + n", "external_id": "NULL"}
     unique |= {time: f"{time} + n * interval '1 minute'" for time in ("formed_at", "created_at")}
-    names = [field.column for field in row._meta.concrete_fields if not field.primary_key]
+    names = [str(field.column) for field in row._meta.concrete_fields if not field.primary_key]
     values = ", ".join(unique.get(name, name) for name in names)
     table = row._meta.db_table
     with connection.cursor() as cursor:

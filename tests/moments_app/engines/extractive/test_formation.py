@@ -85,3 +85,10 @@ def test_a_shard_gets_observations_and_other_sentences_as_facts_but_nobody_s_sta
     assert len(observations) == 2 and len(facts) == 1
     assert not set(observations) & set(facts)
     assert "My" not in str(observations + facts) and "User" not in str(observations + facts)
+
+
+def test_what_begins_with_a_noun_that_is_a_verb_too_is_stated_and_what_is_asked_for_is_no_fact() -> None:
+    talk = [("user", "Work is busy in March because of the trade fair."), ("assistant", "Check the kiln in March.")]
+    assert formed(talk, StreamSection("session", "", None, FIVE, "")) == [
+        ([], ["Work is busy in March because of the trade fair."])
+    ]
