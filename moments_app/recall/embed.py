@@ -19,8 +19,7 @@ from django.db.models.lookups import GreaterThan
 from django.utils import timezone
 
 from moments_app.engines import Caller, embedder_name, embedding_model
-from moments_app.engines.embeddings import PURPOSE
-from moments_app.engines.interface import EngineError, TextEmbedder
+from moments_app.engines.interface import EMBEDDING, EngineError, TextEmbedder
 from moments_app.jobs.process import (
     Asked,
     ClaimLost,
@@ -120,7 +119,7 @@ class Embed(Process[EmbedInput, Vectors]):
         calls = Ceil(Cast(turns, FloatField()) / (TURNS_OF_ROUND if everything else conf.batch_size))
         memories = Case(When(GreaterThan(turns, 0), then=Value(MEMORY_CALLS)), default=Value(0.0))
         tokens = Sum(tokens_of(turns)) * (1 + MEMORY_SHARE)
-        return Workload(embedder_name(conf.model), Sum(calls + memories), tokens, 0, 0, purpose=PURPOSE)
+        return Workload(embedder_name(conf.model), Sum(calls + memories), tokens, 0, 0, purpose=EMBEDDING)
 
     def claim(self, job: Job) -> EmbedInput | Skipped:
         """Read a batch of texts that have no vector."""
