@@ -26,7 +26,7 @@ USED_UNCHANGED = {
     "certifi": "MPL-2.0",
     "tqdm": "MPL-2.0 AND MIT",
 }
-PAGE = (ROOT / "docs/dependencies.md").read_text()
+PAGE = (ROOT / "docs/dependencies.md").read_text().partition("## Weight")[0]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

@@ -21,7 +21,7 @@ def identified(scope: Scope, send: Send) -> Iterator[Send]:
     """
     headers = {name.lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     carrier = {HEADER: headers.get(HEADER.encode()) or headers.get(ANSWERED, "")}
-    with continued(carrier, f"{scope['method']} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
+    with continued(carrier, f"{scope.get('method', '')} {door(scope.get('path', ''))}", SpanKind.SERVER) as span:
 
         async def note_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":

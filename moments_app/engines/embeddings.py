@@ -12,9 +12,8 @@ from typing import Any, Self
 
 from moments_app.engines.answers import InvalidAnswer
 from moments_app.engines.endpoint import Endpoint, Refused
-from moments_app.engines.interface import CallRecord
+from moments_app.engines.interface import EMBEDDING, CallRecord
 
-PURPOSE = "embedding"
 # The usual models refuse a text of over some 8,000 tokens, and with it all others of the request. Few texts have more
 # tokens than characters.
 TEXT_MAX_CHARS = 8_000
@@ -108,7 +107,7 @@ class Embedder:
     def _call(self, body: dict[str, Any], seconds: float) -> list[list[float]]:
         """Make one HTTP call."""
         return self._endpoint.call(
-            PURPOSE,
+            EMBEDDING,
             body,
             seconds=seconds,
             read=lambda answer: _read(answer, len(body["input"]), self._dimensions),

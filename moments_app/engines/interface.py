@@ -18,6 +18,8 @@ from moments_app.engines.calls.sharing import ReviewAnswer, ReviewRequest, Shari
 from moments_app.engines.calls.summary import SummaryAnswer, SummaryRequest
 from moments_app.engines.together import Part
 
+EMBEDDING = "embedding"  # purpose of its calls
+
 
 @dataclass(frozen=True)
 class Exchange:

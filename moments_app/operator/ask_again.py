@@ -10,7 +10,6 @@ from moments_app.context.item import Item
 from moments_app.context.kept import KeptContext, KeptLine
 from moments_app.context.render import FORMATS
 from moments_app.engines.answers import InvalidAnswer
-from moments_app.engines.endpoint import Endpoint
 from moments_app.engines.interface import CallRecord
 from moments_app.models import EngineCall
 from moments_app.models.engine_call import TRIAL
@@ -39,6 +38,8 @@ def ask_again(kept: KeptContext, left_out: Collection[LineName], *, model: str) 
         EngineError: there is no answer.
         InvalidAnswer: there is none that can be read.
     """
+    from moments_app.engines.endpoint import Endpoint  # no command waits for a client
+
     chat = settings.CHAT
     endpoint = Endpoint(
         base_url=chat.upstream_base_url,

@@ -17,8 +17,7 @@ from django.db.models.lookups import GreaterThan
 from django.utils import timezone
 
 from moments_app.engines import Caller, embedder_name, embedding_model
-from moments_app.engines.embeddings import PURPOSE
-from moments_app.engines.interface import TextEmbedder
+from moments_app.engines.interface import EMBEDDING, TextEmbedder
 from moments_app.jobs.process import (
     Asked,
     ClaimLost,
@@ -93,7 +92,7 @@ class Embed(Process[EmbedInput, Vectors]):
         calls = Ceil(Cast(turns, FloatField()) / (TURNS_OF_ROUND if everything else conf.batch_size))
         memories = Case(When(GreaterThan(turns, 0), then=Value(MEMORY_CALLS)), default=Value(0.0))
         tokens = Sum(tokens_of(turns)) * (1 + MEMORY_SHARE)
-        return Workload(embedder_name(conf.model), Sum(calls + memories), tokens, 0, 0, purpose=PURPOSE)
+        return Workload(embedder_name(conf.model), Sum(calls + memories), tokens, 0, 0, purpose=EMBEDDING)
 
     def claim(self, job: Job) -> EmbedInput | Skipped:
         """Read texts that have no vector, a batch for each call that may be under way."""
