@@ -64,7 +64,7 @@ def urls(tab: Page) -> list[str]:
     Which of all addresses are pages is asked once: it is a matter of their views, whatever rows there are.
     """
     if not _names:
-        _names.update(page.name for page in different(every_page(client_of(tab))))
+        _names.update(page.name for page in different(list(every_page(client_of(tab)))))
     return [address.url for address in every_address() if address.name in _names]
 
 
@@ -141,7 +141,7 @@ def test_row_18_a_viewer_finds_nothing_that_changes_anything(log_in: Callable[..
     links: dict[str, str] = {}  # rights go by the address: of links that differ in what they ask for, one is followed
     own = {reverse(f"admin:{name}") for name in ("password_change", "auth_user_second_factor")}  # theirs to change
     client = client_of(tab)
-    pages = every_page(client)
+    pages = list(every_page(client))
     for url in (page.url for page in different(pages) if page.url not in own):
         tab.goto(url)
         links |= dict(tab.evaluate(_LINKS))
