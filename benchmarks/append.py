@@ -16,15 +16,15 @@ NOTE = (
 )
 ROUNDS = 5
 WARM_UP, HTTP_SECONDS, RAW_SECONDS = 0.5, 1.5, 0.8
-BATCH = 100
+BATCH, CLIENTS = 100, 8
 
 
 def figures(site: Site) -> list[Figure]:
     return [
         _measured(site, "one message, 1 client", clients=1),
-        _measured(site, "one message, 8 clients", clients=8, wanted="≥ 400 requests/s, ≤ 15 × raw"),
+        _measured(site, f"one message, {CLIENTS} clients", clients=CLIENTS, wanted="≥ 400 requests/s, ≤ 15 × raw"),
         _measured(site, f"{BATCH} messages in a request, 1 client", clients=1, batch=BATCH),
-        _measured(site, f"{BATCH} messages in a request, 8 clients", clients=8, batch=BATCH),
+        _measured(site, f"{BATCH} messages in a request, {CLIENTS} clients", clients=CLIENTS, batch=BATCH),
     ]
 
 

@@ -1,5 +1,6 @@
 """Fixtures that many tests share: people, keys, a client, a model to talk to, and the database server of the run."""
 
+import gc
 import os
 import random
 import subprocess
@@ -40,6 +41,7 @@ DATABASE = "transactional_db"
 STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 
 _started_server = False
+gc.set_threshold(20_000, 20, 50)  # by default it would look every some hundred objects for what only refers to itself
 hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("busy")  # a machine may be
 
@@ -91,6 +93,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     if config.option.shuffle is None:
         items.sort(key=_longest_of_module(items), reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: no collection has to look through it."""
+    gc.freeze()
 
 
 def _longest_of_module(items: list[pytest.Item]) -> Callable[[pytest.Item], float]:

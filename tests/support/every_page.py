@@ -56,13 +56,13 @@ def every_address() -> list[Address]:
     return sorted(set(found), key=lambda address: address.url)
 
 
-def every_page(client: Client) -> list[Address]:
-    """Those at which the client gets a page: whole, in HTML.
+def every_page(client: Client) -> Iterator[Address]:
+    """Those at which the client gets a page: whole, in HTML. They are asked as far as the caller goes.
 
     Raises:
         AssertionError: an address answers an error. 403 and 405 are none: nobody may, or by POST alone.
     """
-    return [address for address in every_address() if _is_page(client, address)]
+    return (address for address in every_address() if _is_page(client, address))
 
 
 def _is_page(client: Client, address: Address) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db.models import Model, QuerySet, Value
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
 from moments_app.models import (
     ContextReceipt,
@@ -27,6 +27,7 @@ from moments_app.operator.entity_graph import graph_of
 from moments_app.operator.pager import first_of
 from moments_app.operator.person_days import DaysPage, Place, days_of
 from moments_app.operator.rights import SEE_MEMORY
+from moments_app.operator.views.tabs import DetailsTab, FirstTab, tabs_of
 from moments_app.reports.cost import JOBS, cost_of_person
 from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import list_url, page_url
@@ -71,15 +72,11 @@ class PersonPage(RowPage[UserProfile]):
         return head_of(self.admin, self.request, self.row, self.name, self.as_of)
 
 
-class Who(PersonPage):
-    """Who somebody is, in place of Django's form; what is posted here is that form, which the tab of details shows."""
+class Who(FirstTab[UserProfile], PersonPage):
+    """Who somebody is."""
 
-    name, tab = "change", "Who they are"
+    tab = "Who they are"
     template_name = "operator/profiles/who.html"
-
-    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk))
-        return form
 
     def note_reading(self) -> None:
         """Note that the operator reads the person, by the name that the log has for it."""
@@ -186,17 +183,8 @@ class PersonCost(PersonPage):
         return super().context() | {"cost": cost_of_person(self.row, EngineCall.objects.all()), "most_jobs": JOBS}
 
 
-class ProfileDetails(PersonPage):
-    """What an operator may write into a profile, in Django's form."""
-
-    route, name, tab = "<int:pk>/details/", "details", "Details"
-
-    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        form_url = page_url(UserProfile, "change", self.row.pk)
-        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
-        return form
-
-    post = get  # a browser's script has the form sent to the page that it is on
+class ProfileDetails(DetailsTab[UserProfile], PersonPage):
+    """What an operator may write into a profile."""
 
 
 class ProfileForm(FormPage[UserProfile]):
@@ -210,11 +198,7 @@ class ProfileForm(FormPage[UserProfile]):
 
 def head_of(admin: Any, request: HttpRequest, person: UserProfile, tab: str, as_of: AsOf) -> dict[str, Any]:
     """Collect what the head of a person shows, with the tabs that this operator may open."""
-    tabs = [
-        {"title": view.tab, "url": page_url(person, view.name, person.pk) + as_of.query, "is_current": view.name == tab}
-        for view in admin.tabs
-        if request.user.has_perms(view.needs)
-    ]
+    tabs = tabs_of(admin, request, person, tab, as_of.query)
     if may_see(request, Moment):
         tabs.insert(2, {"title": "Moments", "url": page_url(Moment, "chain", person.pk) + as_of.query})
     return {"profile": person, "tabs": tabs, "as_of": as_of, "may_search": request.user.has_perms(SEE_MEMORY)}

@@ -13,8 +13,9 @@ from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summar
 from moments_app.moments.build import stays_live_from
 from moments_app.operator.pager import first_of
 from moments_app.operator.transcript import Marks, entries
+from moments_app.operator.views.tabs import DetailsTab, FirstTab, tabs_of
 from sessions_app.admin.actors import with_key_names
-from sessions_app.admin.links import page_url, turn_url
+from sessions_app.admin.links import turn_url
 from sessions_app.admin.views.base import FormPage, RowPage
 from sessions_app.models import Message, Session
 from sessions_app.transcript.load import page_of_messages
@@ -52,19 +53,15 @@ class SessionTab(SessionPage):
         return {"rows": found, "older": last.pk if last else None}
 
 
-class Transcript(SessionTab):
-    """The transcript, in place of Django's form; what is posted here is that form, which the tab of details shows."""
+class Transcript(FirstTab[Session], SessionTab):
+    """The transcript."""
 
-    name, tab = "change", "Transcript"
+    tab = "Transcript"
     template_name = "operator/sessions/transcript.html"
 
     def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         sequence = self.number("jump")
         return self.page() if sequence is None else HttpResponseRedirect(turn_url(self.row.pk, sequence))
-
-    def post(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk))
-        return form
 
     def context(self) -> dict[str, Any]:
         return super().context() | self.turns()
@@ -165,17 +162,8 @@ class SessionContexts(SessionTab):
         return super().context() | self.newest(receipts)
 
 
-class SessionDetails(SessionTab):
-    """Every column of the session, in Django's form."""
-
-    route, name, tab = "<int:pk>/details/", "details", "Details"
-
-    def get(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
-        form_url = page_url(Session, "change", self.row.pk)
-        form: HttpResponse = self.admin.changeform_view(request, str(self.row.pk), form_url)
-        return form
-
-    post = get  # a browser's script has the form sent to the page that it is on
+class SessionDetails(DetailsTab[Session], SessionTab):
+    """Every column of the session."""
 
 
 class SessionForm(FormPage[Session]):
@@ -189,11 +177,7 @@ class SessionForm(FormPage[Session]):
 
 def head_of(admin: Any, request: HttpRequest, session: Session, tab: str) -> dict[str, Any]:
     """Collect what the head of a session shows, with the tabs that this operator may open."""
-    tabs = [
-        {"title": view.tab, "url": page_url(Session, view.name, session.pk), "is_current": view.name == tab}
-        for view in admin.tabs
-        if request.user.has_perms(view.needs)
-    ]
+    tabs = tabs_of(admin, request, session, tab)
     return {"session": session, "tabs": tabs} | rights_of(admin, request, session)
 
 
