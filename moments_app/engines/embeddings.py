@@ -83,11 +83,8 @@ class Embedder:
             ValueError: there is no text, or one is blank.
             EngineError: no valid answer could be had.
         """
-        sent = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
-        if not sent or not all(sent):
-            raise ValueError("There is no text to embed, or one is blank.")
         try:
-            return self._vectors(sent)
+            return self._vectors(cut_of(texts))
         except InvalidAnswer as error:
             raise self._endpoint.invalid(error) from None
 
@@ -113,6 +110,18 @@ class Embedder:
             read=lambda answer: _read(answer, len(body["input"]), self._dimensions),
             refuses=lambda error: "dimensions" in body and error.status_code in (400, 422),
         )
+
+
+def cut_of(texts: Sequence[str]) -> list[str]:
+    """Return what counts of texts: the first 8,000 characters of each.
+
+    Raises:
+        ValueError: there is no text, or one is blank.
+    """
+    cut = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
+    if not cut or not all(cut):
+        raise ValueError("There is no text to embed, or one is blank.")
+    return cut
 
 
 def _read(answer: Any, count: int, dimensions: int) -> list[list[float]]:

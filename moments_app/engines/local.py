@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy
 from numpy.typing import NDArray
 
-from moments_app.engines.embeddings import TEXT_MAX_CHARS, problem_of
+from moments_app.engines.embeddings import cut_of, problem_of
 from moments_app.engines.interface import CallRecord, EngineError
 from sessions_app.extras import extra
 
@@ -67,9 +67,7 @@ class LocalEmbedder:
         if self._model != self._folder_has:  # its vectors would say something else
             told = f"The local model is {self._folder_has}, not {self._model}: `manage.py embed --activate` changes it."
             raise EngineError("address", told)
-        cut = [text.strip()[:TEXT_MAX_CHARS] for text in texts]
-        if not cut or not all(cut):
-            raise ValueError("There is no text to embed, or one is blank.")
+        cut = cut_of(texts)
         try:
             vectors = loaded(self._folder).vectors(cut)
         except Exception as error:  # whatever the libraries raise; their words may quote the text
