@@ -78,6 +78,8 @@ def test_an_action_is_chosen_and_run(tab: Page, ada: UserProfile) -> None:
     tab.locator(f"input[name=_selected_action][value='{key.pk}']").check()
     tab.locator("select[name=action]").select_option("revoke")
     tab.get_by_role("button", name="Run").click()
+    expect(tab.locator("#main")).to_contain_text("my-app")
+    tab.get_by_role("button", name="Revoke these keys").click()
     expect(tab.locator("#main")).to_contain_text("is revoked; it opens nothing any more.")
 
 

@@ -24,6 +24,7 @@ class TestContextPreview:
 
     def test_it_shows_layers_with_tokens_and_where_each_line_is_from(self, root: Client, built: Session) -> None:
         entity = Entity.objects.create(user=built.user, kind="task", title="Order the element")
+        built.user.merge(summary="Ada is a potter.", interests=[], preferred_topics=[], actor="operator:eve")
         shown = page(root, self.url(built), query="The kiln, the element?", max_tokens=2000, format="markdown")
         whole = page(root, self.url(built), max_tokens=3000, plan="stable")
         assert any(change_url(moment) in whole for moment in Moment.objects.newest_first()[:5])

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -38,6 +39,7 @@ from tests.support.jobs import build, work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import form, note, shard
 from tests.support.transcript import START, talk
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -79,22 +81,25 @@ def hours_later(hours: int) -> None:
         )
 
 
-def together(calls: int) -> behave.Behaviour:
-    """Answer once so many calls are under way."""
-    barrier = threading.Barrier(calls, timeout=30)
+def together(calls: int) -> Callable[[behave.Behaviour], behave.Behaviour]:
+    """Return what has each of so many calls wait for the others, then answer in its way."""
+    barrier = threading.Barrier(calls, timeout=TIMEOUT)
 
-    def answer(handler: Any, body: dict[str, Any]) -> None:
-        barrier.wait()
-        behave.answer_well(handler, body)
+    def waiting(then: behave.Behaviour) -> behave.Behaviour:
+        def answer(handler: Any, body: dict[str, Any]) -> None:
+            barrier.wait()
+            then(handler, body)
 
-    return answer
+        return answer
+
+    return waiting
 
 
 class TestSideBySide:
     """Several calls under way at a time."""
 
     def test_a_job_has_several_calls_under_way(self, embeddings_server: OpenAIServer, ada: UserProfile) -> None:
-        embeddings_server.always(together(3))
+        embeddings_server.always(together(3)(behave.answer_well))
         talk(ada, 24)
         work_off()
         assert embedded_sequences() == list(range(24))
@@ -105,7 +110,7 @@ class TestSideBySide:
     ) -> None:
         settings.ENGINE = settings.ENGINE.model_copy(update={"circuit_seconds": 30})
         limited = behave.error(429, {"Retry-After": "70"})
-        embeddings_server.queue(limited, behave.answer_well, limited)
+        embeddings_server.queue(*map(together(3), (limited, behave.answer_well, limited)))
         talk(ada, 30)
         job = run_job(Job.objects.get(process="embed").job_id)
         assert job and job.status == "queued" and job.run_after - timezone.now() > timedelta(seconds=60)
