@@ -7,7 +7,7 @@ The table has what belongs to no process; to it come the sweeps that processes d
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from datetime import time, timedelta
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -102,19 +102,29 @@ def register_schedules(**_: Any) -> None:
             "minutes": timing.minutes,
         }
         row, _created = Schedule.objects.update_or_create(name=scheduled.name, defaults=fields)
-        if timing.daily_at is not None:
-            _set_time_of_day(row, timing.daily_at)
+        _correct_next_run(row, timing)
     Schedule.objects.filter(func=RUN_TASK).exclude(name__in=known).delete()
     _drop_old_entries(known)
 
 
-def _set_time_of_day(row: "Schedule", at: time) -> None:
-    """Set the next run of a daily task; the queue runs it at the time of day of its last run."""
-    if row.next_run.time() != at:
-        now = timezone.now()
-        today = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
-        row.next_run = today if today > now else today + timedelta(days=1)
+def _correct_next_run(row: "Schedule", timing: Timing) -> None:
+    """Set the next run where it is at another time of day than it should be, or further off than one interval.
+
+    The queue counts from the last run, so a task set by a clock that was ahead, or by a longer interval, would wait.
+    """
+    latest = _latest_next_run(timing)
+    if row.next_run > latest or (timing.daily_at is not None and row.next_run.time() != timing.daily_at):
+        row.next_run = latest
         row.save(update_fields=["next_run"])
+
+
+def _latest_next_run(timing: Timing) -> datetime:
+    now = timezone.now()
+    if timing.daily_at is None:
+        return now + timedelta(minutes=timing.minutes or 0)
+    at = timing.daily_at
+    today = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
+    return today if today > now else today + timedelta(days=1)
 
 
 def _drop_old_entries(names: Collection[str]) -> None:

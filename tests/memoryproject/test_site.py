@@ -132,6 +132,13 @@ def test_a_daily_task_runs_next_at_its_time_of_day_whenever_it_was_registered(tr
     assert row.calculate_next_run(datetime(2026, 3, 2, 3, tzinfo=UTC)) == datetime(2026, 3, 3, 3, tzinfo=UTC)
 
 
+def test_no_task_waits_longer_than_its_interval_though_a_clock_was_ahead(transactional_db: None) -> None:
+    Schedule.objects.update(next_run=timezone.now() + timedelta(days=2))
+    register_schedules()
+    late = [row.name for row in Schedule.objects.all() if row.next_run > row.calculate_next_run(timezone.now())]
+    assert late == []
+
+
 class TestShippedPrompts:
     """Prompts that come with the product."""
 
