@@ -32,6 +32,7 @@ from sessions_app.models import ApiKey, UserProfile
 from tests.support import folders
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
+from tests.support.kept_connection import KeptConnection
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
@@ -138,13 +139,13 @@ def django_db_modify_db_settings(
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """After each test the database is as it was: what one wrote need not outlive a crash of the machine."""
-    with django_db_blocker.unblock():
-        with connection.cursor() as cursor:
-            cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
-        fresh = FreshDatabase()
-        fresh.forget_statistics()
-        connection.close()
     with pytest.MonkeyPatch.context() as patch:
+        with django_db_blocker.unblock():
+            with connection.cursor() as cursor:
+                cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
+            fresh = FreshDatabase(KeptConnection(patch))
+            fresh.forget_statistics()
+            connection.close()
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
         yield
     fresh.close()

@@ -14,6 +14,8 @@ import psycopg
 from django.apps import apps
 from django.db import connection, connections
 
+from tests.support.kept_connection import KeptConnection
+
 SMALL = 81_920  # bytes: an empty table that was never vacuumed is planned for as if it had ten pages
 
 _LARGE_SQL = "SELECT oid::regclass::text FROM pg_class WHERE oid = ANY(%s::regclass[]) AND pg_relation_size(oid) > %s"
@@ -27,11 +29,15 @@ class FreshDatabase:
 
     It has a connection of its own, which stays open: a new one would first have to learn what tables and indexes there
     are, and that takes longer than the rest.
+
+    Args:
+        kept: keeps the connection that a test leaves; None where it is closed.
     """
 
     NAME = "fresh"  # of the connection, and of the schema
 
-    def __init__(self) -> None:
+    def __init__(self, kept: KeptConnection | None = None) -> None:
+        self._kept = kept
         models = [model for model in apps.get_models(include_auto_created=True) if model._meta.can_migrate(connection)]
         self._tables = sorted({model._meta.db_table for model in models})
         self._connection = _connected(self.NAME)
@@ -51,11 +57,15 @@ class FreshDatabase:
         self.restore()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connections."""
+        if self._kept:
+            self._kept.close()
         self._connection.close()
 
     def restore(self) -> None:
         """Give every table the rows and the indexes again that it had."""
+        if self._kept:
+            self._kept.keep()
         connections.close_all()  # a transaction that a test left open would be waited for
         with self._connection.transaction():
             # A server that a test ran may still write behind what it served: it waits, and finds nobody.

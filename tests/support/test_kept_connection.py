@@ -1,0 +1,69 @@
+"""That the next test has a connection as new, and never one that is of no use."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tests.support.fresh_database import FreshDatabase
+from tests.support.kept_connection import KeptConnection
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def kept(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptConnection]:
+    """One of this test's own, below that of the run."""
+    with closing(KeptConnection(monkeypatch)) as made:
+        yield made
+
+
+def ask(sql: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchone()[0]
+
+
+def backend() -> int:
+    return int(ask("SELECT pg_backend_pid()"))
+
+
+def test_the_next_has_the_session_without_what_was_left_in_it(kept: KeptConnection) -> None:
+    before = backend()
+    left = (
+        "SELECT count(*) FROM pg_class WHERE relname = 'of_the_last'",
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+        "SELECT count(*) FROM pg_listening_channels()",
+        "SELECT count(*) FROM pg_prepared_statements",
+        "SELECT count(*) FROM pg_settings WHERE name IN ('lock_timeout', 'search_path') AND source = 'session'",
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE of_the_last (id int); LISTEN of_the_last; SET lock_timeout = 7")
+        cursor.execute("SELECT pg_advisory_lock(7); SET search_path = pg_temp; PREPARE of_the_last AS SELECT 1")
+    assert [ask(sql) for sql in left] == [1, 1, 1, 1, 2]
+    kept.keep()
+    assert connection.connection is None
+    assert backend() == before
+    assert [ask(sql) for sql in left] == [0] * len(left)
+
+
+def test_one_amid_a_transaction_or_that_is_lost_is_closed(kept: KeptConnection) -> None:
+    with closing(FreshDatabase(kept)) as fresh:
+        before = backend()
+        connection.set_autocommit(False)
+        fresh.restore()
+        assert (after := backend()) != before
+        connection.connection.close()
+        fresh.restore()
+        assert backend() != after
+
+
+def test_who_asks_for_another_database_gets_a_new_one(kept: KeptConnection) -> None:
+    before = backend()
+    kept.keep()
+    with connection._nodb_cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid(), current_database()")
+        assert cursor.fetchone() != (before, connection.settings_dict["NAME"])
+    assert backend() == before
