@@ -148,7 +148,7 @@ def fill_budget(
         room = half - budget.tokens_of("hot_turns")
         if applied > STANDING_FROM:
             pool = min(STANDING_SHARE * (applied - STANDING_FROM), room)
-            budget.take_standing(min(WHO_TOKENS, room), ["user"], cuts=False)
+            budget.take_who(min(WHO_TOKENS, room))
             budget.take_standing(int(pool) - budget.tokens_of("user"))
         if budget.take_recalled():
             budget.take_standing(budget.left)
@@ -216,20 +216,26 @@ class _Budget:
                 return
             room -= cost
 
-    def take_standing(self, room: int, names: Iterable[str] = CEILINGS, *, cuts: bool = True) -> None:
-        """Take short standing text, an item of each layer in turn.
+    def take_who(self, room: int) -> None:
+        """Take what says who the person is, whole lines alone: other lines of theirs would be in the way of recall."""
+        end = self.left - room
+        for group in self._groups.get("user", ()):
+            if group.first.is_certain:
+                self._take_standing(group, self.left - end, cuts=False)
+
+    def take_standing(self, room: int, names: Iterable[str] = CEILINGS) -> None:
+        """Take short standing text, an item of each layer in turn; what stands first in one may be cut at a sentence.
 
         Args:
             room: tokens for all of the text.
             names: of the layers.
-            cuts: what stands first in a layer may be cut at a sentence.
         """
         end = self.left - room
         waiting = [self._groups.get(name, []) for name in names]
         for round_ in zip_longest(*waiting):
             for group in round_:
                 if group and not self._is_taken(group):
-                    self._take_standing(group, self.left - end, cuts=cuts)
+                    self._take_standing(group, self.left - end, cuts=True)
 
     def _take_standing(self, group: ItemGroup, room: int, *, cuts: bool) -> None:
         ceiling = int(CEILINGS[group.layer] * self._applied) - self._wrapped_tokens(group.layer)

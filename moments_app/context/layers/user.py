@@ -1,7 +1,8 @@
 """`user`: what is known about the person: their profile and their stream, as one text.
 
 Who they are comes first, their name above all, then people around them, work, home and health, for there may be room
-for a few lines alone; what passes, such as plans, comes last.
+for a few lines alone; what passes, such as plans, comes last. What says who they are, or what may harm them, is marked
+as certain.
 
 Both are made of the same conversations, so a profile often says, word for word, what the stream says. Then the stream
 says it, for it holds what was noticed with this agent, and consolidations keep it up to date.
@@ -39,7 +40,8 @@ def items(source: ContextInput) -> Sequence[Item]:
         f"Preferred topics: {', '.join(user.preferred_topics)}" if user.preferred_topics else "",
     ]
     profile = [Item(line, ref=user.uri, time=user.updated_at) for line in lines if line]
-    return sorted([*profile, *noticed], key=lambda item: -_rank(item.text, pinned))
+    ranked = sorted(((_rank(item.text, pinned), item) for item in [*profile, *noticed]), key=lambda ranked: -ranked[0])
+    return [item.marked(why=item.why, score=item.score, is_certain=rank >= WHO) for rank, item in ranked]
 
 
 def _rank(text: str, pinned: Collection[str]) -> float:

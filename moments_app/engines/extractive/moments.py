@@ -7,7 +7,7 @@ from moments_app.engines.extractive.feelings import feelings
 from moments_app.engines.extractive.journey import journey_text
 from moments_app.engines.extractive.language import ENGLISH, words
 from moments_app.engines.extractive.persons import persons_in
-from moments_app.engines.extractive.phrases import Counted, stems_of, subjects
+from moments_app.engines.extractive.phrases import Counted, Subject, stems_of, subjects
 from moments_app.engines.extractive.profile import new_interests, profile_text
 from moments_app.engines.extractive.segments import segment
 from moments_app.engines.extractive.sentences import (
@@ -54,10 +54,15 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     own = [sentence for position in part for sentence in window.by_turn[position]]
     spoken = [sentence for sentence in own if sentence.turn.role != "tool"] or own
     persons = persons_in(own)
-    tags = _tags(window, part, persons)
+    counted = _counted(window, part, persons)
+    tags = _tags(window, counted)
+    told = _telling_most(spoken, window.weights)
+    found = sorted(map(_phrases, told), key=lambda phrases: -counted.worth_of(phrases, window.weights))
     return DraftMoment(
-        name=_name(tags, window.turns[part.start], taken),
-        summary=_summary(spoken, window.weights) or fallback(window.turns[part.start]),
+        name=_name(
+            [counted.named_in(phrases, window.weights) for phrases in found], tags, window.turns[part.start], taken
+        ),
+        summary=" ".join(one.told for one in told) or fallback(window.turns[part.start]),
         detail=_detail(own, window.weights),
         topic_tags=tags,
         emotion_tags=_feelings(spoken),
@@ -67,37 +72,60 @@ def _moment(window: Window, part: range, taken: set[str]) -> DraftMoment:
     )
 
 
-def _tags(window: Window, part: range, persons: Sequence[str]) -> list[str]:
-    """Return what several turns are about; where little is said again, also what one names in several words."""
+def _phrases(sentence: Sentence) -> list[Subject]:
+    """Return what a sentence names, but for what it counts."""
+    return [phrase for phrase in subjects(sentence.text, sentence.language) if not phrase.is_counted]
+
+
+def _counted(window: Window, part: range, persons: Sequence[str]) -> Counted:
+    """Return what the turns name, counted, but for persons."""
     counted = Counted(stems_of([*window.called, *persons], window.language))
     for position in part:
         if window.turns[position].role != "tool":
             said = (one for one in window.by_turn[position] if one.is_statement or one.is_question)
-            named = (phrase for one in said for phrase in subjects(one.text, one.language))
-            counted.add(phrase for phrase in named if not phrase.is_counted)
+            counted.add((phrase for one in said for phrase in _phrases(one)), window.speech[position][0].name)
+    return counted
+
+
+def _tags(window: Window, counted: Counted) -> list[str]:
+    """Return what several turns are about; where little is said again, also what one names in several words."""
     recurring = counted.best(window.weights, TAGS, least=2)
     if len(recurring) >= 3 or window.language != ENGLISH:
         return recurring
     return list(dict.fromkeys([*recurring, *counted.best(window.weights, TAGS // 2)]))[:TAGS]
 
 
-def _name(tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
-    """Return two or three of the strongest phrases, or the day; others where that name is taken."""
-    parts = ["-".join(words(tag)) for tag in tags]
-    names = ["-".join(some)[:NAME_MAX] for some in (parts[:2], parts[:3], parts[1:3], parts[2:5]) if some]
+def _name(named: Sequence[Sequence[str]], tags: Sequence[str], turn: Turn, taken: set[str]) -> str:
+    """Return what a sentence of the summary names, the one that says most; else tags, or the day where all is taken.
+
+    Args:
+        named: two phrases of each sentence.
+        tags: of the moment.
+        turn: its first.
+        taken: names of other moments.
+    """
+    parts = [*(_with(some, tags) for some in named), tags[:2], tags[:3], tags[1:3], tags[2:5]]
+    names = ["-".join(words(" ".join(some)))[:NAME_MAX] for some in parts if some]
     dated = f"{names[0] if names else 'conversation'}-{turn.created_at:%Y-%m-%d}"
     candidates = [*names, dated, *(f"{dated}-{number}" for number in range(2, 202))]
     return next((name for name in candidates if name not in taken), dated)
 
 
-def _summary(own: Sequence[Sentence], weights: dict[str, float]) -> str:
+def _with(named: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
+    """Return phrases that name a moment; with a tag where they are a single word, which would name many."""
+    if len(words(" ".join(named))) != 1:
+        return named
+    return [*named, *[tag for tag in tags if tag != named[0]][:1]]
+
+
+def _telling_most(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
     """Return the statements that say most, unlike each other, in order; without any, what was asked."""
     statements = [one for one in own if one.is_statement]
     asked = [one for one in own if one.turn.role == "user" and one.terms]
     return _of_most(statements, weights) or _of_most(asked, weights) or _of_most(own, weights)
 
 
-def _of_most(own: Sequence[Sentence], weights: dict[str, float]) -> str:
+def _of_most(own: Sequence[Sentence], weights: dict[str, float]) -> list[Sentence]:
     ranked = sorted(range(len(own)), key=lambda n: (-information(own[n], weights), n))
     chosen: list[int] = []
     length = 0
@@ -109,7 +137,7 @@ def _of_most(own: Sequence[Sentence], weights: dict[str, float]) -> str:
             length += size
         if len(chosen) == SUMMARY_SENTENCES:
             break
-    return " ".join(own[n].told for n in sorted(chosen))
+    return [own[n] for n in sorted(chosen)]
 
 
 def _detail(own: Sequence[Sentence], weights: dict[str, float]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from moments_app.engines.calls.profile import Profile
+from moments_app.engines.extractive import verbs
 from moments_app.engines.extractive.formation import is_observation
 from moments_app.engines.extractive.kinds import (
     DURABLE,
@@ -182,33 +183,68 @@ def _plain() -> frozenset[str]:
 
 def new_interests(profile: Profile, window: Window) -> list[str]:
     """Return what the person says they do, or like and name again, and aren't known to."""
-    known = {interest.casefold() for interest in profile.interests}
     own = [one for one in window.sentences if one.turn.role == "user" and one.is_statement and one.language == ENGLISH]
     named = Counter(
         stem for one in own for stem in {stem for phrase in subjects(one.text, ENGLISH) for stem in phrase.stems}
     )
     counted = Counter[str]()
     for sentence in own:
-        activities = _activities(sentence)
-        pursued = {phrase.text for phrase in _pursued(sentence)}
-        is_pursuit = bool(PURSUED.search(sentence.text))
-        counted.update({text: RECURRING for text in pursued if is_pursuit or text.split()[-1] in activities})
-        counted.update({text: named[stem(text.split()[-1])] for text in pursued})
+        activities, pursuits = _activities(sentence), _pursuits(sentence)
+        counted.update(dict.fromkeys(pursuits, RECURRING))
+        counted.update({text: named[stem(text.split()[-1])] for text in _liked(sentence) if text not in pursuits})
         counted.update(activities)
     names = stems_of(window.called, ENGLISH)
     wanted = [text for text, count in counted.most_common() if count >= RECURRING and names.isdisjoint(text.split())]
-    return [text for text in wanted if text not in known][:INTERESTS]
+    return _unlike(wanted, profile.interests)[:INTERESTS]
 
 
-def _pursued(sentence: Sentence) -> Sequence[Subject]:
-    """Return what a sentence says that its speaker likes or does."""
-    said = LIKED.search(sentence.text) or PURSUED.search(sentence.text)
-    return subjects(sentence.text[said.end() :], ENGLISH)[:1] if said else ()
+def _unlike(wanted: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return interests that are no other form of one that is known or stands before: "dances", "dancing"."""
+    forms = {_form(interest) for interest in known}
+    new: list[str] = []
+    for text in wanted:
+        if _form(text) not in forms:
+            forms.add(_form(text))
+            new.append(text)
+    return new
+
+
+def _form(interest: str) -> str:
+    return verbs.gerund(stem(interest.casefold()))
+
+
+def _liked(sentence: Sentence) -> list[str]:
+    """Return what a sentence says that its speaker likes, but for names: a book is no interest."""
+    said = LIKED.search(sentence.text)
+    return [phrase.text for phrase in _first_named(sentence, said) if not phrase.is_name] if said else []
+
+
+def _pursuits(sentence: Sentence) -> list[str]:
+    """Return what a sentence says its speaker does: an activity by its name, else with a verb ("learning Dutch")."""
+    said = PURSUED.search(sentence.text)
+    if said is None:
+        return []
+    verb = said[0].split()[-1].lower()
+    is_done = verbs.is_base(verb) or verbs.is_gerund(verb)
+    return [
+        f"{verbs.gerund(verb)} {phrase.text.title() if phrase.is_name else phrase.text}"
+        if is_done and not _is_activity(phrase)
+        else phrase.text
+        for phrase in _first_named(sentence, said)
+    ]
+
+
+def _first_named(sentence: Sentence, said: re.Match[str]) -> Sequence[Subject]:
+    """Return what is named first after a verb: read from that on, for the word before a name tells that it is one."""
+    return subjects(sentence.text[said.end() - len(said[0].split()[-1]) :], ENGLISH)[:1]
+
+
+def _is_activity(phrase: Subject) -> bool:
+    return phrase.text.split()[-1] in word_set("activities")
 
 
 def _activities(sentence: Sentence) -> set[str]:
     """Return what a sentence about its speaker names that people do."""
     if not sentence.is_of_speaker:
         return set()
-    named = (phrase.text.split()[-1] for phrase in subjects(sentence.text, ENGLISH))
-    return {word for word in named if word in word_set("activities")}
+    return {phrase.text.split()[-1] for phrase in subjects(sentence.text, ENGLISH) if _is_activity(phrase)}

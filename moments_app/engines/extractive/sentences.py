@@ -55,6 +55,7 @@ _VAGUE = re.compile(
     r"^(?:it|they|he|she|this|that|these|those|there|which|here|the same|one of)\b(?! (?:is|are|was|were) (?:my|our)\b)"
     r"|^(?:[\w']+ ){1,3}(?:it|them)\b|^(?:[\w']+ ){1,4}(?:it|them|this|that|those|these|something|stuff|one)"
     r"(?:[,.!]|$| (?:out|all|so|too|and|next|more|like)\b)"
+    r"|(?<!over )\b(?:here|there)\b(?!'s| (?:is|are|was|were|will|for)\b)"
     r"|\blike (?:this|that)\b|\b(?:love|like|enjoy|hate)(?:s|d|ed)? (?:that|how|it|this|them|what|when)\b",
     re.IGNORECASE,
 )

@@ -12,6 +12,7 @@ from moments_app.engines.extractive.tables import any_of, word_set
 
 _ASIDE = re.compile(r"\[[^\[\]]{1,300}\]|\((?:laughs?|sighs?|smiles?|grins?)\)|:\)|;\)|:D", re.IGNORECASE)
 _PICTURES = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]+")  # arrows, symbols, emoji
+_PICTURES_BETWEEN = re.compile(rf"(?<=\w)\s*{_PICTURES.pattern}\s*(?=[A-Z])")  # two sentences
 _REACTION = re.compile(rf"(?:{any_of('reactions')})(?![\w'])", re.IGNORECASE)
 _CONJUNCTION = re.compile(
     r"^(?:(?:and|but|plus|also|now(?= (?:I|we|my)\b)|so(?= (?:I|we|my|our|the|it|they|he|she|now)\b))"
@@ -55,7 +56,7 @@ _NICKNAME = 3  # letters of a name that are a way to call somebody
 
 def without_asides(text: str) -> str:
     """Return a text without descriptions of what was shared or done, and without pictures."""
-    return _PICTURES.sub(" ", _ASIDE.sub(" ", text)).replace("’", "'")
+    return _PICTURES.sub(" ", _PICTURES_BETWEEN.sub(". ", _ASIDE.sub(" ", text))).replace("’", "'")
 
 
 def without_openers(sentence: str, called: frozenset[str]) -> str:

@@ -102,6 +102,11 @@ def is_gerund(word: str) -> bool:
     return word in _verbs().gerunds
 
 
+def gerund(verb: str) -> str:
+    """Return the gerund of a verb, or of one that is one already."""
+    return verb if is_gerund(verb) else _with_ing(verb)[0]
+
+
 def is_third(word: str) -> bool:
     return word in _verbs().thirds or word in ("is", "has", "does")
 

@@ -29,7 +29,7 @@ _SEVERAL = re.compile(
     r"\b(?:each other|one another|together|we (?:both|all|are a|met)|us (?:both|all))\b|\bwe're (?:a|all|both)\b", re.I
 )
 FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself|[Ww]e|[Oo]ur|[Oo]urs|[Uu]s|[Oo]urselves)\b(?!\.)")
-_BEGUN = re.compile(rf"^(?:{any_of('begun without a subject')})\b", re.IGNORECASE)
+_BEGUN = re.compile(rf"^(?:{any_of('begun without a subject')})\b(?!,)", re.IGNORECASE)
 _GERUND_SUBJECT = re.compile(r"^\w+ing(?: \w+){0,4} (?:is|was|are|helps?|makes?|gives?|has)\b|^\w+ing's\b")
 
 

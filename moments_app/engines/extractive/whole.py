@@ -1,8 +1,8 @@
 """Whether an English sentence is a whole statement, which can be understood and believed by itself.
 
 What is not is no fact, however much it says where it was said: a part of a sentence, what leans on the sentence before
-or lacks a noun ("for two"), what is only supposed, and what somebody else is quoted with. All of it is told by its
-grammar, from words of closed classes.
+or lacks a noun ("for two"), what is only supposed, what somebody else is quoted with, and what holds for a moment only
+("I'm at 300 degrees"). All of it is told by its grammar, from words of closed classes.
 """
 
 import re
@@ -17,13 +17,17 @@ from moments_app.engines.extractive.voice import with_subject
 
 _NUMBERS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _PARTS = re.compile(r"\s*[,;:]\s+|\s+[-–—]+\s+|[-–—]{2,}")
+_SUBORDINATE = frozenset("when whenever while if unless until till because although though where".split())
+# Words that stand for several, so that a verb goes with them as with "we".
+_SEVERAL = frozenset("i we you they who people children men women folks both all some most many others".split())
 # Words that begin a noun with what belongs to it; all other function words begin something else.
 _OF_NOUNS = frozenset(
     "i me my mine we us our ours you your yours he him his she her hers it its they them their theirs this that these "
     "those the a an no yes oh whatever please hi hello hey okay ok".split()
 )
 _BEFORE_NOUNS = frozenset(
-    f"a an the my our your his her its their no twenty thirty forty fifty {_NUMBERS.replace('|', ' ')}".split()
+    "a an the this each every my our your his her its their no twenty thirty forty fifty "
+    f"{_NUMBERS.replace('|', ' ')}".split()
 )
 _LEANING = re.compile(
     r"^(?:then|otherwise|instead|so|therefore|(?:that|this|either) way|in (?:that|any|this) case|neither|nor|both|such"
@@ -41,7 +45,8 @@ _LACKING = re.compile(
     rf"{_NOT_LACKING}\b(?:{_NUMBERS})(?=[.,;!]|$)"
     r"|\b(?:some|several|many|few|(?<!one )another|none)"
     r"(?= (?:to|is|are|was|were|do|don't|does|doesn't|have|has)\b|[.,;!]|$)"
-    r"|\b(?:have|has|had|got|need|needs|gave|give) (?:so |too |as )(?:much|many)(?= (?:and|but)\b|[.,;!]|$)",
+    r"|\b(?:have|has|had|got|need|needs|gave|give) (?:so |too |as )(?:much|many)(?= (?:and|but)\b|[.,;!]|$)"
+    r"|\b(?:am|is|are|was|were|be|been|i'm|we're) one(?= (?:'?cause|because|since|and|but|too|now)\b|[.,;!]|$)",
     re.IGNORECASE,
 )
 _LISTED = re.compile(r"(?!(?:and|or|but|i|we|he|she|it|they)\b)[\w'-]+(?: [\w'-]+)? and ", re.IGNORECASE)
@@ -57,7 +62,16 @@ _REPORTED = re.compile(
     r"|tells me|told me)\b(?!-| (?:yes|no|sorry|hi|hello|goodbye|thanks)\b)",
     re.IGNORECASE,
 )
-_SOMEBODY = re.compile(r"\b(?:he|him|his|she|her|hers)\b", re.IGNORECASE)
+_STANDS_FOR = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|it)\b", re.IGNORECASE)
+_AM = r"\b(?:I'm|I am|we're|we are)(?: (?:now|just|already|still|currently|almost|actually))*"
+_AT_ONCE = r"(?:going to|gonna|about to|\w+ing)\b[^.;]*\b(?:right now|at the moment|just now|as we speak)\b"
+# What is so while it is said: where something stands, what is done at once, where one is or is on the way to.
+_PASSING = re.compile(
+    rf"{_AM} (?:(?:at|up to|down to|past) (?:\w+ )?\d|{_AT_ONCE}|(?:going to|gonna|about to)\b[^.;]*\bnow\b"
+    r"|off to\b|on (?:my|our|the) way\b|(?:sitting|standing|lying|waiting|heading|leaving|arriving)\b)"
+    r"|\bI was (?:\w+ )?just \w+ing\b",
+    re.IGNORECASE,
+)
 _DISLOCATED = re.compile(r"^(?:otherwise )?((?:my|our) [^,]{2,40}), (?:he|she|they|it) (?=[a-z])", re.IGNORECASE)
 _ASKED = re.compile(r", (?:please )?(?P<verb>[a-z]+) (?:me|us)\b[^,]*$")
 _NAMED = re.compile(rf"^([A-Z][\w'-]+), ((?:my|our) (?:\w+ )?(?:{any_of('kin', 'pets')}))(?=\W*$)")
@@ -79,7 +93,7 @@ def is_whole(text: str) -> bool:
     """
     if _LEANING.search(text) or _LACKING.search(text) or _REPORTED.match(text) or _is_supposed(text):
         return False
-    return _is_sentence(with_subject(text)) and not _is_of_somebody(text)
+    return _is_sentence(with_subject(text)) and not _stands_for_nothing(text) and not _PASSING.search(text)
 
 
 def _is_supposed(text: str) -> bool:
@@ -110,19 +124,28 @@ def _is_sentence(text: str) -> bool:
 
 def _has_verb(part: str) -> bool:
     """Tell whether a part has a verb behind its subject, or what can be nothing else after "I" or "we"."""
-    said = words(part)
+    said = _main(words(part))
     if said[:1] in (["i"], ["we"]) and len(said) > 1:
         return True
     if _is_contracted(said[:1]) or any(_is_verb(word, before) for before, word in pairwise(said)):
         return True
+    if "and" in said and any(_is_base_verb(word, before) for before, word in pairwise(said)):
+        return True
     return any(_may_be_verb(*around) for around in zip(["", *said], said, said[1:-1], strict=False))
+
+
+def _main(said: Sequence[str]) -> Sequence[str]:
+    """Return the words before a clause that depends on them."""
+    end = next((place for place, word in enumerate(said) if place and word in _SUBORDINATE), len(said))
+    return said[:end]
 
 
 def _may_be_verb(earlier: str, before: str, word: str) -> bool:
     """Tell whether an unknown word may be a verb: "an element lasts for years", "the pots cool in"."""
-    if earlier[:1].isdigit() or _makes_noun(before) or before in word_set("function words"):
+    if earlier[:1].isdigit() or _makes_noun(before) or before in word_set("function words") or verbs.is_gerund(before):
         return False
-    return (word.endswith("s") and not word.endswith("ss")) or (before.endswith("s") and word in word_set("adjectives"))
+    is_third = word.endswith("s") and not word.endswith("ss") and word not in _introducing()
+    return is_third or (before.endswith("s") and word in word_set("adjectives"))
 
 
 def _is_contracted(said: Sequence[str]) -> bool:
@@ -137,7 +160,14 @@ def _is_verb(word: str, before: str) -> bool:
         return True
     if before.endswith("ly") or before in word_set("adverbs"):
         return bare not in _introducing() and bare.isalpha() and not bare.endswith(("ly", "ing"))
-    return (verbs.is_third(bare) or verbs.is_base(bare)) and not _makes_noun(before)
+    if verbs.is_third(bare):
+        return not _makes_noun(before)
+    return _is_base_verb(bare, before) and (before in _SEVERAL or before.endswith("s"))
+
+
+def _is_base_verb(word: str, before: str) -> bool:
+    """Tell whether a word is a verb as it goes with several, if they are what stands before it."""
+    return verbs.is_base(word) and not _makes_noun(before) and before != "to"
 
 
 def _makes_noun(before: str) -> bool:
@@ -161,6 +191,8 @@ def _introduces(part: str) -> bool:
     said = words(part)
     if not said or said[0] in word_set("function words") - _OF_NOUNS or verbs.is_gerund(said[0]):
         return True
+    if not _SUBORDINATE.isdisjoint(said[1:2]):  # "even when …"
+        return True
     return all(word in _introducing() or word.endswith("ly") for word in said)
 
 
@@ -168,7 +200,7 @@ def _introducing() -> frozenset[str]:
     return word_set("function words", "adverbs", "adjectives", "empty nouns", "quantities")
 
 
-def _is_of_somebody(text: str) -> bool:
-    """Tell whether it is about "him" or "her", and says nobody before who that could be."""
-    found = _SOMEBODY.search(text)
+def _stands_for_nothing(text: str) -> bool:
+    """Tell whether it is about "him" or "it", and says nothing before that this could be."""
+    found = _STANDS_FOR.search(text)
     return found is not None and not subjects(text[: found.start()], ENGLISH)

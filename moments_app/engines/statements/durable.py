@@ -14,7 +14,7 @@ _DURABLE = {
     "kin": (0.8, re.compile(rf"\b(?:{_KIN})s?\b", re.IGNORECASE)),
     "names": (0.7, re.compile(r"\b(?:called|named|names? (?:is|are))\b", re.IGNORECASE)),
     "health": (
-        0.8,
+        0.9,  # it may do harm to forget it
         re.compile(
             r"\b(?:allerg\w+|diabet\w+|asthma\w*|pregnan\w+|diagnos\w+|medication|surgery|vegan|vegetarian|intoleran\w+|"
             r"disabilit\w+|therap\w+|epilep\w+|cancer|migraines?)\b",

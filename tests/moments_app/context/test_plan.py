@@ -218,8 +218,9 @@ def test_standing_text_is_the_same_whatever_is_asked() -> None:
 def test_a_small_budget_tells_who_the_person_is_though_a_moment_names_them_too() -> None:
     said = ["User is Nora.", "Nora's son is called Rex.", "Nora is allergic to hazelnuts.", "Nora works as a potter."]
     standing = {name: [Item(f"{name} {n} Nora. {WORDS}") for n in range(5)] for name in CEILINGS if name != "user"}
-    layers = only(**standing, user=[Item(line) for line in said], retrieved=[recalled(n) for n in range(99)])
-    assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said
+    user = [*(Item(line, is_certain=True) for line in said), Item("Nora wants to see the sea.")]
+    layers = only(**standing, user=user, retrieved=[recalled(n) for n in range(99)])
+    assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said  # the rest is left to recall
 
 
 def test_the_window_of_the_stable_plan_begins_at_a_step() -> None:

@@ -1,5 +1,6 @@
 """What is known of a person stands in a context as one text, a line an item, and nothing of it twice."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from moments_app.context import input as scenes
 from moments_app.context.input import read_input
+from moments_app.context.item import Item
 from moments_app.context.layers import user as layer
 from moments_app.models import MemoryStream
 from sessions_app.models import Session, UserProfile
@@ -30,12 +32,16 @@ def stream(session: Session) -> MemoryStream:
     return MemoryStream.objects.get(stream_type="user")
 
 
-def lines(session: Session) -> list[str]:
-    """The layer's items."""
+def items(session: Session) -> Sequence[Item]:
     session.user.refresh_from_db()
     source = read_input(session.user, session.session_id, "", applied=3_000, recall=None)
     assert source is not None
-    return [item.text for item in layer.items(source)]
+    return layer.items(source)
+
+
+def lines(session: Session) -> list[str]:
+    """The texts of the layer's items."""
+    return [item.text for item in items(session)]
 
 
 def known(user: UserProfile, **fields: Any) -> None:
@@ -94,6 +100,7 @@ def test_who_the_person_is_stands_before_what_passes_wherever_it_was_noted(
         "Ada plans to paint the shed on Sunday.",
         "Ada wants to see the sea.",
     ]
+    assert [item.is_certain for item in items(session)] == [True] * 5 + [False] * 2
 
 
 def test_a_heading_goes_with_all_that_it_leads_up_to(session: Session, stream: MemoryStream) -> None:

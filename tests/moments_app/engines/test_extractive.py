@@ -127,6 +127,20 @@ def test_speakers_named_in_the_text_are_persons_and_not_tags() -> None:
     assert "Maria: " not in moment.summary + moment.detail
 
 
+def test_a_moment_is_called_by_what_its_summary_tells_and_not_by_what_is_rare() -> None:
+    said = [
+        ("user", "No emojis please, the emojis are too small."),
+        ("assistant", "Sure."),
+        ("user", "My choir sang at the harbor festival in Lund yesterday."),
+        ("assistant", "How many people of the choir sang?"),
+        ("user", "Forty people of our choir, and my sister Iris played the organ."),
+        ("user", "We were paid 900 kronor by the city of Lund last Friday."),
+        ("user", "Emojis again, see?"),
+    ]
+    [moment] = built(talk(said)).moments
+    assert moment.name == "choir-harbor-festival"
+
+
 def test_moments_of_one_answer_have_names_of_their_own() -> None:
     names = [moment.name for moment in built(talk(KILN, ITALIAN, KILN)).moments]
     assert len(set(names)) == 3

@@ -12,6 +12,10 @@ NAMED = {
     "I love painting and hiking.": ["painting", "hiking"],
     "We walk the dogs, and the walk is long.": ["dogs", "walk"],
     "I've seen 've and 'll.": [],
+    "The response was heartwarming and I was so optimistic.": ["response"],
+    "My neighbors are friends.": ["neighbors", "friends"],
+    "Henrik uses a strong epoxy, and my knee bends forty degrees.": ["henrik", "epoxy", "knee bends", "degrees"],
+    "I love running my studio, and all dances.": ["studio", "dances"],
 }
 
 

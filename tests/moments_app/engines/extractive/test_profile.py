@@ -48,7 +48,8 @@ def test_statements_stand_under_headings_in_the_third_person() -> None:
 
 def test_interests_are_what_a_person_would_choose() -> None:
     answer = built(*SAID, "I was throwing on some music and creating a safe place.", "My friend Mel is so cute.")
-    assert set(answer.new_interests) == {"portuguese", "painting"}
+    assert set(answer.new_interests) == {"learning Portuguese", "painting"}
+    assert built("I love dancing.", "I love all dances.", profile=Profile(interests=["dance"])).new_interests == []
     assert not {"mel", "cute", "ve", "creating a safe", "throwing on some"} & set(answer.new_preferred_topics)
 
 

@@ -48,6 +48,10 @@ def test_what_was_shared_is_no_part_of_what_was_said() -> None:
     assert without_asides("The kiln broke. [shares a photo of a snowman] 🎉").strip() == "The kiln broke."
 
 
+def test_a_picture_between_two_sentences_divides_them() -> None:
+    assert without_asides("Inspiring 💪 I sold the boat 🎉 yesterday.") == "Inspiring. I sold the boat   yesterday."
+
+
 def test_parts_that_only_judge_go_and_denials_stay() -> None:
     assert without_idle_parts("I joined a choir, which is pretty exciting!") == "I joined a choir"
     assert without_idle_parts("I joined a choir and it was so wonderful.") == "I joined a choir"
