@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models.signals import pre_migrate
 
 
 class SessionsAppConfig(AppConfig):
@@ -10,3 +11,6 @@ class SessionsAppConfig(AppConfig):
     def ready(self) -> None:
         from sessions_app.api import schema  # noqa: F401 (registers itself)
         from sessions_app.people import declared  # noqa: F401 (adds itself to the registry)
+        from sessions_app.unfinished_indexes import drop_unfinished
+
+        pre_migrate.connect(drop_unfinished, sender=self)

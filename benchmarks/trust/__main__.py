@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks.figures import describe_machine
 from benchmarks.trust import contract, fuzz, held, isolation, page
 from benchmarks.trust.calls import Operation, Schema, operations
-from benchmarks.trust.isolation import FOREIGN, OWN, Caller, Probed, Upstream
-from benchmarks.trust.people import IDS, Known, seed
+from benchmarks.trust.isolation import FOREIGN, OF_FIRST, OWN, Caller, Probed, Upstream
+from benchmarks.trust.people import IDS, Known, have_a_prompt, seed
 from memoryproject.conf import BASE_DIR
 from memoryproject.drill.poison import report as poison
 from memoryproject.drill.provider import Provider, well
@@ -32,6 +32,23 @@ for user, scope, name in {wanted!r}:
     application = Application.objects.get_or_create(name=name)[0].pk
     person = UserProfile.objects.ensure(user, application) if user else None
     print("key", ApiKey.objects.issue("trust", user=person, application=application, scope=scope)[1])
+"""
+# As an operator lets an assistant in, and that fetches its key.
+MAKE_GRANTS = """
+import base64, hashlib
+from datetime import timedelta
+from django.utils import timezone
+from sessions_app.models import OAuthClient, OAuthGrant, UserProfile
+from sessions_app.models.oauth import Asked
+verifier, there = "v" * 43, "http://localhost:3333/callback"
+challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+client = OAuthClient.objects.register("trust", [there], by="operator:trust")
+for user, name in {wanted!r}:
+    person = UserProfile.objects.get(user_id=user, application__name=name)
+    asked, ends_at = Asked(client, there, challenge, "", ["write"]), timezone.now() + timedelta(days=1)
+    _, code = OAuthGrant.objects.allow(asked, user=person, scope="write", ends_at=ends_at, by="operator:trust")
+    fetch = dict(client_id=client.client_id, redirect_uri=there, verifier=verifier)
+    print("key", OAuthGrant.objects.exchange(code, **fetch).key)
 """
 MOST_IDS = 3  # of a kind that are tried
 METRICS = Operation("GET", "/metrics")
@@ -65,6 +82,8 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
     of_second, of_its_bo = _keys(site, [("", "admin"), ("bo", "write")], SECOND)
     for person in ("ada", "bo"):  # who have the same names there, and nothing of what Bo says here
         seed(Known(site, of_second, person), OWN)
+    have_a_prompt(site, service)
+    to_ada, to_its_bo = _printed_keys(site, MAKE_GRANTS.format(wanted=[("ada", FIRST), ("bo", SECOND)]))
     wait_until_caught_up(site, now(), "^nobody$")  # retracted turns have no vectors
     known, schemas = operations(site)
     ada, bo = Known(site, service, "ada"), Known(site, service, "bo")
@@ -79,12 +98,18 @@ def _attacked(site: Site, provider: Provider, remarks: list[str]) -> list[page.F
         Caller(of_ada, {}, is_bound=True),
         Caller(of_ada, {"user_id": "bo"}, is_bound=True),
         Caller(of_stranger, {}, is_bound=True),
+        Caller(to_ada, {}, is_bound=True),
+        Caller(to_ada, {"user_id": "bo"}, is_bound=True),
         Caller(service, {"user_id": "ada"}, is_bound=False),
         Caller(service, {"user_id": "ada", "as_of": AS_OF}, is_bound=False),
     ]
-    namesakes = [Caller(of_second, {"user_id": "bo"}, is_bound=False), Caller(of_its_bo, {}, is_bound=True)]
-    elsewhere = [Caller(of_second, {"user_id": "ada"}, is_bound=True)]
-    unnamed = {name: found for name, found in foreign.items() if name != "session_id"} | {"user_id": ["stranger"]}
+    namesakes = [
+        Caller(of_second, {"user_id": "bo"}, is_bound=False, is_of_other=True),
+        *(Caller(key, {}, is_bound=True, is_of_other=True) for key in (of_its_bo, to_its_bo)),
+    ]
+    elsewhere = [Caller(of_second, {"user_id": "ada"}, is_bound=True, is_of_other=True)]
+    unnamed = {name: found for name, found in foreign.items() if name != "session_id"}
+    unnamed |= {"user_id": ["stranger"], "name": [OF_FIRST]}
     asked = [(here, foreign | {"user_id": ["bo"]}), (namesakes, unnamed), (elsewhere, foreign | unnamed)]
     probed = _isolated(site, provider, known, schemas, asked)
 
@@ -136,6 +161,7 @@ def _isolated(
     found = Probed()
     for callers, foreign in asked:
         found += isolation.probe(site, [*known, METRICS], schemas, callers, foreign, bo)
+    found += isolation.imported(site, SECOND, bo)
     found += isolation.without_filters(site, bo)
     found += isolation.operators_pages(site, "bo", FIRST, SECOND)
     found.leaks += upstream.leaks
@@ -145,7 +171,11 @@ def _isolated(
 
 def _keys(site: Site, wanted: list[tuple[str, str]], application: str = FIRST) -> list[str]:
     named = [(person, scope, application) for person, scope in wanted]
-    printed = site.manage("shell", "-v", "0", "-c", MAKE_KEYS.format(wanted=named))
+    return _printed_keys(site, MAKE_KEYS.format(wanted=named))
+
+
+def _printed_keys(site: Site, source: str) -> list[str]:
+    printed = site.manage("shell", "-v", "0", "-c", source)
     return [line.split()[1] for line in printed.splitlines() if line.startswith("key ")]
 
 

@@ -1,15 +1,18 @@
 """One person asks for what is another's, by every operation there is. Nothing of it may come back, or be changed."""
 
 import json
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchmarks.trust.calls import APPEND, CHAT, MCP, RESPONSES, Call, Operation, Schema, call, least, read_resource
 from memoryproject.drill.site import Site
 
 OWN, FOREIGN = "quincemarmalade", "walnutliqueur"  # words in everything that Ada says, and that Bo says
+OF_FIRST = "mulberrycordial"  # a word in what the first application's people may read, and those of no other
 TOPIC = "the tree behind the barn"  # what both speak of, and all calls ask for
 UNKNOWN = "5f0c6a52-0b1e-4a4e-9d0a-0123456789ab"
 ALLOWED = 400  # answers from here on have to be the same for foreign and unknown ids
@@ -53,11 +56,17 @@ class Caller:
         key: of the caller.
         who: is said in each call.
         is_bound: no address of another person may be answered: the key is a person's own, or of another application.
+        is_of_other: the key is of another application than Bo's.
     """
 
     key: str
     who: Mapping[str, str]
     is_bound: bool
+    is_of_other: bool = False
+
+    def may_not_read(self, text: str) -> bool:
+        """Tell whether a text has words that are none of the caller's affair."""
+        return FOREIGN in text or (self.is_of_other and OF_FIRST in text)
 
 
 class Upstream:
@@ -91,16 +100,20 @@ def probe(
         bo: his primary key.
     """
     found = Probed()
-    before = site.rows(STATE, *[bo] * STATE.count("%s"))
+    before = _state(site, bo)
     for caller in callers:
         for operation in operations:
             for pair in _pairs(operation, schemas, caller, foreign):
                 _compare(site, caller, *pair, found)
         for uri in _addresses(foreign):
             _compare(site, caller, read_resource(uri, **_named(caller)), None, found)
-    if site.rows(STATE, *[bo] * STATE.count("%s")) != before:
+    if _state(site, bo) != before:
         found.leaks.append("Something of Bo's was changed.")
     return found
+
+
+def _state(site: Site, bo: int) -> list[tuple[Any, ...]]:
+    return site.rows(STATE, *[bo] * STATE.count("%s"))
 
 
 READABLE = """
@@ -119,17 +132,37 @@ def without_filters(site: Site, bo: int) -> Probed:
     Nothing of Bo's is released, so nobody has it.
     """
     found = Probed()
+    [[bos]] = site.rows("SELECT application_id::text FROM sessions_app_userprofile WHERE id = %s", bo)
     people = site.rows("SELECT id::text, application_id::text FROM sessions_app_userprofile WHERE id <> %s", bo)
     nobody = [("", application) for application in {application for _, application in people}]
     tables = [name for (name,) in site.rows(READABLE)]
     for pk, application in [*people, *nobody]:
+        reader = Caller("", {}, is_bound=True, is_of_other=application != bos)
         with site.connect() as connection, connection.transaction():
             connection.execute(ENTER, [pk, application])
             for table in tables:
                 rows = connection.execute(f"SELECT row_to_json(t)::text FROM {table} t").fetchall()
                 found.probes += 1
-                if any(FOREIGN in text for (text,) in rows):
+                if any(reader.may_not_read(text) for (text,) in rows):
                     found.leaks.append(f"{table}: Bo's words are read as {pk or 'nobody'} of {application}.")
+    return found
+
+
+def imported(site: Site, into: str, bo: int) -> Probed:
+    """Import what names Bo and his session into another application, twice: nothing of his is changed by it."""
+    named = {"user_id": "bo", "session_id": "bo-own", "external_id": "i1", "role": "user"}
+    before = _state(site, bo)
+    found = Probed()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sessions.jsonl"
+        file.write_text(json.dumps(named | {"content": f"{OWN}: what {TOPIC} is to somebody else."}))
+        for is_known in (False, True):
+            told = site.manage("import_sessions", str(file), "--application", into)
+            found.probes += 1
+            if f"{1 - is_known} messages added, {int(is_known)} were" not in told:
+                found.leaks.append(f"import_sessions into {into}: {told}")
+    if _state(site, bo) != before:
+        found.leaks.append(f"import_sessions into {into} changed something of Bo's.")
     return found
 
 
@@ -198,7 +231,7 @@ def _addresses(foreign: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def _compare(site: Site, caller: Caller, sent: Call, unknown: Call | None, found: Probed) -> None:
     status, answer = sent.send(site, caller.key)
     found.probes += 1
-    if FOREIGN in answer:
+    if caller.may_not_read(answer):
         found.leaks.append(f"{sent.operation} {sent.path} to {dict(caller.who)}: Bo's words are in the answer.")
     if unknown is None or sent.path == MCP:
         return

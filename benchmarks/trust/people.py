@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.trust.isolation import TOPIC, UNKNOWN
+from benchmarks.trust.isolation import OF_FIRST, TOPIC, UNKNOWN
 from memoryproject.drill.site import Site, wait_for
 
 TURNS = 60
@@ -80,6 +80,14 @@ def seed(known: Known, word: str) -> None:
     own = f"{known.person}-own"
     known.ask("POST", "retractions", session_id=own, sequences=[3], reason=word)
     known.ask("POST", "retractions", entity_ids=[noted["entity_id"]], reason=word)
+
+
+def have_a_prompt(site: Site, key: str) -> None:
+    """Give a key's application a prompt of its own, with a word in all of it that its people alone may read."""
+    prompt = {"name": OF_FIRST, "purpose": "memory-policy", "title": OF_FIRST, "content": f"Know {OF_FIRST}."}
+    status, told = site.request("POST", "/api/v1/prompts", prompt, headers={"Authorization": f"Bearer {key}"})
+    if status != 201:
+        raise RuntimeError(f"prompts is answered {status}: {told.decode()[:300]}")
 
 
 def _talk(known: Known, session: str, word: str) -> None:

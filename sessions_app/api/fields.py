@@ -19,7 +19,7 @@ EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo
 
 # What fields take, as the API's description tells it: without what only some languages' expressions know.
 TEXT = r"^[^\x00]*$"
-WORDS = r"^[^\x00]*[^\s\x00][^\x00]*$"
+ONLY_SPACE = r"^\s*$"
 PUBLIC_ID_MAX = 255
 PUBLIC_ID = r"^(\.{0,2}[^./\x00][^/\x00]*|\.{3}[^/\x00]*)$"
 DAY = r"(02-(0[1-9]|[12][0-9])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
@@ -119,9 +119,15 @@ class EncodableValidator(ProhibitSurrogateCharactersValidator):
 
 
 class Patterned:
-    """A field that takes texts of a pattern, which the API's description names."""
+    """A field that takes texts of a pattern, which the API's description names.
+
+    Attributes:
+        refused: of what fits the pattern, what it does not take all the same. A pattern of its own, as one for both is
+            more than what makes requests of the description can follow in a long text.
+    """
 
     pattern: str
+    refused: str | None = None
 
 
 class TextField(Patterned, serializers.CharField):
@@ -145,7 +151,7 @@ class TextField(Patterned, serializers.CharField):
 class WordsField(TextField):
     """A text that is not only white space."""
 
-    pattern = WORDS
+    refused = ONLY_SPACE
     default_error_messages = {"blank": "A query has at least one word."}
 
     def to_internal_value(self, data: Any) -> str:

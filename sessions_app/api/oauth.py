@@ -144,9 +144,8 @@ class Register(OAuthView):
         said = self._said()
         for uri in said["redirect_uris"]:
             check_redirect_uri(uri)
-        OAuthClient.objects.forget_unused()
-        if OAuthClient.objects.unused().count() >= UNUSED_MOST:
-            raise OAuthRefused("temporarily_unavailable", "Too many clients registered today that nobody uses.")
+        if not OAuthClient.objects.has_room(UNUSED_MOST):
+            raise OAuthRefused("temporarily_unavailable", "Too many clients registered just now that nobody uses.")
         name = said["client_name"].strip() or "An assistant"
         client = OAuthClient.objects.register(name, said["redirect_uris"], by=OAuthClient.ITSELF)
         return JsonResponse(_registered(client), status=201)

@@ -155,7 +155,13 @@ class Schema(AutoSchema):
     def _insert_field_validators(self, field: Any, schema: Described) -> None:
         super()._insert_field_validators(field, schema)  # type: ignore[no-untyped-call]
         if isinstance(field, Patterned):
-            schema["pattern"] = field.pattern
+            schema |= pattern_of(field)
+
+
+def pattern_of(field: Patterned) -> Described:
+    """Return what texts a field takes."""
+    refused = {"not": {"pattern": field.refused}} if field.refused else {}
+    return {"pattern": field.pattern} | refused
 
 
 def _limits(field: Any) -> Iterator[tuple[str, int | None]]:

@@ -25,6 +25,7 @@ from sessions_app.refusals import Refusal
 
 CODE_LASTS = timedelta(minutes=1)
 UNUSED_LASTS = timedelta(days=1)  # a client that registered itself and was granted nothing
+UNUSED_LASTS_AMONG_MANY = timedelta(minutes=10)  # so that whoever fills the list keeps others out for no longer
 UNUSED_MOST = 1_000
 URI_MAX_CHARS = 2_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -103,9 +104,17 @@ class OAuthClientQuerySet(models.QuerySet["OAuthClient"]):
         """Return those that registered themselves and were granted nothing."""
         return self.filter(registered_by=OAuthClient.ITSELF, grants=None)
 
-    def forget_unused(self) -> None:
-        """Delete those of which nothing came within a day."""
-        self.unused().filter(created_at__lt=timezone.now() - UNUSED_LASTS).delete()
+    def has_room(self, most: int) -> bool:
+        """Delete those of which nothing came within a day, or, to make room, within minutes; tell whether there is any.
+
+        Args:
+            most: that may be unused.
+        """
+        for lasts in (UNUSED_LASTS, UNUSED_LASTS_AMONG_MANY):
+            self.unused().filter(created_at__lt=timezone.now() - lasts).delete()
+            if self.unused().count() < most:
+                return True
+        return False
 
 
 class OAuthClient(models.Model):

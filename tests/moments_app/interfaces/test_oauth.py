@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client as Browser
 from django.urls import reverse
@@ -14,9 +15,10 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import OAuthSettings
-from sessions_app.models import ApiKey, Application, OAuthClient, OAuthGrant, UserProfile
+from sessions_app.models import ApiKey, Application, LoginLimit, OAuthClient, OAuthGrant, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
+from tests.support.daily_limits import limit
 from tests.support.live import live_site
 from tests.support.oauth import BACK, VERIFIER, asked, back_from
 from tests.support.operator import operator
@@ -172,6 +174,56 @@ def test_row_36_nobody_is_sent_to_an_address_that_is_not_the_assistants_to_the_l
     assert not OAuthGrant.objects.exists()
 
 
+def test_row_35_an_operator_of_one_application_grants_nobodys_memory_in_another(
+    assistant: OAuthClient, ada: UserProfile
+) -> None:
+    other = Application.objects.create(name="other")
+    eve = operator("add_apikey", "view_")
+    LoginLimit.objects.create(login=User.objects.get(pk=eve.session["_auth_user_id"]), application=other)
+    for elsewhere in ({}, {"application": DEFAULT}):
+        for user_id in ("ada", "new"):
+            answer = allow(eve, assistant, **elsewhere, user_id=user_id, begins="on")
+            assert answer.status_code == 400, "Which application is asked for, and it is one of theirs."
+    assert not OAuthGrant.objects.exists() and list(UserProfile.objects.all()) == [ada]
+    assert granted(eve, assistant, application=other.pk, begins="on")["scope"] == "write"
+    assert ApiKey.objects.get().application == other
+
+
+def test_row_36_no_other_site_has_an_operator_grant_anything(assistant: OAuthClient, ada: UserProfile) -> None:
+    browser = Browser(enforce_csrf_checks=True)
+    browser.force_login(User.objects.create_superuser("root"))
+    shown = browser.get(AUTHORIZE, query_params=asked(assistant))
+    assert shown["X-Frame-Options"] == "DENY" and "frame-ancestors 'none'" in shown["Content-Security-Policy"]
+    assert "form-action 'self'" in shown["Content-Security-Policy"]
+    assert allow(browser, assistant).status_code == 403 and not OAuthGrant.objects.exists()
+    link = asked(assistant) | {"user_id": "ada", "scope": "read", "days": "30", "allow": ""}
+    assert browser.get(AUTHORIZE, query_params=link).status_code == 200
+    assert not OAuthGrant.objects.exists(), "A link alone grants nothing."
+
+
+def test_row_36_neither_code_nor_token_widens_what_was_granted(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    code = back_from(allow(root, assistant, scope="read"))["code"]
+    assert token(grant_type="authorization_code", code=code, client_id=assistant.client_id).status_code == 400
+    wider = {"scope": "write admin", "user_id": "bo", "application": "2", "expires_in": "99999999"}
+    first = fetch(assistant, code, **wider).json()
+    second = refresh(assistant, first["refresh_token"], **wider).json()
+    assert [one["scope"] for one in (first, second)] == ["read", "read"]
+    assert [one["expires_in"] for one in (first, second)] == [3_600, 3_600]
+    assert ApiKey.objects.get().user == ada
+    elsewhere = {"resource": "https://elsewhere.example.com/mcp"}
+    assert refresh(assistant, second["refresh_token"], **elsewhere).json()["error"] == "invalid_target"
+
+
+def test_row_36_a_key_that_was_granted_is_limited_as_any_other(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    text = granted(root, assistant)["access_token"]
+    limit(ApiKey.objects.get(), requests=1)
+    assert opens(text) and not opens(text), "One request a day."
+
+
 def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
     root: Browser, assistant: OAuthClient, ada: UserProfile
 ) -> None:
@@ -277,7 +329,7 @@ def test_without_leave_nobody_registers_and_an_operator_does(
     answers = [Browser().post("/register", said, content_type="application/json") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 400]
     assert answers[0].json()["token_endpoint_auth_method"] == "none"
-    OAuthClient.objects.update(created_at=timezone.now() - timedelta(days=2))
+    OAuthClient.objects.update(created_at=timezone.now() - timedelta(minutes=11))
     assert Browser().post("/register", said, content_type="application/json").status_code == 201
     settings.OAUTH = OAuthSettings(site=SITE)
     assert Browser().post("/register", said, content_type="application/json").status_code == 404
