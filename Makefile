@@ -45,7 +45,7 @@ checks: .venv/installed-dev
 # Builds the pages as a site, in dist/site. A link or an anchor that leads nowhere fails it.
 docs: .venv/installed-dev
 	rm -rf dist/pages && mkdir -p dist/pages
-	cp -r README.md CHANGELOG.md CODE_OF_CONDUCT.md SECURITY.md LICENSE docs examples dist/pages && rm -r dist/pages/docs/site
+	cp -r README.md CHANGELOG.md CONTRIBUTING.md CODE_OF_CONDUCT.md SECURITY.md LICENSE docs examples dist/pages && rm -r dist/pages/docs/site
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
 # Builds the image of compose.yaml; needs docker, or BUILDER="buildah bud".

@@ -12,10 +12,12 @@ from django.db.models import Q
 
 # Whoever enters an address has the site send there, and an address may open something by itself.
 WEBHOOKS = Q(content_type__app_label="moments_app", content_type__model__in=["webhookendpoint", "webhookdelivery"])
+# A key, or what gets one by itself.
+KEYS = Q(content_type__app_label="sessions_app", content_type__model__in=["apikey", "oauthclient", "oauthgrant"])
 # Neither keys nor logins, nor what Django and others keep of those.
 VIEW = (
     Q(codename__startswith="view_", content_type__app_label__in=["sessions_app", "moments_app", "django_q"])
-    & ~Q(codename="view_apikey")
+    & ~KEYS
     & ~WEBHOOKS
 )
 # A person all together: contexts, the recall console, trials of prompts. An export takes yet another right.

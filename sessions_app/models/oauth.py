@@ -20,6 +20,7 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from sessions_app.models.api_key import ApiKey
+from sessions_app.models.event import Event
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.refusals import Refusal
 
@@ -29,6 +30,7 @@ UNUSED_LASTS_AMONG_MANY = timedelta(minutes=10)  # so that whoever fills the lis
 UNUSED_MOST = 1_000
 URI_MAX_CHARS = 2_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+ASSISTANT_REVOKED = "assistant_revoked"
 OF_EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf", "zed")  # schemes that lead to a program, not to a site
 
 
@@ -100,6 +102,19 @@ class OAuthClientQuerySet(models.QuerySet["OAuthClient"]):
         client_id = secrets.token_urlsafe(24)
         return self.create(client_id=client_id, name=name, redirect_uris=list(redirect_uris), registered_by=by)
 
+    def known(self, client_id: str) -> "OAuthClientQuerySet":
+        """Return the client of this id, where it may ask for keys; a stranger may have sent any text for one."""
+        is_one = client_id.isascii() and client_id.isprintable()
+        return self.filter(client_id=client_id, revoked_at=None) if is_one else self.none()
+
+    def hold(self, client_id: str) -> bool:
+        """Lock a client for the rest of the transaction, so that no key is given out while it is revoked.
+
+        Returns:
+            Whether it may ask for keys.
+        """
+        return bool(self.known(client_id).select_for_update())
+
     def unused(self) -> "OAuthClientQuerySet":
         """Return those that registered themselves and were granted nothing."""
         return self.filter(registered_by=OAuthClient.ITSELF, grants=None)
@@ -127,6 +142,7 @@ class OAuthClient(models.Model):
     redirect_uris = ArrayField(models.CharField(max_length=URI_MAX_CHARS), help_text="Where codes may be sent.")
     registered_by = models.CharField(max_length=255)
     created_at = models.DateTimeField(auto_now_add=True)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = OAuthClientQuerySet.as_manager()
 
@@ -135,6 +151,30 @@ class OAuthClient(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def state(self) -> str:
+        """`active` or `revoked`."""
+        return "revoked" if self.revoked_at else "active"
+
+    @transaction.atomic
+    def revoke(self, *, by: str) -> int | None:
+        """End all that it was granted, for good, and have it ask for nothing more.
+
+        Args:
+            by: operator:….
+
+        Returns:
+            How many keys ended; None if it had been revoked before.
+        """
+        if not OAuthClient.objects.hold(self.client_id):
+            return None
+        self.revoked_at = timezone.now()
+        self.save(update_fields=["revoked_at"])
+        keys = ApiKey.objects.filter(grant__client=self, revoked_at=None).update(revoked_at=self.revoked_at)
+        payload = {"client_id": self.client_id, "keys": keys}
+        Event.objects.create(type=ASSISTANT_REVOKED, actor=by, payload=payload)
+        return keys
 
 
 @dataclass(frozen=True)
@@ -192,8 +232,9 @@ class OAuthGrantManager(models.Manager["OAuthGrant"]):
             OAuthRefused: it isn't good, or another's.
         """
         with transaction.atomic():
+            is_known = OAuthClient.objects.hold(client_id)
             grant = self._locked(code_hash=digest(code))
-            if grant and grant.is_of(client_id) and grant.takes(redirect_uri, verifier):
+            if grant and is_known and grant.is_of(client_id) and grant.takes(redirect_uri, verifier):
                 return grant.renew()
             if grant:
                 grant.key.revoke()  # committed: a code that somebody else may know is good for nothing
@@ -206,8 +247,9 @@ class OAuthGrantManager(models.Manager["OAuthGrant"]):
             OAuthRefused: it isn't good, or another's.
         """
         with transaction.atomic():
+            is_known = OAuthClient.objects.hold(client_id)
             grant = self._locked(refresh_hash=digest(token))
-            if grant and grant.is_of(client_id) and not grant.is_over:
+            if grant and is_known and grant.is_of(client_id) and not grant.is_over:
                 return grant.renew()
             if stolen := self._locked(former_refresh_hash=digest(token)):
                 stolen.key.revoke()

@@ -157,7 +157,7 @@ def asked_in(request: HttpRequest) -> Asked:
     if any(len(values) > 1 for values in given.values()):
         raise OAuthRefused("invalid_request", "The link is not whole: it says something twice.")
     said = {name: values[0] for name, values in given.items()}
-    client = _client(said.get("client_id", ""))
+    client = OAuthClient.objects.known(said.get("client_id", "")).first()
     uri, state = said.get("redirect_uri", ""), said.get("state", "")
     if client is None or uri not in client.redirect_uris:
         raise OAuthRefused("invalid_request", "The assistant that asks is not known here, or not at this address.")
@@ -172,11 +172,6 @@ def asked_in(request: HttpRequest) -> Asked:
     if not {*wanted} <= {*SCOPES}:
         raise ToldClient(uri, state, "invalid_scope", f"The scopes are {', '.join(SCOPES)}.")
     return Asked(client, uri, challenge, state, SCOPES if WRITE.value in wanted else (READ.value,))
-
-
-def _client(client_id: str) -> OAuthClient | None:
-    is_one = client_id.isascii() and client_id.isprintable()
-    return OAuthClient.objects.filter(client_id=client_id).first() if is_one else None
 
 
 def _place(uri: str) -> str:

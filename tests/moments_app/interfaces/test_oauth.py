@@ -1,6 +1,7 @@
 """Assistants that ask for a key by OAuth, step by step, and as no assistant should; `test_mcp` has the SDK's own."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from io import StringIO
 from typing import Any
@@ -9,15 +10,18 @@ import httpx2
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 from django.test import Client as Browser
 from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from memoryproject.conf import OAuthSettings
-from sessions_app.models import ApiKey, Application, LoginLimit, OAuthClient, OAuthGrant, UserProfile
+from sessions_app.models import ApiKey, Application, Event, LoginLimit, OAuthClient, OAuthGrant, UserProfile
 from sessions_app.models.application import DEFAULT
+from sessions_app.models.oauth import OAuthRefused
 from sessions_app.people.erase import erase_user
+from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.daily_limits import limit
 from tests.support.live import live_site
 from tests.support.oauth import BACK, VERIFIER, asked, back_from
@@ -281,6 +285,51 @@ def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
     assert not opens(tokens["access_token"]) and not OAuthGrant.objects.exists()
 
 
+def test_a_revoked_assistant_has_no_key_any_more_and_asks_for_none(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    tokens = granted(root, assistant)
+    waiting = back_from(allow(root, assistant))["code"]
+    ApiKey.objects.filter(grant__code_used_at=None).update(last_used_at=timezone.now())
+    page = reverse("admin:sessions_app_oauthclient_change", args=[assistant.pk])
+    listed = root.get(reverse("admin:sessions_app_oauthclient_changelist")).content.decode()
+    assert BACK in listed and "Claude" in listed and "now" in listed
+    assert all(text in root.get(page).content.decode() for text in (BACK, "write for ada", "Revoke this assistant"))
+    revoke = reverse("admin:sessions_app_oauthclient_revoke", args=[assistant.pk])
+    assert operator(group="editors").post(revoke).status_code == 403 and opens(tokens["access_token"])
+    root.post(revoke)
+    assert not opens(tokens["access_token"]) and fetch(assistant, waiting).status_code == 400
+    assert refresh(assistant, tokens["refresh_token"]).status_code == 400
+    assert "not known here" in root.get(AUTHORIZE, query_params=asked(assistant)).content.decode()
+    assert allow(root, assistant).status_code == 400 and OAuthGrant.objects.count() == 2
+    assert "had been revoked before" in root.post(revoke, follow=True).content.decode()
+    event = Event.objects.get(type="assistant_revoked")
+    assert (event.actor, event.payload) == ("operator:root", {"client_id": assistant.client_id, "keys": 2})
+
+
+def test_a_key_that_is_just_given_out_ends_with_its_assistant(
+    root: Browser, assistant: OAuthClient, ada: UserProfile
+) -> None:
+    codes = [back_from(allow(root, assistant))["code"] for _ in range(2)]
+    told = {"client_id": assistant.client_id, "redirect_uri": BACK, "verifier": VERIFIER}
+
+    def end() -> int | None:
+        try:
+            return assistant.revoke(by="test")
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as other:
+        with transaction.atomic():
+            tokens = OAuthGrant.objects.exchange(codes[0], **told)
+            ending = other.submit(end)
+            wait_until_somebody_waits()
+        assert ending.result() == 2 and not opens(tokens.key)
+    ApiKey.objects.update(revoked_at=None)  # as one that was granted at that moment, which the end did not see
+    with pytest.raises(OAuthRefused):
+        OAuthGrant.objects.exchange(codes[1], **told)
+
+
 def test_row_19_of_codes_and_tokens_there_are_hashes_alone(
     root: Browser, assistant: OAuthClient, ada: UserProfile
 ) -> None:
@@ -358,4 +407,6 @@ def test_what_is_no_request_for_a_key_says_what_is_missing(transactional_db: Non
         answer = Browser().post("/token", form)
         assert answer.status_code == 400 and answer["Cache-Control"] == "no-store"
         assert answer.json()["error"] in ("invalid_request", "unsupported_grant_type")
+    nobody = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "a\0b"}
+    assert token(**nobody).json()["error"] == "invalid_grant"
     assert Browser().get("/token").status_code == 405

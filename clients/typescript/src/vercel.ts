@@ -1,0 +1,86 @@
+/**
+ * A middleware of the Vercel AI SDK: a model that is told what is remembered, and whose conversation is remembered.
+ *
+ *     const model = wrapLanguageModel({ model: openai("gpt-4.1-mini"), middleware: remembering(memory) });
+ *
+ * The model is called as ever, by its own address. What memory has for the user's message goes before the conversation,
+ * and the message is added to memory; so is the answer, when it is whole. A step that follows a tool's result brings
+ * no message: it is given to the model as it is.
+ */
+
+import type { LanguageModelV3Middleware as Middleware } from "@ai-sdk/provider";
+
+import type { ContextOptions, Memory } from "./index.js";
+
+type Prompt = Parameters<NonNullable<Middleware["transformParams"]>>[0]["params"]["prompt"];
+type Remembered = { role: string; content: string }[];
+
+/** What memory adds to a prompt that has the conversation itself. */
+const BESIDE_HISTORY: NonNullable<ContextOptions["layers"]> = ["collective", "user", "moments", "retrieved", "entities"];
+
+/** Return the middleware for a person's conversation; `options` are those of a context, such as `max_tokens`. */
+export function remembering(memory: Memory, options: Omit<ContextOptions, "format"> = {}): Middleware {
+  const keep = async (text: string): Promise<void> => {
+    if (text !== "") {
+      await memory.add({ role: "assistant", content: text });
+    }
+  };
+  return {
+    specificationVersion: "v3",
+    transformParams: async ({ params }) => {
+      const message = newest(params.prompt);
+      if (message === "") {
+        return params;
+      }
+      const layers = hasHistory(params.prompt) ? { layers: BESIDE_HISTORY } : {};
+      const { context } = await memory.context(message, { ...layers, ...options, format: "messages" });
+      await memory.add(message);
+      return { ...params, prompt: reminded(params.prompt, context as Remembered) };
+    },
+    wrapGenerate: async ({ doGenerate }) => {
+      const answer = await doGenerate();
+      await keep(answer.content.map((part) => (part.type === "text" ? part.text : "")).join(""));
+      return answer;
+    },
+    wrapStream: async ({ doStream }) => {
+      const { stream, ...rest } = await doStream();
+      let text = "";
+      const listening: typeof stream = stream.pipeThrough(
+        new TransformStream({
+          transform(part, passedOn) {
+            text += part.type === "text-delta" ? part.delta : "";
+            passedOn.enqueue(part);
+          },
+          flush: () => keep(text),
+        }),
+      );
+      return { ...rest, stream: listening };
+    },
+  };
+}
+
+/** Return the user's message that is to be answered; blank where it was answered by a call of a tool already. */
+function newest(prompt: Prompt): string {
+  const last = prompt[prompt.length - 1];
+  if (last?.role !== "user") {
+    return "";
+  }
+  return last.content.map((part) => (part.type === "text" ? part.text : "")).join("\n");
+}
+
+function hasHistory(prompt: Prompt): boolean {
+  return prompt.filter((message) => message.role !== "system").length > 1;
+}
+
+/** Put what is remembered behind the caller's instructions: all in one place, as some providers take it only there. */
+function reminded(prompt: Prompt, remembered: Remembered): Prompt {
+  const first = prompt.findIndex((message) => message.role !== "system");
+  const [instructions, conversation] = [prompt.slice(0, first), prompt.slice(first)];
+  const known = remembered.filter((message) => message.role === "system").map((message) => message.content);
+  const turns = remembered.slice(0, -1).flatMap(asTurn); // the last is the message itself
+  return [...instructions, { role: "system", content: known.join("\n\n") }, ...turns, ...conversation];
+}
+
+function asTurn({ role, content }: Remembered[number]): Prompt {
+  return role === "user" || role === "assistant" ? [{ role, content: [{ type: "text", text: content }] }] : [];
+}
