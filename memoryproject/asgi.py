@@ -8,10 +8,11 @@ docs/decisions/0011.
 import gc
 import os
 
+import django
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 
 from django.conf import settings
-from django.core.wsgi import get_wsgi_application
 from django.template.loader import render_to_string
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
@@ -23,10 +24,11 @@ from memoryproject.telemetry import send_errors, send_spans
 
 send_errors("web")  # before anything is served; the process's end ends both
 send_spans("web")
-_in_threads = Bridge(get_wsgi_application(), CONF.web_threads)
+django.setup(set_prefix=False)
 
 # Only now: they need Django to be set up.
 from memoryproject import description, health
+from memoryproject.handlers import Handlers
 from memoryproject.http_figures import measured
 from memoryproject.strangers import Strangers
 from memoryproject.telemetry.requests import identified
@@ -39,6 +41,8 @@ from moments_app.interfaces.door import counted
 from moments_app.interfaces.mcp.endpoint import PATH, Endpoint
 from sessions_app import lexemes
 from sessions_app.api.errors import API_PREFIX
+
+_in_threads = Bridge(Handlers(), CONF.web_threads)
 
 # Each takes most of a second, which no request then has to wait.
 lexemes.load()

@@ -79,7 +79,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "memoryproject.content_policy.ContentPolicyMiddleware",
     "memoryproject.static_files.StaticFilesMiddleware",
     "sessions_app.api.middleware.BodyLimitMiddleware",
     "sessions_app.api.middleware.LimitsMiddleware",

@@ -166,6 +166,7 @@ def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterato
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
     daily_limits.meter.forget()
+    served_lines.written.forget()
     yield
     daily_limits.meter.forget()
     for waiting in (accesses.waiting, served_lines.waiting, daily_limits.behind):

@@ -1,14 +1,18 @@
 """Hashes of the lines that were served about people, written behind the request, to know the lines when they come back.
 
-A process knows what it has not written yet all the same; another one knows it some hundredths of a second later.
+A process knows what it has not written yet all the same; another one knows it some hundredths of a second later. What
+it wrote a while ago it does not write with the next context, which shares most of its lines.
 """
 
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from moments_app.models.own_text import REFRESHED
@@ -16,6 +20,9 @@ from moments_app.turns.served_text import served_hashes
 from sessions_app.models import UserProfile
 from sessions_app.rows import array_of
 from sessions_app.write_behind import WriteBehind
+
+TRUSTED_SECONDS = 600  # for which what this process wrote about a person is taken to be there
+MOST_PEOPLE, MOST_LINES = 300, 1_000  # that are known to be written: people, and lines of each
 
 # What is there and fresh is not touched; the rest in one order, so that two processes never wait for each other.
 _WRITE_SQL = """
@@ -46,6 +53,43 @@ class ServedTexts:
         return served_hashes(self.texts, self.quoted, self.query)
 
 
+class WrittenLines:
+    """The lines that this process knows to be written, by person, and of each whether it only quotes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._people: OrderedDict[int, tuple[float, dict[int, bool]]] = OrderedDict()
+
+    def have(self, one: ServedTexts) -> bool:
+        """Tell whether all that was served is written, as far as this process knows."""
+        known = self._of(one.user)
+        return all(line in known and known[line] <= is_quote for line, is_quote in one.hashes.items())
+
+    def add(self, by_user: Mapping[int, Mapping[int, bool]]) -> None:
+        """Note lines as written."""
+        with self._lock:
+            for user, lines in by_user.items():
+                known = self._of(user)
+                if not known or len(known) + len(lines) > MOST_LINES:
+                    known = {}
+                    self._people[user] = time.monotonic(), known
+                known.update({line: known.get(line, True) and is_quote for line, is_quote in lines.items()})
+            while len(self._people) > MOST_PEOPLE:
+                self._people.popitem(last=False)
+
+    def forget(self) -> None:
+        """Know nothing, as a process that has just begun."""
+        with self._lock:
+            self._people.clear()
+
+    def _of(self, user: int) -> dict[int, bool]:
+        since, known = self._people.get(user, (0.0, {}))
+        return known if time.monotonic() - since < TRUSTED_SECONDS else {}
+
+
+written = WrittenLines()
+
+
 def note(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: str = "") -> None:
     """Note texts as served; return at once.
 
@@ -53,7 +97,9 @@ def note(user: UserProfile, texts: Sequence[str], quoted: Sequence[str], query: 
         user: whose memory they are.
         texts, quoted, query: see `served_hashes`.
     """
-    waiting.note(ServedTexts(user.pk, texts, quoted, query))
+    one = ServedTexts(user.pk, texts, quoted, query)
+    if not written.have(one):
+        waiting.note(one)
 
 
 def not_written_yet(user_pk: int) -> dict[int, bool]:
@@ -84,6 +130,7 @@ def write(batch: Sequence[ServedTexts]) -> None:
         lines: dict[str, Any] = {"users": users, "hashes": hashes, "quotes": quotes}
         with connection.cursor() as cursor:
             cursor.execute(_WRITE_SQL, lines | {"today": today, "stale": today - REFRESHED})
+        transaction.on_commit(partial(written.add, by_user))
 
 
 def keep(user_pk: int, texts: Iterable[str]) -> None:

@@ -22,19 +22,9 @@ from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
 from sessions_app.tokens import estimate_tokens
+from sessions_app.transcript.store import store
 
 BATCH_MAX = 500  # messages that a client may send at once
-# The columns of a session that change with each append.
-COUNTED = [
-    "message_count",
-    "last_sequence",
-    "total_tokens",
-    "live_tokens",
-    "weighted_tokens",
-    "last_activity_at",
-    "last_arrived_at",
-    "status",
-]
 CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
 
 # Sent inside the transaction, with `session` (locked, counters up to date) and `messages` (those added). A receiver
@@ -120,9 +110,8 @@ def append(
     added = [message for message, is_new in placed if is_new]
     if not added:
         return Appended(session, placed, [])
-    Message.objects.bulk_create(added)
     count(session, added)
-    session.save(update_fields=COUNTED)
+    store(session, added)
     jobs = request_due(session, added)
     count_stored(message.size for message in added)  # at last: others may wait for what it locks
     return Appended(session, placed, jobs)

@@ -15,7 +15,8 @@ from sessions_app.copy_rows import copy_rows, update_rows
 from sessions_app.daily_limits import count_stored
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.rows import columns, read
-from sessions_app.transcript.append import COUNTED, NewMessage, count, placed_in, request_due
+from sessions_app.transcript.append import NewMessage, count, placed_in, request_due
+from sessions_app.transcript.store import COUNTED
 
 # In one order, so that two who lock several never wait for each other.
 _LOCK_SQL = """

@@ -186,6 +186,9 @@ def test_lines_are_kept_as_hashes_once_a_person_and_found_by_other_processes(
     lines = ServedLine.objects.count()
     assert lines and not served_lines.not_written_yet(ada.pk)
     context_of(service)
+    assert not served_lines.waiting.waiting()  # for this process knows that it has written them
+    served_lines.written.forget()
+    context_of(service)
     served_lines.waiting.flush()
     assert ServedLine.objects.count() == lines
     append(ada, "after", [NewMessage("user", text)])
@@ -209,6 +212,25 @@ def test_what_was_only_quoted_counts_in_full_once_it_is_memory_of_its_own(ada: U
     assert OwnText.objects.get().places is None
 
 
+def test_a_process_trusts_that_what_it_wrote_is_there_for_some_minutes_and_of_few_people(
+    ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quoted, said = (served_lines.ServedTexts(ada.pk, [LONGER], quotes) for quotes in ([LONGER], []))
+    known = served_lines.WrittenLines()
+    known.add({ada.pk: quoted.hashes})
+    assert known.have(quoted) and not known.have(said)
+    known.add({ada.pk: said.hashes})
+    assert known.have(quoted) and known.have(said)
+    assert not known.have(served_lines.ServedTexts(ada.pk, [LONGER, SAID], [SAID]))
+    known.add({ada.pk + other: said.hashes for other in range(1, served_lines.MOST_PEOPLE + 1)})
+    assert not known.have(said)
+    known.add({ada.pk: dict.fromkeys(range(served_lines.MOST_LINES), False)})
+    known.add({ada.pk: said.hashes})
+    assert known.have(said) and len(known._of(ada.pk)) == len(said.hashes)
+    monkeypatch.setattr(served_lines, "TRUSTED_SECONDS", 0)
+    assert not known.have(said)
+
+
 @pytest.mark.usefixtures("remembered")
 def test_it_costs_an_append_nothing_for_one_plain_line_and_one_lookup_for_more(ada: UserProfile) -> None:
     def statements(text: str) -> int:
@@ -226,6 +248,7 @@ def test_lines_not_served_for_a_year_go(ada: UserProfile, service: Api) -> None:
     served_lines.waiting.flush()
     lines = ServedLine.objects.count()
     ServedLine.objects.update(served_on=timezone.localdate() - timedelta(days=390))
+    served_lines.written.forget()
     assert housekeeping() == Tidied()
     context_of(service)
     served_lines.waiting.flush()

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append, messages_appended
+from sessions_app.transcript.store import WRITTEN
 from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.transcript import messages, talk, turns
@@ -31,6 +32,25 @@ def test_sequences_start_at_zero_and_have_no_gap(ada: UserProfile) -> None:
     session = talk(ada, 4)
     assert list(session.messages.in_order().values_list("sequence", flat=True)) == list(range(7))
     assert_counters_equal_rows(session)
+
+
+def test_a_turn_is_stored_as_it_was_said_by_one_message_with_the_counters(ada: UserProfile) -> None:
+    known = talk(ada, 1)
+    payload = {"tool_calls": [{"id": "é%s", "function": None}]}
+    said = NewMessage("assistant", "It's 100 %s;\\ 'so'", "oven", "Bo", payload, external_id="1", metadata={"a": "ü"})
+    with CaptureQueriesContext(connection) as captured:
+        [(stored, _), (plain, _)] = append(ada, "s1", [said, NewMessage("user", "Yes.")]).messages
+    assert len([query for query in captured if "INSERT INTO sessions_app_message" in query["sql"]]) == 1
+    found = {message.pk: message for message in known.messages.all()}
+    for message in (stored, plain):
+        for field in Message._meta.concrete_fields:
+            if field.name != "search_vector":  # which nothing reads
+                assert getattr(found[message.pk], field.attname) == getattr(message, field.attname), field.name
+    assert {message.pk for message in Message.objects.matching("100")} == {stored.pk}
+    assert found[plain.pk].payload is None and Message.objects.filter(payload__isnull=True).count() == 2
+    left = {field.attname for field in Message._meta.concrete_fields if not field.generated} - {*WRITTEN}
+    assert left == {"id", "moment_id", "retracted_at"}
+    assert_counters_equal_rows(known)
 
 
 @pytest.mark.slow
@@ -116,13 +136,13 @@ def test_a_failing_listener_undoes_the_whole_append(ada: UserProfile) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 100, 200])
-def test_an_append_takes_eight_queries_whatever_its_batch(service: Api, count: int) -> None:
+def test_an_append_takes_seven_queries_whatever_its_batch(service: Api, count: int) -> None:
     service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
     batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(count))]
     with CaptureQueriesContext(connection) as queries:
         assert service.post("sessions/s1/messages", user_id="ada", messages=batch).status_code == 201
     # BEGIN and COMMIT among them.
-    assert len(queries) == 8, "\n".join(q["sql"][:120] for q in queries)
+    assert len(queries) == 7, "\n".join(q["sql"][:120] for q in queries)
 
 
 @pytest.mark.slow
@@ -131,7 +151,7 @@ def test_an_append_that_makes_a_build_due_takes_one_more(service: Api) -> None:
     batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(500))]
     with CaptureQueriesContext(connection) as queries:
         assert service.post("sessions/s1/messages", user_id="ada", messages=batch).json()["jobs"]
-    assert len(queries) == 9, "\n".join(q["sql"][:120] for q in queries)
+    assert len(queries) == 8, "\n".join(q["sql"][:120] for q in queries)
 
 
 def test_row_13_messages_with_shuffled_times_keep_their_order(service: Api) -> None:

@@ -1,0 +1,75 @@
+"""Calls by key pass less middleware than pages, and are answered alike."""
+
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpResponse
+from django.test import RequestFactory
+
+from memoryproject.content_policy import ContentPolicyMiddleware
+from memoryproject.handlers import OF_PAGES, CallHandler, Handlers
+from tests.support.api import Api
+
+HOST, BODY = {"HTTP_HOST": "localhost"}, '{"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}'
+Answer = tuple[str, dict[str, str], bytes]
+
+
+def answer(handler: Any, method: str, path: str, **more: Any) -> Answer:
+    told: dict[str, Any] = {}
+
+    def start(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
+        told.update(status=status, headers=dict(headers))
+
+    request = RequestFactory().generic(method, path, **(HOST | more))
+    body = b"".join(handler(request.environ, start))
+    return told["status"], told["headers"], body
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_call_is_answered_alike_by_both_handlers(service: Api) -> None:
+    assert {*OF_PAGES} < {*settings.MIDDLEWARE}
+    key = {"HTTP_AUTHORIZATION": service.headers["Authorization"], "content_type": "application/json"}
+    for handler in (CallHandler(), WSGIHandler()):
+        stored = answer(handler, "POST", "/api/v1/sessions/s1/messages", data=BODY, **key)
+        assert stored[0] == "201 Created", stored
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", "/api/v1/sessions/s1?user_id=ada", key),
+        ("GET", "/api/v1/sessions/s1?user_id=ada", {"HTTP_AUTHORIZATION": "Bearer wrong"}),
+        ("GET", "/api/v1/sessions/s2?user_id=ada", key),
+        ("GET", "/api/v1/nothing", key),
+        ("PUT", "/api/v1/sessions/s1", key),
+        ("POST", "/api/v1/sessions/s1/messages", {"data": "{", **key}),
+        ("GET", "/api/v1/sessions/s1?user_id=ada", key | {"HTTP_HOST": "elsewhere.example"}),
+    ]
+    for method, path, more in calls:
+        by_calls, by_pages = (answer(handler(), method, path, **more) for handler in (CallHandler, WSGIHandler))
+        assert by_calls == by_pages, path
+    docs = [answer(handler(), "GET", "/api/v1/docs", **key) for handler in (CallHandler, WSGIHandler)]
+    assert docs[0][0] == docs[1][0] == "200 OK" and docs[0][1].keys() == docs[1][1].keys()
+
+
+@pytest.mark.django_db
+def test_pages_keep_their_middleware_and_only_calls_by_key_go_without() -> None:
+    handlers = Handlers()
+    status, headers, _ = answer(handlers, "GET", "/admin/login/")
+    assert status == "200 OK" and "csrftoken" in headers["Set-Cookie"]
+    assert answer(handlers, "GET", "/api/v1/sessions")[0] == "401 Unauthorized"
+    assert settings.MIDDLEWARE[0] == "django.middleware.security.SecurityMiddleware" and len(settings.MIDDLEWARE) > 15
+
+
+def test_the_policy_of_an_answer_is_the_usual_one_unless_it_has_its_own() -> None:
+    def policy(answer: HttpResponse, **attributes: str) -> str:
+        request = RequestFactory().get("/")
+        middleware = ContentPolicyMiddleware(lambda _: answer)
+        for name, value in attributes.items():
+            setattr(request, name, value)
+        return str(middleware.process_response(request, answer)["Content-Security-Policy"])
+
+    own = HttpResponse()
+    own._csp_update = {"img-src": ["https://example.org"]}  # type: ignore[attr-defined]
+    assert policy(HttpResponse()) == policy(HttpResponse()) != policy(own)
+    assert "example.org" in policy(own) and "nonce-abc" in policy(HttpResponse(), _csp_nonce="abc")
+    assert "default-src 'none'" in policy(HttpResponse())
+    assert "nonce" not in policy(HttpResponse())
