@@ -113,6 +113,10 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         shards = Q(stream_type=MemoryStream.Type.AGENT, application=session.application_pk, agent_id__in=agents)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
+    def touch(self) -> None:
+        """Note that what is in them has changed: contexts that were kept are made again."""
+        self.update(last_updated_at=timezone.now())
+
     def with_figures(self, most: int) -> Self:
         """Add the numbers of observations that wait (`waiting`), of those that no consolidation was shown (`fresh`) and
         of `facts`; and when each was consolidated last (`consolidated_at`).
@@ -304,4 +308,4 @@ class MemoryStream(models.Model):
 
     def touch(self) -> None:
         """Note that what is in it has changed: contexts that were kept are made again."""
-        MemoryStream.objects.filter(pk=self.pk).update(last_updated_at=timezone.now())
+        MemoryStream.objects.filter(pk=self.pk).touch()
