@@ -42,6 +42,7 @@ from sessions_app.models.session import UNBUILT
 MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
 PROMPT_TOKENS = 1_850  # of a call beside the turns: prompt, profile, journey, recent moments
+SETTLING = {"lag": 0, "settling": True}  # parameters of a settling's builds: no turn is still to come
 BUILT = "moments_built"  # in the event log
 AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
 

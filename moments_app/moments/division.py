@@ -304,7 +304,8 @@ def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, 
     values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}
     with connection.cursor() as cursor:
         cursor.execute(TIMES_SQL, values)
-        return cursor.fetchall()
+        times: list[tuple[datetime, datetime]] = cursor.fetchall()
+    return times
 
 
 def _have_held(moments: Sequence[Moment]) -> None:

@@ -418,7 +418,11 @@ def _dated(fact: MemoryAtom) -> str:
 def _current(session: Session, stream: MemoryStream, facts: Iterable[MemoryAtom]) -> str:
     """Return what a stream has already beside the numbered facts, as the session's person may know it."""
     latest = stream.atoms.active().seen_by(session.user).exclude(pk__in=[fact.pk for fact in facts]).newest_first()
-    contents = latest.values_list("content", flat=True)[:CURRENT_ITEMS]
+    return current_text(stream, latest.values_list("content", flat=True)[:CURRENT_ITEMS])
+
+
+def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
+    """Return a stream's text and its latest items as a request has them."""
     return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
 
