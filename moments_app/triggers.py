@@ -9,7 +9,6 @@ from moments_app.jobs.process import processes
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, Moment, WebhookDelivery
 from moments_app.models.embedding import KINDS, ask_to_embed, whose_memories
-from moments_app.models.webhook import Occasion
 from moments_app.moments.profile_lines import follow_text
 from moments_app.sessions.digest import DigestSession
 from moments_app.sessions.settle import Settle
@@ -47,7 +46,7 @@ def request_due_work(session: Session, messages: Sequence[Message], **_: Any) ->
 
 def tell_others(instance: Event, created: bool, **_: Any) -> None:
     """Queue webhooks about an event, where it is one that others can be told of."""
-    if created and instance.type in Occasion.values:
+    if created:
         WebhookDelivery.objects.queue(instance)
 
 

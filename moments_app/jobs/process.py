@@ -158,6 +158,14 @@ class Process(ABC, Generic[Input, Answer]):
         """Do what has to be done before the claim, outside any transaction; `Skipped` when the claim is not wanted."""
         return None
 
+    def run_together(self, job: Job) -> bool:
+        """Do a job that was claimed together with others that are due, all of them or none.
+
+        Returns:
+            False when nothing was done: the job is to be run by itself.
+        """
+        return False
+
     @abstractmethod
     def claim(self, job: Job) -> Input | Skipped:
         """Read the input, inside a transaction; `Skipped` when there is nothing to do.

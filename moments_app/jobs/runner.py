@@ -58,6 +58,10 @@ def run_job(job_id: uuid.UUID | str) -> Job | None:
     return run_taken(job) if job else None
 
 
+class TookTooLong(Exception):
+    """A job worked for longer than any may."""
+
+
 class Stopped(BaseException):
     """The worker has to end now; the job is put back, and the attempt does not count."""
 
@@ -109,10 +113,22 @@ def _run_unless_kept_out(job: Job, process: AnyProcess) -> None:
     if caller.is_model and (pause := EngineCall.objects.used_up(job)):
         return _put_off(job, process, pause)
     try:
-        _claim_think_commit(job, process)
+        if not _is_run_together(job, process):
+            _claim_think_commit(job, process)
     finally:
         if circuit:
             circuit.give_back_probe(job)
+
+
+def _is_run_together(job: Job, process: AnyProcess) -> bool:
+    """Run the job together with others; where that fails, whatever for, tell that it is to be run by itself."""
+    try:
+        return process.run_together(job)
+    except TookTooLong:
+        raise
+    except Exception as error:  # of any of them: the one that it follows is found when each runs by itself
+        _described(error)
+        return False
 
 
 def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:

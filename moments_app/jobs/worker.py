@@ -27,7 +27,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
-from moments_app.jobs.runner import Stopped, run_taken
+from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
 from moments_app.jobs.scheduled import run_scheduled
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
@@ -57,10 +57,6 @@ def lanes_of(number: int, workers: int) -> list[Lane]:
     else:
         own = Lane(number % least_urgent)
     return [lane for lane in sorted(Lane, reverse=True) if lane <= own]
-
-
-class TookTooLong(Exception):
-    """A job worked for longer than any may."""
 
 
 class Worker:

@@ -5,7 +5,7 @@ running job is held by a *claim*: the number of its attempt. Whoever ends it mus
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.functional import cached_property
+from psycopg.types.json import Jsonb
 
 from sessions_app.daily_limits import call_under_way
 from sessions_app.insert import insert_unless_there
@@ -59,6 +60,11 @@ SELECT COALESCE((
     )
     ORDER BY job.subject, job.run_after, job.id LIMIT 1
 ) due ORDER BY due.subject, due.run_after, due.id LIMIT 1
+"""
+
+COMPLETE_SQL = """
+UPDATE moments_app_job job SET status = 'completed', error = '', finished_at = %s, result = made.result
+FROM unnest(%s::bigint[], %s::jsonb[]) AS made (id, result) WHERE job.id = made.id
 """
 
 
@@ -268,20 +274,29 @@ class JobQuerySet(models.QuerySet["Job"]):
         is_busy = self.working().of_subject(subject).exists()
         return None if is_busy else self._claimed(pk=pk)
 
+    def take_each(self, jobs: "Sequence[Job]") -> bool:
+        """Claim due jobs for this worker, in the transaction that ends them; tell whether all of them are."""
+        return self.due().filter(pk__in=[job.pk for job in jobs])._take() == len(jobs)
+
+    def complete_each(self, results: "Mapping[Job, dict[str, Any]]") -> None:
+        """End jobs that this transaction holds with what they made, by one statement."""
+        made = [Jsonb(result) for result in results.values()]
+        with connection.cursor() as cursor:
+            cursor.execute(COMPLETE_SQL, [timezone.now(), [job.pk for job in results], made])
+
+    def _take(self) -> int:
+        now = timezone.now()
+        return self.update(
+            status=Job.Status.PROCESSING,
+            attempts=F("attempts") + 1,
+            started_at=now,
+            heartbeat_at=now,
+            progress_done=0,
+        )
+
     def _claimed(self, **which: Any) -> "Job | None":
         """Claim the job that is meant, if it is due; of several workers one succeeds."""
-        now = timezone.now()
-        taken = (
-            self.due()
-            .filter(**which)
-            .update(
-                status=Job.Status.PROCESSING,
-                attempts=F("attempts") + 1,
-                started_at=now,
-                heartbeat_at=now,
-                progress_done=0,
-            )
-        )
+        taken = self.due().filter(**which)._take()
         # An erasure may have deleted it since.
         return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 

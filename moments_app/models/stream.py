@@ -5,7 +5,7 @@ is made of are its columns.
 """
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
 
@@ -17,7 +17,7 @@ from django.db import models
 from django.db.models import Exists, F, Func, IntegerField, Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from sessions_app.insert import insert_unless_there
+from sessions_app.insert import insert_those_missing, insert_unless_there
 from sessions_app.models import Application, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 
@@ -113,6 +113,10 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         shards = Q(stream_type=MemoryStream.Type.AGENT, application=session.application_pk, agent_id__in=agents)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
+    def touch(self) -> None:
+        """Note that what is in them has changed: contexts that were kept are made again."""
+        self.update(last_updated_at=timezone.now())
+
     def with_figures(self, most: int) -> Self:
         """Add the numbers of observations that wait (`waiting`), of those that no consolidation was shown (`fresh`) and
         of `facts`; and when each was consolidated last (`consolidated_at`).
@@ -129,6 +133,27 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
             facts=_count_to(most, atoms.facts().filter(is_candidate=False)),
             consolidated_at=Subquery(last),
         )
+
+    def ensure_for_each(self, sessions: Sequence[Session]) -> None:
+        """Make the streams of one person's sessions, and of the person, where they aren't there."""
+        user = sessions[0].user
+        own = {"user": user, "stream_type": MemoryStream.Type.SESSION, **asdict(SESSION_DEFAULTS)}
+        persons = {"user": user, "stream_type": MemoryStream.Type.USER, **asdict(USER_DEFAULTS)}
+        streams = [MemoryStream(session=session, agent_id=session.agent_id, **own) for session in sessions]
+        agents = sorted({session.agent_id for session in sessions})
+        streams += [MemoryStream(agent_id=agent, **persons) for agent in agents]
+        insert_those_missing(streams, named_by="stream_id")
+
+    def seen_by_each(self, sessions: Sequence[Session]) -> dict[int, "list[MemoryStream]"]:
+        """Return the streams that formations of one person's sessions fill, by the primary key of the session."""
+        agents = {session.agent_id for session in sessions}
+        own = Q(stream_type=MemoryStream.Type.SESSION, session__in=sessions)
+        persons = Q(stream_type=MemoryStream.Type.USER, agent_id__in=agents)
+        of_application = Q(stream_type=MemoryStream.Type.AGENT, application=sessions[0].application_pk)
+        shards = of_application & Q(agent_id__in={"", *agents})
+        found = self.filter((own | persons) & Q(user_id=sessions[0].user_id) | shards).extracting().order_by("id")
+        streams = list(found)
+        return {session.pk: [stream for stream in streams if stream.is_fed_by(session)] for session in sessions}
 
     def ensure_lessons(self, session: Session, scope: str) -> "list[MemoryStream]":
         """Return the active streams that take a session's lessons, made where they aren't there.
@@ -302,6 +327,12 @@ class MemoryStream(models.Model):
         """True when the users of an agent share it."""
         return self.stream_type == self.Type.AGENT
 
+    def is_fed_by(self, session: Session) -> bool:
+        """Tell whether it is the session's own, or of its agent or every one."""
+        if self.stream_type == self.Type.SESSION:
+            return self.session_id == session.pk
+        return self.agent_id == session.agent_id or (self.is_shard and not self.agent_id)
+
     def touch(self) -> None:
         """Note that what is in it has changed: contexts that were kept are made again."""
-        MemoryStream.objects.filter(pk=self.pk).update(last_updated_at=timezone.now())
+        MemoryStream.objects.filter(pk=self.pk).touch()

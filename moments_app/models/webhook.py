@@ -7,6 +7,7 @@ retraction takes out of the log is not told any more. `memoryproject.webhooks` s
 import base64
 import secrets
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
@@ -46,9 +47,10 @@ def told_as(event: str) -> str:
 
 
 class WebhookEndpointQuerySet(models.QuerySet["WebhookEndpoint"]):
-    def to_be_told(self, event: Event) -> Self:
-        """Keep those that are to be told of an event: of their application, or of the site."""
-        told = self.filter(is_active=True, events__contains=[event.type])
+    def to_be_told(self, events: Sequence[Event]) -> Self:
+        """Keep those that are to be told of events of one person or application: of their application, or the site."""
+        told = self.filter(is_active=True, events__overlap=sorted({event.type for event in events}))
+        event = events[0]
         if event.application_id:
             return told.filter(application=event.application_id)
         if event.user_pk:
@@ -108,8 +110,14 @@ class WebhookEndpoint(models.Model):
 class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
     def queue(self, event: Event) -> None:
         """Queue what is to be told of an event, in the event's own transaction."""
-        endpoints = WebhookEndpoint.objects.to_be_told(event)
-        self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint in endpoints])
+        self.queue_each([event])
+
+    def queue_each(self, events: Sequence[Event]) -> None:
+        """Queue what is to be told of events of one person, or one application, in their own transaction."""
+        told = [event for event in events if event.type in Occasion.values]
+        endpoints = WebhookEndpoint.objects.to_be_told(told) if told else ()
+        both = [(endpoint, event) for endpoint in endpoints for event in told if event.type in endpoint.events]
+        self.bulk_create([WebhookDelivery(endpoint=endpoint, event=event) for endpoint, event in both])
 
     def waiting(self) -> Self:
         """Keep those that are to be sent some time."""

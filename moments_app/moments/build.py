@@ -42,6 +42,8 @@ from sessions_app.models.session import UNBUILT
 MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
 PROMPT_TOKENS = 1_850  # of a call beside the turns: prompt, profile, journey, recent moments
+SETTLING = {"lag": 0, "settling": True}  # parameters of a settling's builds: no turn is still to come
+BUILT = "moments_built"  # in the event log
 AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
 
 
@@ -108,15 +110,7 @@ class BuildMoments(Process[BuildInput, Built]):
             actor=f"job:{job.job_id}",
         )
         _move_boundary(job, session, input, answer, moments)
-        result = {
-            "moment_keys": [moment.key for moment in moments],
-            "messages_compressed": input.last_sequence - input.first_sequence + 1,
-            "first_sequence": input.first_sequence,
-            "last_sequence": input.last_sequence,
-            "engine": answer.engine,
-            "engine_calls": len(input.chunks),
-        }
-        complete(job, "moments_built", result)
+        complete(job, BUILT, result_of(input, answer, moments))
         ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
         _follow_up(job, session, input)
 
@@ -143,6 +137,18 @@ class BuildMoments(Process[BuildInput, Built]):
         engine = engine_name(settings.MOMENT_BUILDER.model)
         calls, shown = Sum(Ceil(tokens / most), **own), Sum(tokens, **own)
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)
+
+
+def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
+    """Return what a build's job says of it."""
+    return {
+        "moment_keys": [moment.key for moment in moments],
+        "messages_compressed": input.last_sequence - input.first_sequence + 1,
+        "first_sequence": input.first_sequence,
+        "last_sequence": input.last_sequence,
+        "engine": built.engine,
+        "engine_calls": len(input.chunks),
+    }
 
 
 def is_due(session: Session) -> bool:
@@ -173,11 +179,11 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
     # Some turns behind the boundary are read too: tool results there may hold it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
-    fitting = _fitting(turns[:beyond])
-    if _is_settling(params) and fitting == len(turns):
+    fits = fitting(turns[:beyond])
+    if _is_settling(params) and fits == len(turns):
         return turns, False  # results that calls at the end still wait for won't come
-    boundary = pair_safe_boundary(turns, fitting) or (fitting if fitting < beyond else 0)
-    return turns[:boundary], fitting < beyond
+    boundary = pair_safe_boundary(turns, fits) or (fits if fits < beyond else 0)
+    return turns[:boundary], fits < beyond
 
 
 def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
@@ -195,7 +201,7 @@ def _first_waiting(session: Session) -> int:
     return session.built_to + 1
 
 
-def _fitting(turns: Sequence[Message]) -> int:
+def fitting(turns: Sequence[Message]) -> int:
     """Return how many of these turns one run takes, by number and by tokens."""
     left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
     for count, turn in enumerate(turns[:MAX_TURNS]):

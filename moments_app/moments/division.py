@@ -3,12 +3,17 @@
 Builds and rebuilds share this; the profile's replay shares what is shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
 from itertools import pairwise
+from operator import or_
+from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db import connection
+from django.db.models import Q
 
 from moments_app.engines import Caller, language_model
 from moments_app.engines.calls.moments import DraftMoment, Journey, KnownMoment, MomentAnswer, MomentRequest
@@ -18,7 +23,7 @@ from moments_app.engines.transcript import Turn
 from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
 from moments_app.models import Job, Moment, ProfileLine, PromptVersion
 from moments_app.models.moment import moment_key
-from moments_app.moments.journey import KnownBefore, keep_journey
+from moments_app.moments.journey import KnownBefore
 from moments_app.moments.profile_lines import Writer
 from moments_app.prompts import MOMENT_BUILDER_URI
 from moments_app.turns.engine_input import engine_turn
@@ -27,6 +32,22 @@ from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 
 MAX_TURNS = 2_000  # of one run; what lies beyond is left to a follow-up job
+_HELD = """
+turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
+AND turn.user_id = %(user)s AND turn.kind = 'turn' AND turn.retracted_at IS NULL
+"""
+TIMES_SQL = f"""
+SELECT min(turn.created_at), max(turn.created_at)
+FROM unnest(%(sessions)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[])
+    WITH ORDINALITY AS segment (session_id, first, last, number)
+JOIN sessions_app_message turn ON {_HELD} GROUP BY segment.number ORDER BY segment.number
+"""  # noqa: S608 (constants)
+HOLD_SQL = f"""
+UPDATE sessions_app_message turn SET moment_id = segment.moment_id
+FROM unnest(%(moments)s::bigint[], %(sessions)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[])
+    AS segment (moment_id, session_id, first, last)
+WHERE {_HELD}
+"""  # noqa: S608 (constants)
 
 
 @dataclass(frozen=True)
@@ -107,7 +128,17 @@ def profile_of(user: UserProfile | ProfileVersion) -> Profile:
 
 def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
     """Cut the turns that an engine is shown, without what the platform itself had said, into what one call gets."""
-    turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in blank_platform_text(shown)]
+    return chunks_read(shown, blank_platform_text(shown))
+
+
+def chunks_read(shown: Sequence[Message], read: Sequence[Message]) -> list[Chunk]:
+    """Cut turns into what one call gets.
+
+    Args:
+        shown: the turns.
+        read: the same without platform text.
+    """
+    turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in read]
     parts = split(
         [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,
@@ -195,6 +226,15 @@ def merged(profile: Profile, answer: MomentAnswer, sequences: Sequence[int]) -> 
 # --- commit ---
 
 
+@dataclass(frozen=True)
+class Division:
+    """What a build made of turns, to be stored."""
+
+    job: Job
+    input: BuildInput
+    built: Built
+
+
 def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
     """Write the moments of a build, and note with each turn which one holds it; the caller links them into the chain.
 
@@ -203,41 +243,78 @@ def store_moments(job: Job, input: BuildInput, built: Built) -> list[Moment]:
         input: of the build.
         built: from it.
     """
-    moments = []
-    for segment in built.segments:
-        moment = _moment(segment, input.session)
-        moment.job, moment.engine, moment.prompt_version = job, built.engine, input.prompt_version
-        moment.save()
-        _held(input.session, segment).update(moment=moment)
-        moments.append(moment)
-    keep_journey(moments, built.journey)
+    [moments] = store_each([Division(job, input, built)])
     return moments
 
 
-def _moment(segment: Segment, session: Session) -> Moment:
-    draft = segment.draft
-    times = sorted(_held(session, segment).values_list("created_at", flat=True))
+def store_each(divisions: Sequence[Division]) -> list[list[Moment]]:
+    """Write the moments of several builds of one person, as `store_moments` does for one, by as many statements."""
+    segments = [(one.input.session, segment) for one in divisions for segment in one.built.segments]
+    times = _times(segments)
+    taken = _taken_keys(segments[0][0].user_id, [start for start, _ in times])
+    left = iter(times)
+    stored = [_moments(division, left, taken) for division in divisions]
+    _have_held(Moment.objects.bulk_create([moment for moments in stored for moment in moments]))
+    return stored
+
+
+def _moments(division: Division, times: Iterator[tuple[datetime, datetime]], taken: set[str]) -> list[Moment]:
+    """Return the moments of a build, the latest of them with the journey; their keys are taken from here on."""
+    moments: list[Moment] = []
+    for segment, said in zip(division.built.segments, times, strict=False):  # what is left is of the next builds
+        moments.append(_moment(division, segment, said, taken))
+        taken.add(moments[-1].key)
+    max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence)).journey = division.built.journey
+    return moments
+
+
+def _moment(division: Division, segment: Segment, said: tuple[datetime, datetime], taken: set[str]) -> Moment:
+    draft, session = segment.draft, division.input.session
     name = draft.name.strip()
-    taken = Moment.objects.filter(user_id=session.user_id, key__contains=f"{times[0]:%Y%m%d}")
     return Moment(
         user_id=session.user_id,
         source_session=session,
-        key=moment_key(name, times[0], set(taken.values_list("key", flat=True))),
+        key=moment_key(name, said[0], taken),
         name=name,
         summary=draft.summary,
         detail=draft.detail,
         topic_tags=united([], draft.topic_tags),
         emotion_tags=united([], draft.emotion_tags),
         present_persons=united([], draft.present_persons),
-        starts_at=times[0],
-        ends_at=times[-1],
+        starts_at=said[0],
+        ends_at=said[1],
         first_sequence=segment.first_sequence,
         last_sequence=segment.last_sequence,
+        job=division.job,
+        engine=division.built.engine,
+        prompt_version=division.input.prompt_version,
     )
 
 
-def _held(session: Session, segment: Segment) -> QuerySet[Message]:
-    return session.messages.turns().believed().filter(sequence__range=(segment.first_sequence, segment.last_sequence))
+def _taken_keys(user: int, starts: Sequence[datetime]) -> set[str]:
+    """Return the keys of a person's moments that began on one of these days."""
+    on_days = [Q(key__contains=day) for day in sorted({f"{start:%Y%m%d}" for start in starts})]
+    return set(Moment.objects.filter(reduce(or_, on_days), user_id=user).values_list("key", flat=True))
+
+
+def _times(segments: Sequence[tuple[Session, Segment]]) -> list[tuple[datetime, datetime]]:
+    """Return when the first and the last turn of each segment of a person's sessions were said."""
+    rows = [(session.pk, segment.first_sequence, segment.last_sequence) for session, segment in segments]
+    sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
+    values: dict[str, Any] = {"user": segments[0][0].user_id, "sessions": sessions, "firsts": firsts, "lasts": lasts}
+    with connection.cursor() as cursor:
+        cursor.execute(TIMES_SQL, values)
+        times: list[tuple[datetime, datetime]] = cursor.fetchall()
+    return times
+
+
+def _have_held(moments: Sequence[Moment]) -> None:
+    """Note with each turn which of a person's moments holds it."""
+    rows = [(one.pk, one.source_session_id, one.first_sequence, one.last_sequence) for one in moments]
+    pks, sessions, firsts, lasts = (list(column) for column in zip(*rows, strict=True))
+    values: dict[str, Any] = {"user": moments[0].user_id, "moments": pks}
+    with connection.cursor() as cursor:
+        cursor.execute(HOLD_SQL, values | {"sessions": sessions, "firsts": firsts, "lasts": lasts})
 
 
 # --- arithmetic: every rule can be tested without a database ---

@@ -6,14 +6,49 @@ in time, whatever was built first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
+
+from django.db import connection
 
 from moments_app.engines.calls.moments import RECENT_MOMENTS, Journey, KnownMoment
 from moments_app.models import Moment
 from sessions_app.models import Session
 
 LOOK_BACK = 50  # moments among which the latest journey is looked for; a build makes fewer as a rule
+# For each place the moments before it, of which an index alone tells the number and the first: two bounded reads, and
+# one as long as the chain. Moments that the turns of the place were made into before are not before it.
+BEFORE_SQL = f"""
+SELECT place.number, place.count, place.since, near.id, near.name, near.summary, near.starts_at, near.ends_at,
+    near.first_sequence, near.journey, near.rank
+FROM (
+    SELECT wanted.*, (
+        SELECT count(*) FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.ends_at <= wanted.until
+    ) - (
+        SELECT count(*) FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.ends_at <= wanted.until
+        AND m.source_session_id = wanted.session_id AND m.first_sequence >= wanted.sequence
+    ) AS count, (
+        SELECT m.starts_at FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.ends_at <= wanted.until
+        AND (m.source_session_id IS DISTINCT FROM wanted.session_id OR m.first_sequence < wanted.sequence)
+        ORDER BY m.ends_at, m.first_sequence, m.id LIMIT 1
+    ) AS since
+    FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[], %(untils)s::timestamptz[])
+        WITH ORDINALITY AS wanted (session_id, sequence, until, number)
+) place
+LEFT JOIN LATERAL (
+    SELECT latest.*, row_number() OVER in_time AS rank,
+        count(*) FILTER (WHERE latest.journey <> '') OVER in_time AS told
+    FROM (
+        SELECT m.id, m.name, m.summary, m.starts_at, m.ends_at, m.first_sequence, m.journey
+        FROM moments_app_moment m WHERE m.user_id = %(user)s AND m.ends_at <= place.until
+        AND (m.source_session_id IS DISTINCT FROM place.session_id OR m.first_sequence < place.sequence)
+        ORDER BY m.ends_at DESC, m.first_sequence DESC, m.id DESC LIMIT {LOOK_BACK}
+    ) latest
+    WINDOW in_time AS (ORDER BY latest.ends_at DESC, latest.first_sequence DESC, latest.id DESC)
+) near ON near.rank <= {RECENT_MOMENTS} OR (near.journey <> '' AND near.told = 1)
+ORDER BY place.number, near.rank
+"""  # noqa: S608 (constants)
 
 
 @dataclass(frozen=True)
@@ -29,33 +64,103 @@ class KnownBefore:
         return there.keys() == self.moment_ids and self.journey.text in {"", *there.values()}
 
 
-def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
-    """Return what a person's moments say of the time before some turns.
+@dataclass(frozen=True)
+class Place:
+    """Where in a person's time some turns stand.
 
     Args:
-        session: of the turns.
+        session: primary key of theirs.
         sequence: of the first of them; moments from there on are made of them, or came after.
         until: when the last of them was said.
     """
-    until_then = Moment.objects.for_user(session.user).filter(ends_at__lte=until)
-    of_these = {"source_session": session, "first_sequence__gte": sequence}
-    before = until_then.exclude(**of_these)
-    latest = list(before.newest_first().defer("search_vector", "detail")[:LOOK_BACK])
-    latest_journey = next((moment for moment in latest if moment.journey), None)
-    shown = latest[:RECENT_MOMENTS]
-    first = before.newest_first().reverse().values_list("starts_at", flat=True).first()
-    journey = Journey(
-        text=latest_journey.journey if latest_journey else "",
-        moments=[KnownMoment(one.name, one.summary, one.starts_at, one.ends_at) for one in shown],
-        count=until_then.count() - until_then.filter(**of_these).count(),  # of which an index alone tells the first
-        since=first,
-    )
-    named = [*shown, *([latest_journey] if latest_journey else [])]
-    return KnownBefore(journey, frozenset(moment.pk for moment in named))
+
+    session: int
+    sequence: int
+    until: datetime
 
 
-def keep_journey(moments: Sequence[Moment], text: str) -> None:
-    """Leave the journey with the latest of the moments that a build made."""
-    latest = max(moments, key=lambda moment: (moment.ends_at, moment.first_sequence, moment.pk))
-    latest.journey = text
-    latest.save(update_fields=["journey"])
+@dataclass(frozen=True)
+class Told:
+    """A moment before some turns.
+
+    Args:
+        pk: primary key; None for one that is about to be.
+        moment: as an engine gets it.
+        sequence: of its first turn.
+        journey: as it was told then.
+    """
+
+    pk: int | None
+    moment: KnownMoment
+    sequence: int
+    journey: str
+
+    @property
+    def order(self) -> tuple[datetime, int, bool, int]:
+        """Its place in the chain; what is about to be stands behind what is there."""
+        return self.moment.ends_at, self.sequence, self.pk is None, self.pk or 0
+
+
+@dataclass(frozen=True)
+class Before:
+    """A person's moments before some turns.
+
+    Args:
+        latest: newest first: those that are shown, and the one that has the latest journey.
+        count: of all.
+        since: when the first of them began.
+    """
+
+    latest: Sequence[Told] = ()
+    count: int = 0
+    since: datetime | None = None
+
+    def with_new(self, new: Sequence[Told], until: datetime) -> "Before":
+        """Return it with moments that are about to be, as far as they ended by then."""
+        added = [one for one in new if one.moment.ends_at <= until]
+        begun = [one.moment.starts_at for one in added] + ([self.since] if self.since else [])
+        latest = sorted([*self.latest, *added], key=lambda one: one.order, reverse=True)
+        return replace(self, latest=latest, count=self.count + len(added), since=min(begun, default=None))
+
+    @property
+    def known(self) -> KnownBefore:
+        """What an engine gets to know of them."""
+        shown = self.latest[:RECENT_MOMENTS]
+        latest_journey = next((one for one in self.latest if one.journey), None)
+        text = latest_journey.journey if latest_journey else ""
+        journey = Journey(text, [one.moment for one in shown], self.count, self.since)
+        named = [*shown, *([latest_journey] if latest_journey else [])]
+        return KnownBefore(journey, frozenset(one.pk for one in named if one.pk is not None))
+
+
+def known_before(session: Session, sequence: int, until: datetime) -> KnownBefore:
+    """Return what a person's moments say of the time before some turns; see `Place`."""
+    [before] = before_each(session.user_id, [Place(session.pk, sequence, until)])
+    return before.known
+
+
+def before_each(user: int, places: Sequence[Place]) -> list[Before]:
+    """Return a person's moments before each place, by one statement.
+
+    Args:
+        user: primary key of the person.
+        places: in their sessions.
+    """
+    values: dict[str, Any] = {"user": user, "sessions": [place.session for place in places]}
+    values |= {"sequences": [place.sequence for place in places], "untils": [place.until for place in places]}
+    found: list[list[tuple[Any, ...]]] = [[] for _ in places]
+    with connection.cursor() as cursor:
+        cursor.execute(BEFORE_SQL, values)
+        for number, *row in cursor:
+            found[number - 1].append(tuple(row))
+    return [_before(rows) for rows in found]
+
+
+def _before(rows: Sequence[tuple[Any, ...]]) -> Before:
+    count, since, *_ = rows[0]
+    latest = [
+        Told(pk, KnownMoment(name, summary, starts_at, ends_at), sequence, journey)
+        for _, _, pk, name, summary, starts_at, ends_at, sequence, journey, _ in rows
+        if pk is not None
+    ]
+    return Before(latest, count, since)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Self
 
 from django.conf import settings
@@ -74,34 +75,58 @@ class PartitionEvent:
 
     def leave(self, sequence: int) -> Message:
         """Write the event right after the turn with this sequence, dated as that turn."""
-        turn = self.session.messages.turns().get(sequence=sequence)
-        payload = self.payload()
-        content = fenced(payload)
-        served_lines.keep(self.session.user_id, [content])
-        return Message.objects.create(
-            session=self.session,
-            user_id=self.session.user_id,
-            sequence=sequence,
-            kind=Message.Kind.PARTITION,
-            role=self.role,
-            tool_name=TOOL_NAME,
-            content=content,
-            payload=payload,
-            tokens=estimate_tokens(content),
-            created_at=turn.created_at,
-        )
+        [message] = leave_each([(self, sequence)])
+        return message
 
-    def payload(self) -> dict[str, object]:
-        """Return the payload, with what every event has."""
-        latest = Moment.objects.filter(user_id=self.session.user_id).newest_first().values_list("key", flat=True)
+    def payload(self, latest: Sequence[str]) -> dict[str, object]:
+        """Return the payload, with what every event has.
+
+        Args:
+            latest: keys of the person's latest moments.
+        """
         return {
             "partition_type": self.partition_type,
             "created_at": timezone.now().isoformat(),
             "user_key": self.session.user.user_id,
             **self.fields,
-            "last_n_moment_keys": list(latest[: settings.MOMENT_BUILDER.recent_moment_count]),
+            "last_n_moment_keys": list(latest),
             "recovery_hint": RECOVERY_HINT,
         }
+
+
+def leave_each(events: Sequence[tuple[PartitionEvent, int]]) -> list[Message]:
+    """Write events of one person's sessions, each right after the turn with this sequence, dated as that turn."""
+    user = events[0][0].session.user_id
+    said_at = _said_at(user, [(event.session.pk, sequence) for event, sequence in events])
+    keys = Moment.objects.filter(user_id=user).newest_first().values_list("key", flat=True)
+    latest = list(keys[: settings.MOMENT_BUILDER.recent_moment_count])
+    left = [_message(event, sequence, latest, said_at[event.session.pk, sequence]) for event, sequence in events]
+    served_lines.keep(user, [message.content for message in left])
+    return Message.objects.bulk_create(left)
+
+
+def _said_at(user: int, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], datetime]:
+    sessions, sequences = zip(*places, strict=True)
+    turns = Message.objects.turns().filter(user_id=user, session__in=sessions, sequence__in=sequences)
+    rows = turns.values_list("session_id", "sequence", "created_at")
+    return {(session, sequence): time for session, sequence, time in rows}
+
+
+def _message(event: PartitionEvent, sequence: int, latest: Sequence[str], said_at: datetime) -> Message:
+    payload = event.payload(latest)
+    content = fenced(payload)
+    return Message(
+        session=event.session,
+        user_id=event.session.user_id,
+        sequence=sequence,
+        kind=Message.Kind.PARTITION,
+        role=event.role,
+        tool_name=TOOL_NAME,
+        content=content,
+        payload=payload,
+        tokens=estimate_tokens(content),
+        created_at=said_at,
+    )
 
 
 def known_at(event: Message | None) -> str:

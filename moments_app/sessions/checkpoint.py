@@ -89,16 +89,38 @@ def digest_input(session: Session, end: int) -> DigestInput | Skipped:
     shown = drop_platform_text(list(latest[:SHOWN_TURNS])[::-1])
     if not shown:
         return Skipped("nothing to digest")
-    prompt_version = prompt_in_force(SESSION_DIGEST_URI, session)
+    known = known_at(Message.objects.boundaries_of(session).first())
+    return input_of(session, shown, end, known, digest_prompt(session))
+
+
+def digest_prompt(session: Session) -> PromptVersion:
+    """Return the instructions that digests of a session follow now.
+
+    Raises:
+        CannotRun: when the prompt resource has no active version.
+    """
+    return prompt_in_force(SESSION_DIGEST_URI, session)
+
+
+def input_of(session: Session, shown: Sequence[Message], end: int, known: str, prompt: PromptVersion) -> DigestInput:
+    """Return what a checkpoint is made of.
+
+    Args:
+        session: whose it is.
+        shown: the latest of the live turns before `end`, as engines read them.
+        end: sequence.
+        known: what is known of the turns before.
+        prompt: in force.
+    """
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     request = DigestRequest(
         turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
-        context=known_at(Message.objects.boundaries_of(session).first()),
+        context=known,
         max_words=MAX_WORDS,
-        prompt=prompt_version.content,
+        prompt=prompt.content,
     )
     return DigestInput(
-        prompt_version=prompt_version,
+        prompt_version=prompt,
         session=session,
         request=request,
         turns=range(session.live_from_sequence, end),
@@ -144,11 +166,15 @@ def leave_digest(
     Returns:
         What the job's result says of it.
     """
-    last = input.turns.stop - 1
     leave_event(session, digested.context, digested.lessons, input.turns, cleared=cleared)
+    return learn(job, input, digested)
+
+
+def learn(job: Job, input: DigestInput, digested: Digested) -> dict[str, Any]:
+    """Add the lessons of a digest to the streams that take them; return what the job's result says of the digest."""
     return {
         "first_sequence": input.turns.start,
-        "last_sequence": last,
+        "last_sequence": input.turns.stop - 1,
         "words": len(digested.context.split()),
         "lessons": _learn(job, input, digested),
         "engine": digested.engine,

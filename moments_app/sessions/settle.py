@@ -21,6 +21,7 @@ from moments_app.jobs.orchestrator import Orchestrator, Step
 from moments_app.jobs.process import Lane, Moved, ProcessInput, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, Moment
+from moments_app.moments.build import SETTLING
 from moments_app.moments.partition import known_at
 from moments_app.sessions.checkpoint import (
     Digested,
@@ -32,10 +33,10 @@ from moments_app.sessions.checkpoint import (
     leave_digest,
     leave_event,
 )
+from moments_app.sessions.settle_together import SETTLED, settle_together
 from sessions_app.models import Message, Session
 from sessions_app.models.session import UNBUILT
 
-BUILD = {"lag": 0, "settling": True}  # parameters of the builds: no turn is still to come
 PROMPT_TOKENS = 1_350  # of a combined call beside the turns: prompts, and what is known
 TURN_TOKENS = 10.0  # of each turn in a request beside its text
 UNFORMED = F("message_count") - F("formed_message_count")
@@ -72,12 +73,12 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
     def _ask_together(self, job: Job) -> None:
         """Have all that is due asked for in one call; what comes of it waits for the other steps and the digest."""
         form: dict[str, dict[str, Any]] = {"form_memories": {}} if settings.MEMORY_FORMATION.enabled else {}
-        self.ask_together(job, {"build_moments": BUILD} | form)
+        self.ask_together(job, {"build_moments": SETTLING} | form)
 
     def _build(self, job: Job) -> None:
         """Build moments of every turn that none holds, without a lag."""
         while _as_it_is(job).unbuilt_count:
-            if self.run_step(job, "build_moments", **BUILD) != Job.Status.COMPLETED:
+            if self.run_step(job, "build_moments", **SETTLING) != Job.Status.COMPLETED:
                 return
 
     def _form(self, job: Job) -> None:
@@ -85,6 +86,10 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
         while settings.MEMORY_FORMATION.enabled and _has_unformed(job):
             if self.run_step(job, "form_memories") != Job.Status.COMPLETED:
                 return
+
+    def run_together(self, job: Job) -> bool:
+        """Settle the session with others of its person, where no engine has to be waited for."""
+        return settle_together(job)
 
     def caller(self, job: Job) -> Caller:
         """Return who writes the digest; the steps have callers of their own."""
@@ -134,7 +139,7 @@ class Settle(Orchestrator[SettleInput, Digested | None]):
             result = _leave_known(session)
         session.status = Session.Status.CLEARED
         session.save(update_fields=["status"])
-        complete(job, "session_settled", result)
+        complete(job, SETTLED, result)
 
 
 def _as_it_is(job: Job) -> Session:

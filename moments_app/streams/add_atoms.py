@@ -6,10 +6,12 @@ first, and a consolidation is asked for when enough waits. What a shard gets fro
 alone, and part of no consolidation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from django.db.models import F
+from django.db.models import Count, F, Q
 from django.db.models.functions import Least
 
 from moments_app.models import CorrectedTurn, Job, MemoryAtom, MemoryStream
@@ -33,15 +35,31 @@ def add_atoms(stream: MemoryStream, atoms: Sequence[MemoryAtom], *, requested_by
     Returns:
         Those that were added.
     """
-    added = insert_those_missing([atom.describe() for atom in _unsaid(stream, atoms)], named_by="atom_id")
+    return add_to_each([(stream, atoms)], requested_by=requested_by)
+
+
+def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, requested_by: str) -> list[MemoryAtom]:
+    """Add what is new to several streams, by as many statements as one takes.
+
+    Args:
+        items: of each stream what `add_atoms` takes.
+        requested_by: for the jobs that become due.
+
+    Returns:
+        Those that were added.
+    """
+    unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
+    added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
     if added:
         settle(added)
-        if any(atom.atom_type == MemoryAtom.Type.FACT for atom in added):
-            _evict(stream, added[0])
-        if not added[0].is_candidate:  # the person's contexts know of a new candidate, and nobody else's has it
-            stream.touch()
+        _evict([stream for stream, _ in items], added)
+        grown = {atom.stream_id for atom in added if not atom.is_candidate}
+        # The person's contexts know of a new candidate, and nobody else's has it.
+        MemoryStream.objects.filter(pk__in=grown).touch()
+        for stream in [stream for stream, _ in items if stream.pk in grown]:
             consolidate_if_due(stream, requested_by=requested_by)
-        have_found(added[0], requested_by=requested_by)
+        for atom in {atom.user_id or -atom.stream_id: atom for atom in added}.values():
+            have_found(atom, requested_by=requested_by)
     return added
 
 
@@ -55,17 +73,25 @@ def belonging_to(stream: MemoryStream, person: int) -> dict[str, Any]:
     return {"user_id": person, "is_candidate": stream.is_shard, "source_user_id": person if stream.is_shard else None}
 
 
-def _unsaid(stream: MemoryStream, atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
+def _unsaid(atoms: Sequence[MemoryAtom]) -> Sequence[MemoryAtom]:
     """Return the atoms without candidates for what a shard says to everybody already, and what is over since."""
-    hashes = [atom.content_hash for atom in atoms if atom.is_candidate]
-    shared = (
-        stream.atoms.active().filter(is_candidate=False, content_hash__in=hashes) if hashes else stream.atoms.none()
-    )
-    said = set(shared.values_list("content_hash", flat=True))
+    said = _said_to_everybody([atom for atom in atoms if atom.is_candidate])
     corrected = _corrected_turns(atoms)
-    left = [atom for atom in atoms if atom.content_hash not in said]
+    left = [atom for atom in atoms if (atom.stream_id, atom.content_hash) not in said]
     over = _over_since(left)
     return [atom for atom in left if atom not in over and not any(turn.forbids(atom) for turn in corrected)]
+
+
+def _said_to_everybody(candidates: Sequence[MemoryAtom]) -> set[tuple[int, str]]:
+    """Return the texts of candidates that their shards say to everybody, each with its shard."""
+    if not candidates:
+        return set()
+    shared = MemoryAtom.objects.active().filter(
+        is_candidate=False,
+        stream__in={atom.stream_id for atom in candidates},
+        content_hash__in={atom.content_hash for atom in candidates},
+    )
+    return set(shared.values_list("stream_id", "content_hash"))
 
 
 def _over_since(atoms: Sequence[MemoryAtom]) -> list[MemoryAtom]:
@@ -98,14 +124,31 @@ def _corrected_turns(atoms: Sequence[MemoryAtom]) -> list[CorrectedTurn]:
     return list(found)
 
 
-def _evict(stream: MemoryStream, added: MemoryAtom) -> None:
-    """Evict facts over the buffer; the candidates of each person have one of their own. What ended is kept as long."""
-    own = stream.atoms.filter(user=added.user_id, is_candidate=added.is_candidate).facts().unpinned()
-    for state in (MemoryAtom.State.ACTIVE, MemoryAtom.State.ENDED):
-        if over := _over(own.filter(state=state), stream.fact_buffer_max):
+def _evict(streams: Sequence[MemoryStream], added: Sequence[MemoryAtom]) -> None:
+    """Evict facts over the buffers; the candidates of each person have one of their own. What ended is kept as long."""
+    facts = {atom.stream_id: atom for atom in added if atom.atom_type == MemoryAtom.Type.FACT}
+    most = {stream.pk: stream.fact_buffer_max for stream in streams if stream.pk in facts}
+    for pk, state in _full(most, list(facts.values())):
+        own = MemoryAtom.objects.filter(**_buffer(facts[pk]), state=state).facts().unpinned()
+        if over := _over(own, most[pk]):
             MemoryAtom.objects.filter(pk__in=over).evict()
-            if added.is_candidate:
+            if facts[pk].is_candidate:
                 withdraw_short()
+
+
+def _buffer(fact: MemoryAtom) -> dict[str, Any]:
+    return {"stream": fact.stream_id, "user": fact.user_id, "is_candidate": fact.is_candidate}
+
+
+def _full(most: Mapping[int, int], facts: Sequence[MemoryAtom]) -> list[tuple[int, str]]:
+    """Return the streams that have more facts in a state than their buffer takes, each with the state."""
+    if not facts:
+        return []
+    kept = (MemoryAtom.State.ACTIVE, MemoryAtom.State.ENDED)
+    whose = reduce(or_, [Q(**_buffer(fact)) for fact in facts])
+    rows = MemoryAtom.objects.filter(whose, state__in=kept).facts().unpinned().order_by("stream_id", "state")
+    counts = rows.values_list("stream_id", "state").annotate(number=Count("pk"))
+    return [(pk, state) for pk, state, number in counts if number > most[pk]]
 
 
 def _over(facts: MemoryAtomQuerySet, most: int) -> list[int]:

@@ -7,9 +7,9 @@ says so.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -41,7 +41,7 @@ from moments_app.models import Circuit, Job, MemoryAtom, MemoryStream, PromptRes
 from moments_app.models.atom import content_hash
 from moments_app.models.job import JobQuerySet
 from moments_app.prompts import MEMORY_EXTRACTION_URI
-from moments_app.streams.add_atoms import add_atoms, belonging_to
+from moments_app.streams.add_atoms import add_to_each, belonging_to
 from moments_app.streams.timeline import end_by
 from moments_app.streams.word_limit import cut_words
 from moments_app.turns.engine_input import engine_turn
@@ -55,6 +55,7 @@ CURRENT_CHARS = 6_000
 SWEEP = 500  # sessions a run
 PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
 UNFORMED = F("message_count") - F("formed_message_count")
+FORMED = "memories_formed"  # in the event log
 RANGES_AGAIN = "again"  # in a job's params: ranges of turns, [first, last], whose memories were withdrawn
 
 
@@ -68,8 +69,8 @@ class FormationInput(ProcessInput):
         request: what the engine gets.
         messages: shown to the engine, by sequence.
         last_sequence: up to which turns are formed by this.
-        is_cut: more is waiting than one run takes.
         facts: the person's that the engine was shown, by number.
+        is_cut: more is waiting than one run takes.
         again: ranges of turns whose memories were withdrawn and are formed again, first the one of this run; blank:
             this run is about turns that no formation has seen.
     """
@@ -80,9 +81,9 @@ class FormationInput(ProcessInput):
     request: FormationRequest
     messages: dict[int, Message]
     last_sequence: int
-    is_cut: bool
-    again: list[list[int]]
     facts: dict[int, int]
+    is_cut: bool = False
+    again: list[list[int]] = field(default_factory=list)
 
     def with_prompt(self, version: PromptVersion) -> Self:
         """Return the same input with other instructions."""
@@ -119,6 +120,19 @@ class Formed:
     engine: str
 
 
+@dataclass(frozen=True)
+class Known:
+    """What streams have already, so that it is not said again.
+
+    Args:
+        facts: the person's that hold, by the numbers by which an item says which of them it ends.
+        current: the text and the items of a stream, by its label.
+    """
+
+    facts: Mapping[int, MemoryAtom] = field(default_factory=dict)
+    current: Mapping[str, str] = field(default_factory=dict)
+
+
 class FormMemories(Process[FormationInput, Formed]):
     """Forms what waits in a session into the streams that it feeds."""
 
@@ -147,23 +161,15 @@ class FormMemories(Process[FormationInput, Formed]):
             _count_from(session, turns[-1].sequence if turns else session.last_sequence)
             return Skipped("no turns to form memories from")
         MemoryStream.objects.ensure_for(session)
-        streams = _labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
+        streams = labelled(MemoryStream.objects.seen_by(session).extracting().order_by("id"))
         if not streams:
             _count_from(session, turns[-1].sequence)
             return Skipped("no stream is active")
-        prompt_version = prompt_in_force(MEMORY_EXTRACTION_URI, session)
         facts = _facts(streams.values())
-        return FormationInput(
-            prompt_version=prompt_version,
-            session=session,
-            streams=streams,
-            request=_request(session, shown, streams, facts, prompt_version),
-            facts={number: fact.pk for number, fact in facts.items()},
-            messages={turn.sequence: turn for turn in shown},
-            last_sequence=turns[-1].sequence,
-            is_cut=len(waiting) > MAX_TURNS,
-            again=again,
+        input = formation_input(
+            session, turns, shown, streams, formation_prompt(session), _known(session, streams, facts)
         )
+        return replace(input, is_cut=len(waiting) > MAX_TURNS, again=again)
 
     def part(self, input: FormationInput) -> Part | None:
         """Return the call about the streams that name no model of their own."""
@@ -198,28 +204,12 @@ class FormMemories(Process[FormationInput, Formed]):
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
             raise Moved("These turns were formed meanwhile.")
-        dropped = Counter(answer.dropped)
-        added = ended = 0
-        for label, stream in input.streams.items():
-            items = [item for item in answer.candidates if item.label == label]
-            atoms = [_atom(item, stream, job, input) for item in items]
-            new = len(add_atoms(stream, atoms, requested_by=f"job:{job.job_id}"))
-            dropped["known already"] += len(atoms) - new
-            added += new
-            ended += sum(_end(atom, item, input) for atom, item in zip(atoms, items, strict=True))
+        atoms = atoms_of(job, input, answer)
+        add_to_each(by_stream(input, answer, atoms), requested_by=f"job:{job.job_id}")
+        ended = sum(_end(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
         if not input.again:
             _count_from(session, input.last_sequence)
-        result = {
-            "atoms": added,
-            "ended": ended,
-            "streams": len(input.streams),
-            "dropped": dict(+dropped),
-            "first_sequence": input.request.turns[0].index,
-            "last_sequence": input.last_sequence,
-            "again": bool(input.again),
-            "engine": answer.engine,
-        }
-        complete(job, "memories_formed", result)
+        complete(job, FORMED, result_of(input, answer, atoms, ended=ended))
         _follow_up(job, session, input)
 
     def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
@@ -253,6 +243,35 @@ class FormMemories(Process[FormationInput, Formed]):
         for session in () if dry_run else cold:
             Job.objects.request(self.name, session, requested_by=self.name, force=True)
         return Asked(len(cold))
+
+
+def atoms_of(job: Job, input: FormationInput, formed: Formed) -> list[MemoryAtom]:
+    """Return an atom for each of the good items, to be added."""
+    return [_atom(item, item.stream, job, input) for item in formed.candidates]
+
+
+def by_stream(
+    input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
+) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
+    """Return the atoms of a formation with the stream that takes them."""
+    both = list(zip(formed.candidates, atoms, strict=True))
+    return [(stream, [atom for item, atom in both if item.label == label]) for label, stream in input.streams.items()]
+
+
+def result_of(input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom], *, ended: int) -> dict[str, Any]:
+    """Return what a formation's job says of it, once its atoms are added."""
+    added = sum(not atom._state.adding for atom in atoms)
+    dropped = formed.dropped + Counter({"known already": len(atoms) - added})
+    return {
+        "atoms": added,
+        "ended": ended,
+        "streams": len(input.streams),
+        "dropped": dict(dropped),
+        "first_sequence": input.request.turns[0].index,
+        "last_sequence": input.last_sequence,
+        "again": bool(input.again),
+        "engine": formed.engine,
+    }
 
 
 def is_due(session: Session) -> bool:
@@ -296,7 +315,45 @@ def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], 
     return [], []
 
 
-def _labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
+def formation_prompt(session: Session) -> PromptVersion:
+    """Return the instructions that formations of a session follow now.
+
+    Raises:
+        CannotRun: when the prompt resource has no active version.
+    """
+    return prompt_in_force(MEMORY_EXTRACTION_URI, session)
+
+
+def formation_input(
+    session: Session,
+    turns: Sequence[Message],
+    shown: Sequence[Message],
+    streams: dict[str, MemoryStream],
+    prompt: PromptVersion,
+    known: Known,
+) -> FormationInput:
+    """Return the input of a formation.
+
+    Args:
+        session: of the turns.
+        turns: that are formed by it.
+        shown: those of them that have something to show, as engines read them.
+        streams: that the session feeds, by label.
+        prompt: in force.
+        known: what the streams have.
+    """
+    return FormationInput(
+        prompt_version=prompt,
+        session=session,
+        streams=streams,
+        request=_request(shown, streams, known, prompt),
+        messages={turn.sequence: turn for turn in shown},
+        last_sequence=turns[-1].sequence,
+        facts={number: fact.pk for number, fact in known.facts.items()},
+    )
+
+
+def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
     """Return streams by label: a shard of one agent beside one of every agent by the same name has its agent's, too."""
     labelled: dict[str, MemoryStream] = {}
     for stream in streams:
@@ -314,24 +371,22 @@ def _facts(streams: Iterable[MemoryStream]) -> dict[int, MemoryAtom]:
     return dict(enumerate(facts.order_by("-worth", "-formed_at", "-id")[:CURRENT_FACTS], start=1))
 
 
+def _known(session: Session, streams: Mapping[str, MemoryStream], facts: dict[int, MemoryAtom]) -> Known:
+    return Known(facts, {label: _current(session, stream, facts.values()) for label, stream in streams.items()})
+
+
 def _request(
-    session: Session,
-    shown: Sequence[Message],
-    streams: dict[str, MemoryStream],
-    facts: dict[int, MemoryAtom],
-    prompt: PromptVersion,
+    shown: Sequence[Message], streams: Mapping[str, MemoryStream], known: Known, prompt: PromptVersion
 ) -> FormationRequest:
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     return FormationRequest(
         turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
-        sections=[_section(session, label, stream, len(shown), facts) for label, stream in streams.items()],
+        sections=[_section(label, stream, len(shown), known) for label, stream in streams.items()],
         prompt=prompt.content,
     )
 
 
-def _section(
-    session: Session, label: str, stream: MemoryStream, turns: int, numbered: dict[int, MemoryAtom]
-) -> StreamSection:
+def _section(label: str, stream: MemoryStream, turns: int, known: Known) -> StreamSection:
     observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
     most = _most_facts(stream)
     facts = _limits(turns, min(stream.fact_min, most), most, stream.fact_max_words)
@@ -340,8 +395,8 @@ def _section(
         prompt=stream.extraction_prompt,
         observations=observations if stream.extracts_observations else None,
         facts=facts if stream.extracts_facts else None,
-        current=_current(session, stream, numbered.values()),
-        facts_now={number: _dated(fact) for number, fact in numbered.items() if fact.stream_id == stream.pk},
+        current=known.current.get(label, ""),
+        facts_now={number: _dated(fact) for number, fact in known.facts.items() if fact.stream_id == stream.pk},
     )
 
 
@@ -363,7 +418,11 @@ def _dated(fact: MemoryAtom) -> str:
 def _current(session: Session, stream: MemoryStream, facts: Iterable[MemoryAtom]) -> str:
     """Return what a stream has already beside the numbered facts, as the session's person may know it."""
     latest = stream.atoms.active().seen_by(session.user).exclude(pk__in=[fact.pk for fact in facts]).newest_first()
-    contents = latest.values_list("content", flat=True)[:CURRENT_ITEMS]
+    return current_text(stream, latest.values_list("content", flat=True)[:CURRENT_ITEMS])
+
+
+def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
+    """Return a stream's text and its latest items as a request has them."""
     return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
 
 

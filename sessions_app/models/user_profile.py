@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sessions_app.models.profile_version import ProfileVersion
 
 PROFILE_LIST_MAX = 50
+LEARNED = ("summary", "interests", "preferred_topics")  # what engines write
 INDEXED_CHARS = 50_000  # of a profile's text; a vector's own limit is a megabyte
 # The words of a name, which are parted by marks, and of the text. Those of a query are looked for by their beginnings.
 _NAME = Func(F("user_id"), Value("@._:/-|"), Value(" " * 7), function="translate", output_field=models.TextField())
@@ -160,8 +161,16 @@ class UserProfile(models.Model):
         Args:
             actor: Who is about to change it: key:…, operator:… or job:….
         """
-        self.versions.create(
-            summary=self.summary, interests=self.interests, preferred_topics=self.preferred_topics, actor=actor
+        self.version(actor).save()
+
+    def version(self, actor: str) -> "ProfileVersion":
+        """Return the profile as a version that is not stored yet."""
+        return self.versions.model(
+            user=self,
+            summary=self.summary,
+            interests=self.interests,
+            preferred_topics=self.preferred_topics,
+            actor=actor,
         )
 
     @transaction.atomic
@@ -186,10 +195,14 @@ class UserProfile(models.Model):
             interests, preferred_topics: Added to the present ones, see `united`.
         """
         self.keep_version(actor)
+        self.learn(summary=summary, interests=interests, preferred_topics=preferred_topics)
+        self.save(update_fields=[*LEARNED, "updated_at"])
+
+    def learn(self, *, summary: str, interests: Iterable[str], preferred_topics: Iterable[str]) -> None:
+        """Take in what `merge` says, without saving."""
         self.summary = summary or self.summary
         self.interests = united(self.interests, interests)
         self.preferred_topics = united(self.preferred_topics, preferred_topics)
-        self.save(update_fields=["summary", "interests", "preferred_topics", "updated_at"])
 
 
 def united(known: Iterable[str], new: Iterable[str]) -> list[str]:
