@@ -64,7 +64,9 @@ class Transcript(FirstTab[Session], SessionTab):
         return self.page() if sequence is None else HttpResponseRedirect(turn_url(self.row.pk, sequence))
 
     def context(self) -> dict[str, Any]:
-        return super().context() | self.turns()
+        shown = super().context() | self.turns()
+        is_kept = self.row.kept_from_sequence <= self.row.last_sequence  # some turn isn't archived: it can be retracted
+        return shown | {"may_tick": shown["may_retract"] and bool(shown["entries"]) and is_kept}
 
     def turns(self) -> dict[str, Any]:
         """Read a page of turns: the newest, or those before, after or around what the address names."""

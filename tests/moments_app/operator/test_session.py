@@ -116,6 +116,10 @@ class TestSession:
         found = page(root, list_url(Session), q="second line")
         assert f"{change_url(session)}?at=129#turn-129" in found and "archived; the transcript shows" in found
         assert queries_of(root, f"{change_url(session)}?at=60") <= MAX_QUERIES
+        assert "Retract the ticked turns" in shown
+        Message.objects.filter(session=session, sequence__gte=130).delete()
+        Session.objects.update(last_sequence=129)
+        assert "Retract the ticked turns" not in page(root, change_url(session))
         for archive in session.archives.all():
             (archive_folder / archive.name).unlink()
         assert "text can&#x27;t be read just now" in page(root, change_url(session))
