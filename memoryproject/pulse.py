@@ -8,12 +8,14 @@ from contextlib import suppress
 from typing import TypeVar
 
 import psycopg
+import structlog
 from django.db import connection
 
 T = TypeVar("T")
+logger = structlog.get_logger(__name__)
 
 USUAL_SECONDS = 0.2  # for an answer to a request
-PATIENCE = 0.5  # seconds within which the database answers
+PATIENCE = 2.0  # seconds within which the database answers, though a busy machine has to start a process for that
 FRESH_SECONDS = 1.0  # for which an answer is good: many may wait at once
 QUESTION_SECONDS = 60  # after which an unanswered question is given up, and put again
 
@@ -52,6 +54,7 @@ class Pulse:
         """
         while not (await asyncio.wait({work}, timeout=USUAL_SECONDS))[0]:
             if not await self._is_felt() and not work.done() and may_leave():
+                logger.warning("the database does not answer", seconds=round(time.monotonic() - self._asked_at, 1))
                 work.add_done_callback(_forget)
                 raise NoAnswer
         return work.result()

@@ -15,7 +15,7 @@ SESSIONS = "rem://sessions/"
 
 
 class Pages:
-    """Finds the page behind an address; two queries at most, however many addresses of however many kinds.
+    """Finds the page behind an address; by one query, however many addresses of however many kinds.
 
     Args:
         user: the person that the addresses were made for; those of shards are nobody's.
@@ -24,6 +24,7 @@ class Pages:
 
     def __init__(self, user: UserProfile, refs: Collection[str]) -> None:
         self._refs, self._kinds = refs, 0
+        self._sessions: dict[str, int] = {}
         self._urls = {user.uri: change_url(user)}
         theirs = Q(user=user) | Q(user=None)
         site, own = Q(application=None), Q(application=user.application_id)
@@ -35,17 +36,32 @@ class Pages:
             # What is the application's own comes last, in the place of the site's.
             self._rows("", PromptResource.objects.filter(site), "uri", among="rem://prompts/"),
             self._rows("", PromptResource.objects.filter(own), "uri", among="rem://prompts/"),
+            self._rows(SESSIONS, Session.objects.for_user(user), "session_id", wanted=self._named_sessions()),
         ]
         asked = [rows for rows in found if rows is not None]
         for _, label, ref, pk in sorted(asked[0].union(*asked[1:], all=True)) if asked else ():
-            self._urls[ref] = reverse(f"admin:{label}_change", args=[pk])
-        named = {_session_id(ref) for ref in refs if ref.startswith(SESSIONS)}
-        sessions = Session.objects.for_user(user).filter(session_id__in=named)
-        self._sessions = dict(sessions.values_list("session_id", "pk")) if named else {}
+            if ref.startswith(SESSIONS):
+                self._sessions[ref.removeprefix(SESSIONS)] = pk
+            else:
+                self._urls[ref] = reverse(f"admin:{label}_change", args=[pk])
 
-    def _rows(self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "") -> QuerySet[Any, Any] | None:
-        """Return what addresses name of a kind, as (order, page, address, primary key); None where none does."""
-        wanted = {ref.removeprefix(prefix) for ref in self._refs if ref.startswith(among or prefix)}
+    def _named_sessions(self) -> set[str]:
+        return {_session_id(ref) for ref in self._refs if ref.startswith(SESSIONS)}
+
+    def _rows(
+        self, prefix: str, rows: QuerySet[Any], field: str, *, among: str = "", wanted: Collection[str] | None = None
+    ) -> QuerySet[Any, Any] | None:
+        """Return what addresses name of a kind, as (order, page, address, primary key); None where none does.
+
+        Args:
+            prefix: of their addresses.
+            rows: the person's rows of this kind.
+            field: that stands behind the prefix.
+            among: with what the whole addresses begin, where they are the field.
+            wanted: values of the field; None: what stands behind the prefix.
+        """
+        if wanted is None:
+            wanted = {ref.removeprefix(prefix) for ref in self._refs if ref.startswith(among or prefix)}
         if not wanted:
             return None
         options = rows.model._meta

@@ -7,14 +7,14 @@ from difflib import SequenceMatcher
 from itertools import dropwhile, takewhile
 from uuid import UUID
 
-from django.db.models import Q
-
 from moments_app.context.kept import KeptContext, KeptLine
 from moments_app.context.layers import ORDER
 from moments_app.models import ContextReceipt, Moment
 from moments_app.models.engine_call import cost_of
 from sessions_app.models import Message, Session
+from sessions_app.retention.read_archived import with_text
 from sessions_app.transcript.append import CONTEXT_ID
+from sessions_app.transcript.load import turns_around
 
 ROUND = 30  # turns of a round that are looked at: a question, calls of tools with their results, the answer
 CLOCK = "now"  # the layer that has the time: no memory, and never the same
@@ -82,12 +82,8 @@ def round_of(session: Session, sequence: int | None) -> Round:
         session: whose turns are looked at.
         sequence: of the turn.
     """
-    turns = session.messages.turns().filter(user_id=session.user_id)
-    end = session.last_sequence if sequence is None else sequence
-    newest = turns.filter(sequence__lte=end).order_by("-sequence").values("pk")[:ROUND]
-    following = turns.filter(sequence__gt=end).order_by("sequence").values("pk")[:ROUND]
-    around = session.messages.filter(Q(pk__in=newest) | Q(pk__in=following))
-    found = list(around.select_related("moment").order_by("sequence"))
+    end = session.last_sequence if sequence is None else min(sequence, session.last_sequence)
+    found = with_text(session.user, turns_around(session, end, ROUND))
     before = [turn for turn in reversed(found) if turn.sequence <= end]
     asked = next((turn for turn in before if turn.role == Message.Role.USER), None)
     since = [turn for turn in before[::-1] if asked is None or turn.sequence > asked.sequence]
@@ -105,9 +101,11 @@ def _answer(turns: Sequence[Message]) -> Message | None:
 
 
 def moments_of(round_: Round) -> list[Moment]:
-    """Return the moments that the round is in."""
-    turns = (round_.question, round_.answer)
-    return list(dict.fromkeys(turn.moment for turn in turns if turn and turn.moment))
+    """Return the moments that the round is in, in order."""
+    turns = [turn for turn in (round_.question, round_.answer) if turn]
+    held = [turn.moment_id for turn in turns if turn.moment_id]
+    own = Moment.objects.filter(user_id__in={turn.user_id for turn in turns}, pk__in=held)
+    return list(own.defer("search_vector").order_by("first_sequence")) if held else []
 
 
 def receipt_of(session: Session, round_: Round) -> ContextReceipt | None:

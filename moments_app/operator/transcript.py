@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from moments_app.models import Moment, Retraction
 from moments_app.moments.partition import CLEARED, DIGEST
 from sessions_app.admin.views.base import may_see
 from sessions_app.models import Message
+from sessions_app.retention.read_archived import with_text
 
 BOUNDARIES = {"moment_compression": "Moments built", DIGEST: "Digest", CLEARED: "Session cleared"}
 COLORS = 8  # of moments; neighbours in a chain have different ones
@@ -46,6 +47,7 @@ class Entry:
         is_marked: it was looked for.
         retraction: that took the turn out of memory.
         moments: those that a partition event names, where they still exist.
+        is_archived: its text is in a file.
     """
 
     message: Message
@@ -56,6 +58,7 @@ class Entry:
     is_marked: bool = False
     retraction: Retraction | None = None
     moments: tuple[Moment, ...] = ()
+    is_archived: bool = False
 
     @property
     def color(self) -> int | None:
@@ -85,12 +88,17 @@ class Entry:
 def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Marks()) -> list[Entry]:
     """Join messages with the moments they belong to or name, and with what retracted them: a query a kind at most.
 
+    Archived turns get the text that their file has.
+
     Args:
         request: of an operator, who is shown moments and retractions if they may see those.
-        messages: of one session, in conversation order.
+        messages: of one person, in conversation order.
         marks: what is pointed out.
     """
     messages = list(messages)
+    archived = {message.pk for message in messages if message.kind == Message.Kind.ARCHIVED}
+    if archived:
+        with_text(messages[0].user, messages)
     by_pk, by_key = _moments(messages) if may_see(request, Moment) else ({}, {})
     retractions = _retractions(messages) if may_see(request, Retraction) else {}
     found: list[Entry] = []
@@ -101,7 +109,8 @@ def entries(request: HttpRequest, messages: Iterable[Message], marks: Marks = Ma
             continue
         moment = by_pk.get(message.moment_id) if message.moment_id else None
         before = found[-1].moment if found else None
-        found.append(_turn(message, moment, before, marks, retractions))
+        turn = _turn(message, moment, before, marks, retractions)
+        found.append(replace(turn, is_archived=message.pk in archived))
     return found
 
 

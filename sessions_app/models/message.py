@@ -38,6 +38,10 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         """Return the rows that remain of archived turns: they have everything but the text."""
         return self.filter(kind=Message.Kind.ARCHIVED)
 
+    def said(self) -> Self:
+        """Return the turns and the rows that remain of archived ones."""
+        return self.exclude(kind=Message.Kind.PARTITION)
+
     def partitions(self) -> Self:
         return self.filter(kind=Message.Kind.PARTITION)
 

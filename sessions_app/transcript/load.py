@@ -4,14 +4,15 @@ No turn after the boundary is left out silently: the range that exceeds the limi
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Count, F, Min
+from django.db.models import Count, F, Min, QuerySet
 
 from sessions_app.models import Message, Session
 from sessions_app.rows import microseconds_of, time_of
@@ -135,17 +136,29 @@ def left_out(session: Session, first: int, last: int) -> Omitted:
     return Omitted(found["count"], found["first"], last)
 
 
-def page_of_messages(session: Session, limit: int, *, after: int | None = None, before: int | None = None) -> Page:
+def page_of_messages(
+    session: Session,
+    limit: int,
+    *,
+    after: int | None = None,
+    before: int | None = None,
+    kinds: Collection[str] = (Message.Kind.TURN,),
+) -> Page:
     """Return a page of the whole transcript: the `limit` turns after `after`, or the last ones before `before`.
 
     Partition events among the turns are included and not counted.
+
+    Args:
+        session: of the transcript.
+        limit: most turns.
+        after, before: where the page begins or ends.
+        kinds: of turns. The rows of archived ones are read as they are, without their text.
     """
-    turns = session.messages.turns().filter(user_id=session.user_id)
-    if before is not None:
-        turns = turns.filter(sequence__lt=before).order_by("-sequence")
-    else:
-        turns = turns.filter(sequence__gt=-1 if after is None else after).order_by("sequence")
-    rows = list(turns.annotate(moment_key=F("moment__key"))[: limit + 1])
+    first = -1 if after is None else after
+    nearest = _turns_after(session, first) if before is None else _turns_before(session, before)
+    turns = nearest.annotate(moment_key=F("moment__key"))
+    rows = [row for kind in kinds for row in turns.filter(kind=kind)[: limit + 1]]
+    rows.sort(key=attrgetter("sequence"), reverse=before is not None)
     page, has_more = rows[:limit], len(rows) > limit
     if page:
         page += session.messages.partitions().filter(
@@ -153,3 +166,26 @@ def page_of_messages(session: Session, limit: int, *, after: int | None = None, 
         )
     page.sort(key=lambda message: (message.sequence, message.kind == Message.Kind.PARTITION, message.pk))
     return Page(page, has_more)
+
+
+def turns_around(session: Session, sequence: int, number: int) -> list[Message]:
+    """Return the turns around a place in conversation order: so many up to it and after it, by one statement.
+
+    The rows of archived turns are among them, without their text.
+    """
+    sides = (_turns_before(session, sequence + 1), _turns_after(session, sequence))
+    near = [side.filter(kind=kind)[:number] for side in sides for kind in turn_kinds(session)]
+    return sorted(near[0].union(*near[1:], all=True), key=attrgetter("sequence"))
+
+
+def turn_kinds(session: Session) -> Sequence[str]:
+    """Return the kinds of turns that a session may have. Each has an index of its own, so each is read by itself."""
+    return (Message.Kind.TURN, Message.Kind.ARCHIVED) if session.kept_from_sequence else (Message.Kind.TURN,)
+
+
+def _turns_before(session: Session, sequence: int) -> QuerySet[Message]:
+    return session.messages.filter(user_id=session.user_id, sequence__lt=sequence).order_by("-sequence")
+
+
+def _turns_after(session: Session, sequence: int) -> QuerySet[Message]:
+    return session.messages.filter(user_id=session.user_id, sequence__gt=sequence).order_by("sequence")

@@ -1,8 +1,8 @@
 """`find_sessions`: find the sessions in which something was said, for an operator who knows the words but not where.
 
-The index stores each word with the person who said it (see `word_search.py`). So the search takes the newest sessions
-and looks up their people. The amount of data read is bounded, whatever the number of turns. The price is that only the
-newest of many sessions are searched.
+The index stores each word with the person who said it (see `word_search.py`), archived turns' too. So the search takes
+the newest sessions and looks up their people. The amount of data read is bounded, whatever the number of turns. The
+price is that only the newest of many sessions are searched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ MOST_SESSIONS = 100  # most sessions found
 MOST_WORDS = 8  # most words of a query; the longest are used
 SHORT = 120  # characters up to which a turn is shown completely
 EXCERPT_CHARS = 4_000  # characters of a turn from which an excerpt is made
+ARCHIVED = "(archived; the transcript shows its text)"  # in place of an excerpt: no file is opened for a list
 
 _KEYS_SQL = "ARRAY(SELECT 'u' || id || ' ' || stem FROM unnest(ids) id, unnest(%(word_{n})s::text[]) stem) AS keys_{n}"
 _HAS_WORD_SQL = "memory_words('u' || user_id, search_vector) && people.keys_{n}"
@@ -37,22 +38,24 @@ WITH people AS MATERIALIZED (
 ), turn AS MATERIALIZED (
     SELECT turn.* FROM (SELECT * FROM people ORDER BY place) people CROSS JOIN LATERAL (
         SELECT session_id, sequence, id FROM sessions_app_message
-        WHERE {has_words} AND kind = 'turn' AND role <> 'system' LIMIT %(most_turns)s
+        WHERE {has_words} AND kind <> 'partition' AND role <> 'system' LIMIT %(most_turns)s
     ) turn LIMIT %(most_read)s
 ), said AS MATERIALIZED (
     SELECT newest.id AS session_id, max(ARRAY[sequence, turn.id]) AS latest
     FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
     GROUP BY newest.id, newest.place ORDER BY newest.place LIMIT %(most_sessions)s
 )
-SELECT said.session_id, message.sequence, left(message.content, %(excerpt)s)
+SELECT said.session_id, message.sequence,
+    CASE message.kind WHEN 'archived' THEN %(archived)s ELSE left(message.content, %(excerpt)s) END
 FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
 """
-_LIMITS = {
+_VALUES = {
     "people": PEOPLE,
     "most_turns": MOST_TURNS,
     "most_read": MOST_READ,
     "most_sessions": MOST_SESSIONS,
     "excerpt": EXCERPT_CHARS,
+    "archived": ARCHIVED,
 }
 
 
@@ -62,7 +65,7 @@ class Mention:
 
     Args:
         sequence: The sequence of the turn.
-        excerpt: An excerpt of its text.
+        excerpt: An excerpt of its text, or `ARCHIVED`.
     """
 
     sequence: int
@@ -98,7 +101,7 @@ def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[
         has_words=" AND ".join(_HAS_WORD_SQL.format(n=n) for n in numbers),
     )
     with connection.cursor() as cursor:
-        cursor.execute(sql, _LIMITS | stems | {"users": list(users), "sessions": list(sessions)})
+        cursor.execute(sql, _VALUES | stems | {"users": list(users), "sessions": list(sessions)})
         return {pk: Mention(sequence, _excerpt(content, words)) for pk, sequence, content in cursor}
 
 

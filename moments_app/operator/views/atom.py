@@ -15,7 +15,6 @@ from sessions_app.admin.actors import name_of
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction, may_see
 from sessions_app.models import Message
-from sessions_app.retention.read_archived import with_text
 
 TARGETS = 100  # streams to move an item to
 SOURCES = 50  # turns
@@ -59,7 +58,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "targets": MoveForm(atom).targets() if may_move else [],
             "calls": self.seen(atom.job.engine_calls.all()) if atom.job else (),
             "sees_turns": may_see(self.request, Message),
-            "entries": entries(self.request, with_text(turns[0].user, turns[:SOURCES]) if turns else ()),
+            "entries": entries(self.request, turns[:SOURCES]),
             "last_turn": turns[-1] if turns else None,
             "missing": len(atom.source_message_ids) - len(turns),
         }

@@ -21,6 +21,8 @@ from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
 from moments_app.operator.views.session import SessionTab
 from moments_app.recall.query import recall_request_for
 from sessions_app.models import Message, Session
+from sessions_app.retention.read_archived import with_text
+from sessions_app.transcript.load import turn_kinds
 
 BAR = 1000  # width of the bar, in its own units
 
@@ -83,8 +85,11 @@ class ContextPreview(SessionTab):
         sequence = self.number("turn")
         if sequence is None:
             return None
-        turns = self.row.messages.turns().filter(user_id=self.row.user_id, role=Message.Role.USER)
-        return turns.filter(sequence__lte=sequence).order_by("-sequence").first()
+        own = self.row.messages.filter(user_id=self.row.user_id, role=Message.Role.USER, sequence__lte=sequence)
+        newest = own.order_by("-sequence")
+        found = (newest.filter(kind=kind).first() for kind in turn_kinds(self.row))  # archived ones are older
+        turn = next((turn for turn in found if turn), None)
+        return turn and with_text(self.row.user, [turn])[0]
 
     def _data(self, turn: Message | None) -> dict[str, Any]:
         data = {"max_tokens": settings.MEMORY_CONTEXT.max_tokens, "format": "xml"} | self.request.GET.dict()

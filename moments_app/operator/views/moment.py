@@ -97,7 +97,7 @@ def read(view: OperatorView, moment: Moment) -> dict[str, Any]:
     """Read a moment with the moments it names, and with its turns if the operator of the view may see turns."""
     own = Moment.objects.filter(user_id=moment.user_id, key__in=moment.previous_moment_keys)
     named = {previous.key: previous for previous in own}
-    turns = view.seen(Message.objects.turns().filter(user_id=moment.user_id, moment=moment).in_order())
+    turns = view.seen(Message.objects.filter(user_id=moment.user_id, moment=moment).in_order())
     shown, more = first_of(turns, SOURCE_TURNS)
     return {
         "moment": moment,

@@ -5,7 +5,7 @@ Each takes a few queries, whatever there is.
 
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Min, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 
@@ -18,7 +18,7 @@ from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.links import turn_url
 from sessions_app.admin.views.base import FormPage, RowPage
 from sessions_app.models import Message, Session
-from sessions_app.transcript.load import page_of_messages
+from sessions_app.transcript.load import page_of_messages, turn_kinds
 
 TURNS = 100  # of a page
 ROWS = 25
@@ -64,25 +64,36 @@ class Transcript(FirstTab[Session], SessionTab):
         return self.page() if sequence is None else HttpResponseRedirect(turn_url(self.row.pk, sequence))
 
     def context(self) -> dict[str, Any]:
-        return super().context() | self.turns()
+        shown = super().context() | self.turns()
+        is_kept = self.row.kept_from_sequence <= self.row.last_sequence  # some turn isn't archived: it can be retracted
+        return shown | {"may_tick": shown["may_retract"] and bool(shown["entries"]) and is_kept}
 
     def turns(self) -> dict[str, Any]:
         """Read a page of turns: the newest, or those before, after or around what the address names."""
         session, turn, moment = self.row, self.number("at"), self._moment()
         around = moment.first_sequence if moment and turn is None else turn
-        page = page_of_messages(session, TURNS, **self._bounds(around)).messages
-        turns = [message for message in page if message.kind == Message.Kind.TURN]
+        page = page_of_messages(session, TURNS, **self._bounds(around), kinds=turn_kinds(session)).messages
+        turns = [message for message in page if message.kind != Message.Kind.PARTITION]
         first, last = (turns[0].sequence, turns[-1].sequence) if turns else (0, -1)
+        begins_at = self._begins_at()
         lag_from = max(stays_live_from(session, {}), session.live_from_sequence)
         marks = Marks(session.live_from_sequence, lag_from, turn, moment.pk if moment else None)
         return {
             "entries": entries(self.request, page, marks),
             "first": first,
             "last": last,
-            "earlier": first > session.kept_from_sequence,
+            "begins_at": begins_at,
+            "earlier": first > begins_at,
             "later": bool(turns) and last < session.last_sequence,
             "found_moment": moment,
         }
+
+    def _begins_at(self) -> int:
+        """Return the sequence of the first turn that can still be read, be it in an archive."""
+        if not self.row.kept_from_sequence:
+            return 0
+        archived = self.row.archives.aggregate(first=Min("first_sequence"))["first"]
+        return self.row.kept_from_sequence if archived is None else archived
 
     def _moment(self) -> Moment | None:
         """Return the moment that the address names; None where it names none of the session's."""

@@ -28,9 +28,8 @@ class SummaryForm(FormPage[Summary]):
 
     def context(self) -> dict[str, Any]:
         summary = self.row
-        window = (summary.start_sequence, summary.end_sequence)
-        turns = Message.objects.turns().filter(session=summary.session, user_id=summary.user_id)
-        sources = turns.filter(sequence__range=window, pk__in=summary.source_message_ids).in_order()
+        there = Message.objects.filter(session=summary.session, user_id=summary.user_id)
+        sources = there.filter(pk__in=summary.source_message_ids).in_order()
         shown, more = first_of(self.seen(sources), SOURCES_SHOWN)
         has_failed = summary.status == Summary.Status.FAILED
         return {

@@ -3,6 +3,7 @@
 import re
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -13,10 +14,12 @@ from django.utils import timezone
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.provenance.retract import retract
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
+from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, list_url, page, queries_of
+from tests.support.retention import covered_session
 from tests.support.streams import note
 from tests.support.transcript import talk
 
@@ -88,13 +91,38 @@ class TestSession:
         built.messages.filter(sequence__lt=50).delete()
         Session.objects.update(kept_from_sequence=50)
         shown = page(root, change_url(built))
-        assert "Turns before 50 are past their keep-by date" in shown
+        assert "Turns before 50 are past their keep-by date: deleted" in shown
         assert "turns 50–119 of 120" in shown and "Earlier turns" not in shown
         first = Moment.objects.earliest("id")
         assert "Turns before 50 are past their keep-by date" in page(root, change_url(first))
         built.messages.all().delete()
         Session.objects.update(kept_from_sequence=120)
         assert "no turns" in page(root, change_url(built))
+
+    def test_archived_turns_are_read_from_their_files_and_found(
+        self, root: Client, ada: UserProfile, archive_folder: Path
+    ) -> None:
+        session = covered_session(ada, 130, live=2)
+        assert retain().archived_turns == 130
+        shown = page(root, change_url(session))
+        assert "live 1" in shown and "Turn 32 🏺" in shown and "Earlier turns" in shown
+        assert "Turns before 130 are past their keep-by date: archived" in shown
+        earlier = page(root, url(session, "turns"), before=32)
+        assert "Turn 0 🏺" in earlier and "Turn 32 🏺" not in earlier and "Earlier turns" not in earlier
+        assert earlier.count('<span class="rem-chip">archived</span>') == 32
+        assert "Tick turn" not in earlier and "keep as probe" not in earlier  # it has to be restored for that
+        assert 'rem-marked" id="turn-7"' in page(root, change_url(session), at=7)
+        assert "Turn 3 🏺" in page(root, change_url(Moment.objects.get()))
+        found = page(root, list_url(Session), q="second line")
+        assert f"{change_url(session)}?at=129#turn-129" in found and "archived; the transcript shows" in found
+        assert queries_of(root, f"{change_url(session)}?at=60") <= MAX_QUERIES
+        assert "Retract the ticked turns" in shown
+        Message.objects.filter(session=session, sequence__gte=130).delete()
+        Session.objects.update(last_sequence=129)
+        assert "Retract the ticked turns" not in page(root, change_url(session))
+        for archive in session.archives.all():
+            (archive_folder / archive.name).unlink()
+        assert "text can&#x27;t be read just now" in page(root, change_url(session))
 
 
 def url(session: Session, name: str) -> str:

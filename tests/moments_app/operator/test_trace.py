@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,14 +13,16 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import ChatSettings
 from moments_app.context import receipts
-from moments_app.models import ContextReceipt, EngineCall, Entity, Job, MemoryStream
+from moments_app.models import ContextReceipt, EngineCall, Entity, Job, MemoryStream, Moment
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 from tests.support.jobs import build
 from tests.support.openai_server import OpenAIServer, content, error
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, PLANTED, change_url, page, queries_of
+from tests.support.retention import covered_session
 from tests.support.streams import note
 from tests.support.transcript import talk
 
@@ -79,6 +82,17 @@ def test_the_memory_of_a_day_is_asked_in_place_of_that_of_now_and_the_links_carr
     assert "Turn 3 is about" in lines(shown, "then")
     assert "with the memory of 2026-03-01" in shown and f"{change_url(ada)}?as_of=2026-03-01" in shown
     assert "Turn 3 is about" in lines(page(root, url(session), turn=5, as_of="2026-03-02"), "same")
+
+
+def test_a_round_of_an_archived_session_is_traced_as_any(root: Client, ada: UserProfile, archive_folder: Path) -> None:
+    session = covered_session(ada, 8)
+    assert retain().archived_turns == 8
+    shown = page(root, url(session), turn=2)
+    assert "Turn 2 🏺" in shown and "Turn 3 🏺" in shown and "Turn 4 🏺" not in shown
+    assert change_url(Moment.objects.get()) in shown
+    assert queries_of(root, f"{url(session)}?turn=2") <= MAX_QUERIES
+    preview = page(root, reverse("admin:sessions_app_session_context", args=[session.pk]), turn=3)
+    assert "Turn 2 🏺" in preview and "Turn 3 🏺" not in preview
 
 
 def test_neither_the_answer_nor_the_question_once_more_is_in_it(root: Client, service: Api, ada: UserProfile) -> None:

@@ -55,6 +55,8 @@ def test_turns_sessions_and_moments_are_counted_by_the_day_on_which_they_came(ad
     assert (made.today.turns, made.days[-4].turns, made.whole.turns) == (60, 10, 70)
     assert (made.today.sessions, made.whole.sessions, made.sessions) == (1, 1, 2)
     assert made.today.moments == Moment.objects.count()
+    Message.objects.filter(session__session_id="older").archive()  # a site may do that within the month
+    assert overview.activity().whole.turns == 70
 
 
 def test_what_is_compacted_is_the_share_of_tokens_out_of_the_live_windows(ada: UserProfile) -> None:
