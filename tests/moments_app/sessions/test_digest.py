@@ -232,6 +232,9 @@ class TestWithoutAModel:
             "Always answer in full sentences, please.",
             "Never call me Bob again.",
             "Don't tell Maria about the party.",
+            "Never saw this coming.",
+            "Make sure yours stands out.",
+            "Don't forget to stay positive and motivate others.",
         ]
         append(ada, "s1", [NewMessage("user", text, created_at=START) for text in said])
         session = Session.objects.get()
