@@ -189,10 +189,10 @@ def _pairs(
 
 
 def _asked(operation: Operation, schemas: Mapping[str, Schema]) -> list[str]:
-    """Return the names of ids that are asked for behind the path; the person is the caller's."""
+    """Return the names of ids that are asked for behind the path: the person is the caller's, and a name one's own."""
     body = operation.body or {}
     properties = (schemas[body["$ref"].rsplit("/", 1)[1]] if "$ref" in body else body).get("properties", {})
-    return [name for name in [*operation.query, *properties] if name != "user_id"]
+    return [name for name in [*operation.query, *properties] if name not in ("user_id", "name")]
 
 
 def _filled(operation: Operation, schemas: Mapping[str, Schema], caller: Caller, ids: Mapping[str, str]) -> Call:
