@@ -157,7 +157,7 @@ def page_of_messages(
     first = -1 if after is None else after
     nearest = _turns_after(session, first) if before is None else _turns_before(session, before)
     turns = nearest.annotate(moment_key=F("moment__key"))
-    rows = [row for kind in kinds for row in turns.filter(kind=kind)[: limit + 1]]
+    rows: list[Message] = [row for kind in kinds for row in turns.filter(kind=kind)[: limit + 1]]
     rows.sort(key=attrgetter("sequence"), reverse=before is not None)
     page, has_more = rows[:limit], len(rows) > limit
     if page:
