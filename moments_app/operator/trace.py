@@ -82,7 +82,7 @@ def round_of(session: Session, sequence: int | None) -> Round:
         session: whose turns are looked at.
         sequence: of the turn.
     """
-    end = session.last_sequence if sequence is None else min(sequence, session.last_sequence)
+    end = session.last_sequence if sequence is None else sequence
     found = with_text(session.user, turns_around(session, end, ROUND))
     before = [turn for turn in reversed(found) if turn.sequence <= end]
     asked = next((turn for turn in before if turn.role == Message.Role.USER), None)

@@ -157,7 +157,7 @@ def page_of_messages(
     first = -1 if after is None else after
     nearest = _turns_after(session, first) if before is None else _turns_before(session, before)
     turns = nearest.annotate(moment_key=F("moment__key"))
-    rows = [row for kind in kinds for row in turns.filter(kind=kind)[: limit + 1]]
+    rows: list[Message] = [row for kind in kinds for row in turns.filter(kind=kind)[: limit + 1]]
     rows.sort(key=attrgetter("sequence"), reverse=before is not None)
     page, has_more = rows[:limit], len(rows) > limit
     if page:
@@ -180,7 +180,8 @@ def turns_around(session: Session, sequence: int, number: int) -> list[Message]:
 
 def turn_kinds(session: Session) -> Sequence[str]:
     """Return the kinds of turns that a session may have. Each has an index of its own, so each is read by itself."""
-    return (Message.Kind.TURN, Message.Kind.ARCHIVED) if session.kept_from_sequence else (Message.Kind.TURN,)
+    has_archived = session.kept_from_sequence > 0 or session.restored_at is not None  # a month may have been restored
+    return (Message.Kind.TURN, Message.Kind.ARCHIVED) if has_archived else (Message.Kind.TURN,)
 
 
 def _turns_before(session: Session, sequence: int) -> QuerySet[Message]:

@@ -49,7 +49,7 @@ SELECT said.session_id, message.sequence,
     CASE message.kind WHEN 'archived' THEN %(archived)s ELSE left(message.content, %(excerpt)s) END
 FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
 """
-_VALUES = {
+_VALUES: dict[str, int | str] = {
     "people": PEOPLE,
     "most_turns": MOST_TURNS,
     "most_read": MOST_READ,

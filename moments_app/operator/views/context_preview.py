@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from django import forms
@@ -87,8 +88,8 @@ class ContextPreview(SessionTab):
             return None
         own = self.row.messages.filter(user_id=self.row.user_id, role=Message.Role.USER, sequence__lte=sequence)
         newest = own.order_by("-sequence")
-        found = (newest.filter(kind=kind).first() for kind in turn_kinds(self.row))  # archived ones are older
-        turn = next((turn for turn in found if turn), None)
+        found = [turn for kind in turn_kinds(self.row) for turn in newest.filter(kind=kind)[:1]]
+        turn = max(found, key=attrgetter("sequence"), default=None)
         return turn and with_text(self.row.user, [turn])[0]
 
     def _data(self, turn: Message | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from django.utils import timezone
 from moments_app.models import ContextReceipt, Job, MemoryStream, Moment, Summary
 from moments_app.provenance.retract import retract
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
+from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.jobs import build
@@ -120,6 +121,12 @@ class TestSession:
         Message.objects.filter(session=session, sequence__gte=130).delete()
         Session.objects.update(last_sequence=129)
         assert "Retract the ticked turns" not in page(root, change_url(session))
+        first, _later = session.archives.order_by("month")
+        session.refresh_from_db()
+        restore_archive(session, month=first.month, actor="test")
+        shown = page(root, change_url(session), at=60)
+        assert "Turn 64 🏺" in shown and "Turn 65 🏺" in shown
+        assert "Tick turn 64" in shown and "Tick turn 65" not in shown
         for archive in session.archives.all():
             (archive_folder / archive.name).unlink()
         assert "text can&#x27;t be read just now" in page(root, change_url(session))
