@@ -1,5 +1,6 @@
 """A Django project of somebody else's that has the apps: `examples/host_project`, on the test's database."""
 
+import json
 import subprocess
 import sys
 
@@ -7,9 +8,13 @@ import pytest
 
 from memoryproject.conf import BASE_DIR
 from sessions_app.models import Message
+from tests.support.first_steps import python_in
 from tests.support.processes import environment
 
 USED = """
+import json
+import sys
+
 import django
 django.setup()
 from django.contrib import admin
@@ -27,6 +32,17 @@ try:
         Order.place("nora", "", "Forget this.")
     except ValueError:
         pass
+    # What the page shows of the project's files does the same.
+    for_settings, for_models = json.loads(sys.argv[1])
+    from django.conf import settings
+    from django.db import transaction
+    told = {"INSTALLED_APPS": ["shop"]}
+    exec(for_settings, told)
+    assert set(told.pop("INSTALLED_APPS")) < set(settings.INSTALLED_APPS)
+    assert all(getattr(settings, name) == value for name, value in told["SETTINGS"].items())
+    shown = {"transaction": transaction}
+    exec(for_models, shown)
+    shown["place"](Order, "nora", "bench", "I sit by the kiln.")
     print([str(order) for order in Order.objects.all()], Order in admin.site._registry, len(admin.site._registry))
 finally:
     with connection.schema_editor() as editor:
@@ -38,11 +54,13 @@ finally:
 @pytest.mark.django_db(transaction=True)
 def test_a_host_writes_to_memory_in_its_own_transaction_and_keeps_its_admin() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", USED],
+        [sys.executable, "-c", USED, json.dumps(python_in("hosting.md"))],
         cwd=BASE_DIR / "examples/host_project",
         env=environment(DJANGO_SETTINGS_MODULE="settings", PYTHONPATH=str(BASE_DIR)),
         capture_output=True,
         text=True,
     )
-    assert ran.stdout.splitlines()[-1] == "['kiln for nora'] True 7", ran.stderr  # its own, Django's and the queue's
-    assert list(Message.objects.values_list("content", flat=True)) == ["I restore kilns in Turin."]
+    # In its admin are its own model, Django's and the queue's.
+    assert ran.stdout.splitlines()[-1] == "['kiln for nora', 'bench for nora'] True 7", ran.stderr
+    said = Message.objects.order_by("pk").values_list("content", flat=True)
+    assert list(said) == ["I restore kilns in Turin.", "I sit by the kiln."]
