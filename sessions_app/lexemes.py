@@ -183,6 +183,11 @@ def certain_language(text: str) -> str:
 
 def words_of_query(text: str) -> list[QueryWord]:
     """Return the words of a query, each once."""
+    return list(_words_of_query(text))
+
+
+@lru_cache(maxsize=64)  # a context asks for the words of its query twice
+def _words_of_query(text: str) -> Sequence[QueryWord]:
     ranked = _ranked(text)
     languages = _likely(ranked)
     runs = list(dict.fromkeys(_runs(text)))
@@ -193,7 +198,7 @@ def words_of_query(text: str) -> list[QueryWord]:
         known = words.get(word.stems[0], word)
         stems = tuple(dict.fromkeys((*known.stems, *word.stems)))
         words[word.stems[0]] = QueryWord(known.word, stems, known.factor)
-    return list(words.values())
+    return tuple(words.values())
 
 
 def whole_words(text: str) -> list[QueryWord]:

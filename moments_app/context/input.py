@@ -5,7 +5,7 @@ of a context that were kept under another stamp are built again.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -13,14 +13,13 @@ from typing import Any, NamedTuple, Self
 
 from django.conf import settings
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db import connection
 from django.db.models import OuterRef, Q
 
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.stream import LESSONS
 from moments_app.recall.request import RecallRequest
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.rows import EPOCH, time_of
+from sessions_app.rows import EPOCH, columns, first, time_of
 
 POLICY_URI = "rem://prompts/memory-policy"
 MOST_TURNS = 400  # read of a live window, at most
@@ -58,7 +57,7 @@ WITH opened AS MATERIALIZED (
     )::text AS stamp
     FROM sessions_app_session s WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
 )
-SELECT opened.*, (
+SELECT {columns}, stamp, (
     SELECT json_agg(json_build_array(sequence, role, content, name, tool_name, payload,
         (extract(epoch FROM created_at) * 1000000)::bigint) ORDER BY sequence)::text
     FROM (
@@ -191,23 +190,13 @@ def read_input(
         "before": end,
         "turns": few if recall else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
     }
-    with connection.cursor() as cursor:
-        cursor.execute(_OPENING_SQL, parameters)
-        row = cursor.fetchone()
-        names = [column.name for column in cursor.description or ()]
-    if row is None:
+    found = first(Session, _OPENING_SQL.format(columns=columns(Session, "opened")), parameters)
+    if found is None:
         return None
-    values = dict(zip(names, row, strict=True))
-    session = _session(values)
+    session, (memory, said, corrected) = found
     session.user = user
-    marks = json.loads(values["marks"] or "{}")
-    turns = [LiveTurn._make([*turn, marks.get(str(turn[0]), ())]) for turn in json.loads(values["turns"] or "[]")]
-    stamp = f"{user.updated_at.isoformat()} {values['stamp']}"
+    marks = json.loads(corrected or "{}")
+    turns = [LiveTurn._make((*turn, marks.get(str(turn[0]), ()) if marks else ())) for turn in json.loads(said or "[]")]
+    stamp = f"{user.updated_at.isoformat()} {memory}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
     return ContextInput(user, session, query, applied, turns, is_whole, stamp, recall, before=end)
-
-
-def _session(values: Mapping[str, Any]) -> Session:
-    attnames = [field.attname for field in Session._meta.concrete_fields]
-    row = {**values, "metadata": json.loads(values["metadata"])}  # this cursor gives it as text
-    return Session.from_db(connection.alias, attnames, [row[name] for name in attnames])

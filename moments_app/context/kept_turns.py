@@ -56,7 +56,7 @@ class KeptTurns:
     def _keep(self, session: int, items: dict[int, tuple[LiveTurn, Item]]) -> None:
         seconds = settings.MEMORY_CONTEXT.sync_minutes * 60
         now = time.monotonic()
-        chars = sum(TURN_CHARS + len(turn.content) for turn, _item in items.values())
+        chars = TURN_CHARS * len(items) + sum([len(turn.content) for turn, _item in items.values()])
         with self._lock:
             self._drop(session)
             self._sessions[session] = _Kept(items, chars, now)

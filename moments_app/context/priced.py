@@ -44,7 +44,7 @@ class ItemGroup(NamedTuple):
 
 def group_of_one(layer: str, place: int, priced: PricedItem) -> ItemGroup:
     """Return an item as a group of its own."""
-    return ItemGroup(layer, place, [priced], priced.tokens)
+    return ItemGroup(layer, place, (priced,), priced.tokens)
 
 
 def priced(layer: str, item: Item, form: Format) -> PricedItem:
@@ -54,6 +54,9 @@ def priced(layer: str, item: Item, form: Format) -> PricedItem:
 
 def groups_of(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
     """Yield the items of a layer in groups, each item priced when its group is asked for."""
+    if not any(item.joined for item in items):
+        yield from (group_of_one(layer, place, priced(layer, item, form)) for place, item in enumerate(items))
+        return
     group: list[PricedItem] = []
     cost = 0
     for place, item in enumerate(items):

@@ -6,7 +6,7 @@ same is there once. Filters hold within the searches, so that a small person amo
 as a large one.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -142,11 +142,11 @@ def read_results(
 ) -> list[Result]:
     """Return the best `most` results, read from their tables; one statement."""
     read = read_found(user, request.since, request.as_of, list(ranking)[: max(most + SPARE, READ_AHEAD)])
-    ranks, scores = _ranks_and_scores(hits)
-    named = frozenset(words_of(request.text))
+    ranks, scores = _ranks_and_scores(hits, read)
+    named, asks_of_past = frozenset(words_of(request.text)), request.asks_of_past
     results = [
         found._replace(
-            score=_score(ranking[key], found, named, asks_of_past=request.asks_of_past),
+            score=_score(ranking[key], found, named, asks_of_past=asks_of_past),
             ranks=ranks.get(key, {}),
             scores=scores.get(key, {}),
         )
@@ -169,10 +169,13 @@ def _score(score: float, found: Result, named: Collection[str], *, asks_of_past:
 
 def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     """Leave out results that only say what another one says; a turn stands in for what was taken from it."""
+    found = list(results)
+    if all(result.kind == "turn" for result in found):
+        return found  # each was said
     kept: list[Result] = []
     words: list[frozenset[str]] = []
     derived: list[int] = []  # places of what is no turn
-    for result in results:
+    for result in found:
         own = frozenset(words_of(result.content))
         if result.kind != "turn":
             if any(own <= others for others in words):
@@ -187,13 +190,16 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     return kept
 
 
-def _ranks_and_scores(hits: Sequence[Hit]) -> tuple[dict[Key, dict[str, int]], dict[Key, dict[str, float]]]:
-    """Return the place of each in each search, within its kind, and the score that the search gave it."""
+def _ranks_and_scores(
+    hits: Sequence[Hit], read: Container[Key]
+) -> tuple[dict[Key, dict[str, int]], dict[Key, dict[str, float]]]:
+    """Return the place of each that was read in each search, within its kind, and the score that the search gave it."""
     places: dict[tuple[str, str], int] = {}
     ranks: dict[Key, dict[str, int]] = {}
     scores: dict[Key, dict[str, float]] = {}
     for search, key, score, *_ in hits:
         places[search, key.kind] = place = places.get((search, key.kind), 0) + 1
-        ranks.setdefault(key, {})[search] = place
-        scores.setdefault(key, {})[search] = score
+        if key in read:
+            ranks.setdefault(key, {})[search] = place
+            scores.setdefault(key, {})[search] = score
     return ranks, scores

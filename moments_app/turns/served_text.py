@@ -97,22 +97,22 @@ def text_lines(text: str) -> list[TextLine]:
     return [TextLine(line, is_neutral) for line, is_neutral in _lines(text, NESTED)]
 
 
-def _lines(text: str, depth: int) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of a text, each with whether it is neutral."""
+def _lines(text: str, depth: int) -> list[tuple[str, bool]]:
+    """Return the lines of a text, each with whether it is neutral."""
     if depth and text.lstrip()[:1] in ("{", "["):
         try:
             strings = list(_strings(json.loads(text)))
         except (ValueError, RecursionError):
             pass  # it only begins like JSON
         else:
-            for string in strings:
-                if _IDENTIFIER.fullmatch(string):
-                    yield string, not _ADDRESS.fullmatch(string)
-                else:
-                    yield from _lines(string, depth - 1)
-            return
-    for line in text.splitlines():
-        yield line, False
+            return [line for string in strings for line in _lines_within(string, depth - 1)]
+    return [(line, False) for line in text.splitlines()]
+
+
+def _lines_within(string: str, depth: int) -> list[tuple[str, bool]]:
+    if _IDENTIFIER.fullmatch(string):
+        return [(string, not _ADDRESS.fullmatch(string))]
+    return _lines(string, depth)
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _hashes(texts: Iterable[str]) -> set[int]:
     if len(_known) > KNOWN:
         _known.clear()
     found = set()
-    for pair in (pair for text in texts for pair in _lines(text, NESTED)):
+    for pair in [pair for text in texts for pair in _lines(text, NESTED)]:
         key = hash(pair)
         if key not in _known:
             line = TextLine(*pair)

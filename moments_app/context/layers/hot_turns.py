@@ -33,15 +33,17 @@ def items(source: ContextInput) -> Sequence[Item]:
     hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
     first_hot = min([turn.sequence for turn in hot if turn.sequence > source.covered_to] or [newest])
     found = KEPT_TURNS.items(source.session.pk, turns, partial(_item, source))
-    scored = (_scored(item, turn.sequence, newest, first_hot) for turn, item in zip(turns, found, strict=True))
-    return _paired(list(scored))
+    first = min(newest, first_hot)
+    both = zip(turns, found, strict=True)
+    scored = [item if turn.sequence < first else _scored(item, turn.sequence >= newest) for turn, item in both]
+    return _paired(scored)
 
 
-def _scored(item: Item, sequence: int, newest: int, first_hot: int) -> Item:
-    """Return the turn with its score, and why it is there."""
-    if sequence >= newest:
+def _scored(item: Item, is_of_newest_round: bool) -> Item:
+    """Return one of the newest turns with its score, and why it is there."""
+    if is_of_newest_round:
         return item.marked(why="the newest round", score=1.0, is_certain=True)
-    return item.marked(why="among the newest turns", score=1.0, is_certain=False) if sequence >= first_hot else item
+    return item.marked(why="among the newest turns", score=1.0, is_certain=False)
 
 
 def _newest_round(turns: Sequence[LiveTurn]) -> int:
@@ -72,6 +74,8 @@ def _item(source: ContextInput, turn: LiveTurn) -> Item:
 
 def _paired(found: Sequence[Item]) -> list[Item]:
     """Join each result to the turn before it; drop the calls of a turn whose results are not all here."""
+    if not any(item.calls or item.role == TOOL for item in found):
+        return [item for item in found if item.text]
     kept: list[Item] = []
     wanted: set[object] = set()
     for number, item in enumerate(found):

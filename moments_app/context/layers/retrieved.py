@@ -1,6 +1,7 @@
 """`retrieved`: facts, moments and turns that answer the query, from this session or any other."""
 
 from collections.abc import Sequence
+from typing import overload
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
@@ -17,6 +18,30 @@ MOST = 200
 USUAL_LINE = 30  # tokens
 
 
+class FoundItems(Sequence[Item]):
+    """The items of results, each made when it is asked for: half of them find no room, and nobody asks.
+
+    Args:
+        results: best first, each with its score in a context.
+    """
+
+    def __init__(self, results: Sequence[tuple[float, Result]]) -> None:
+        self._results = results
+
+    @overload
+    def __getitem__(self, place: int) -> Item: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Item]: ...
+    def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
+        if isinstance(place, slice):
+            return FoundItems(self._results[place])
+        score, result = self._results[place]
+        return _item(result, score)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+
 def items(source: ContextInput) -> Sequence[Item]:
     """Return the best first, and more than fit: other layers may have some."""
     if source.recall is None:
@@ -26,8 +51,9 @@ def items(source: ContextInput) -> Sequence[Item]:
     # The current message may have been appended already, and nothing answers a message so well as itself.
     readable = (result for result in found if result.content != UNREADABLE and not _is_left_out(source, result))
     told = (result for result in readable if result.valid_until is None or source.recall.asks_of_past)
-    kept = (_item(result) for result in told if not source.query.startswith(result.content))
-    return sorted(kept, key=lambda item: -item.score)  # not the order of results: long ones score less here
+    kept = [(_score(result), result) for result in told if not source.query.startswith(result.content)]
+    kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones score less here
+    return FoundItems(kept)
 
 
 def _is_left_out(source: ContextInput, result: Result) -> bool:
@@ -36,7 +62,7 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _item(result: Result) -> Item:
+def _item(result: Result, score: float) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     return Item(
         shorten_middle(result.content, MAX_CHARS, hint=result.ref) + _span(result),
@@ -45,7 +71,7 @@ def _item(result: Result) -> Item:
         time=result.time,
         role=result.role,
         why=_why(result),
-        score=_score(result),
+        score=score,
         is_neighbour=not result.ranks,
     )
 
