@@ -19,6 +19,7 @@ from moments_app.jobs.workload import Workload, settling_combines, tokens_of, tu
 from moments_app.models import Job, Moment, PromptResource
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.division import (
+    BUILT,
     MAX_TURNS,
     BuildInput,
     Built,
@@ -26,9 +27,11 @@ from moments_app.moments.division import (
     builder_prompt,
     chunks_of,
     divide,
+    fitting,
     line_writer,
     profile_of,
     request_of,
+    result_of,
     store_moments,
 )
 from moments_app.moments.journey import known_before
@@ -38,12 +41,8 @@ from moments_app.turns.tool_pairs import pair_safe_boundary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.models.session import UNBUILT
 
-# Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
-MAX_CALLS = 10  # about: by tokens
 LOOK_AHEAD = 200
 PROMPT_TOKENS = 1_850  # of a call beside the turns: prompt, profile, journey, recent moments
-SETTLING = {"lag": 0, "settling": True}  # parameters of a settling's builds: no turn is still to come
-BUILT = "moments_built"  # in the event log
 AGAIN_TO = "again_to"  # in a job's params: moments up to this sequence were withdrawn, and are built as far again
 
 
@@ -139,18 +138,6 @@ class BuildMoments(Process[BuildInput, Built]):
         return Workload(engine, calls, shown, usual_answer=900, prompt_tokens=PROMPT_TOKENS)
 
 
-def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
-    """Return what a build's job says of it."""
-    return {
-        "moment_keys": [moment.key for moment in moments],
-        "messages_compressed": input.last_sequence - input.first_sequence + 1,
-        "first_sequence": input.first_sequence,
-        "last_sequence": input.last_sequence,
-        "engine": built.engine,
-        "engine_calls": len(input.chunks),
-    }
-
-
 def is_due(session: Session) -> bool:
     """Tell whether a build would start by itself: enough turns or tokens since the last one."""
     return settings.MOMENT_BUILDER.enabled and (_due_by_turns(session) or _due_by_tokens(session))
@@ -179,7 +166,7 @@ def _compactable(session: Session, params: Mapping[str, int]) -> tuple[list[Mess
     # Some turns behind the boundary are read too: tool results there may hold it back.
     turns = list(waiting[: MAX_TURNS + LOOK_AHEAD])
     beyond = sum(turn.sequence < live_from for turn in turns)
-    fits = fitting(turns[:beyond])
+    fits = fitting(turns[:beyond], MAX_TURNS)
     if _is_settling(params) and fits == len(turns):
         return turns, False  # results that calls at the end still wait for won't come
     boundary = pair_safe_boundary(turns, fits) or (fits if fits < beyond else 0)
@@ -199,16 +186,6 @@ def stays_live_from(session: Session, params: Mapping[str, int]) -> int:
 def _first_waiting(session: Session) -> int:
     """Return the sequence of the first turn that no moment covers; what was retracted is covered and not shown."""
     return session.built_to + 1
-
-
-def fitting(turns: Sequence[Message]) -> int:
-    """Return how many of these turns one run takes, by number and by tokens."""
-    left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
-    for count, turn in enumerate(turns[:MAX_TURNS]):
-        left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
-        if left < 0:
-            return count
-    return min(len(turns), MAX_TURNS)
 
 
 # --- commit ---

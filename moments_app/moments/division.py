@@ -31,7 +31,11 @@ from moments_app.turns.platform_text import blank_platform_text
 from sessions_app.models import Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import united
 
-MAX_TURNS = 2_000  # of one run; what lies beyond is left to a follow-up job
+# Bounds of one run, in memory and in time; what lies beyond is built by a follow-up job.
+MAX_TURNS = 2_000
+MAX_CALLS = 10  # about: by tokens
+SETTLING = {"lag": 0, "settling": True}  # parameters of a settling's builds: no turn is still to come
+BUILT = "moments_built"  # in the event log
 _HELD = """
 turn.session_id = segment.session_id AND turn.sequence BETWEEN segment.first AND segment.last
 AND turn.user_id = %(user)s AND turn.kind = 'turn' AND turn.retracted_at IS NULL
@@ -124,6 +128,16 @@ def builder_prompt(session: Session) -> PromptVersion:
 def profile_of(user: UserProfile | ProfileVersion) -> Profile:
     """Return the profile of a person, or a version of it, as an engine gets it."""
     return Profile(user.summary, tuple(user.interests), tuple(user.preferred_topics))
+
+
+def fitting(turns: Sequence[Message], most: int) -> int:
+    """Return how many of these turns one run takes, by their number, at most `most`, and by tokens."""
+    left = MAX_CALLS * settings.MOMENT_BUILDER.max_input_tokens
+    for count, turn in enumerate(turns[:most]):
+        left -= min(turn.tokens, settings.MOMENT_BUILDER.max_input_tokens)
+        if left < 0:
+            return count
+    return min(len(turns), most)
 
 
 def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
@@ -315,6 +329,18 @@ def _have_held(moments: Sequence[Moment]) -> None:
     values: dict[str, Any] = {"user": moments[0].user_id, "moments": pks}
     with connection.cursor() as cursor:
         cursor.execute(HOLD_SQL, values | {"sessions": sessions, "firsts": firsts, "lasts": lasts})
+
+
+def result_of(input: BuildInput, built: Built, moments: Sequence[Moment]) -> dict[str, Any]:
+    """Return what a build's job says of it."""
+    return {
+        "moment_keys": [moment.key for moment in moments],
+        "messages_compressed": input.last_sequence - input.first_sequence + 1,
+        "first_sequence": input.first_sequence,
+        "last_sequence": input.last_sequence,
+        "engine": built.engine,
+        "engine_calls": len(input.chunks),
+    }
 
 
 # --- arithmetic: every rule can be tested without a database ---

@@ -17,7 +17,7 @@ from moments_app.engines.transcript import instructions
 from moments_app.models import PromptResource
 from moments_app.sessions.checkpoint import MAX_WORDS, SHOWN_TURNS
 from moments_app.streams.consolidate import MAX_OBSERVATIONS
-from moments_app.streams.form import MAX_TURNS
+from moments_app.streams.formation import MAX_TURNS
 
 Purpose = PromptResource.Purpose
 

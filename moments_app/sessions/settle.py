@@ -21,7 +21,7 @@ from moments_app.jobs.orchestrator import Orchestrator, Step
 from moments_app.jobs.process import Lane, Moved, ProcessInput, Progress, Skipped, complete, locked_session, session_of
 from moments_app.jobs.workload import Workload, settling_combines, tokens_of, turns_that
 from moments_app.models import Job, Moment
-from moments_app.moments.build import SETTLING
+from moments_app.moments.division import SETTLING
 from moments_app.moments.partition import known_at
 from moments_app.sessions.checkpoint import (
     Digested,

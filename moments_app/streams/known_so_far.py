@@ -7,7 +7,7 @@ from django.db.models import Q
 from moments_app.engines.statements import NAME
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.streams.add_atoms import MOST_USE, USE
-from moments_app.streams.form import CURRENT_FACTS, CURRENT_ITEMS, Known, current_text
+from moments_app.streams.formation import CURRENT_FACTS, CURRENT_ITEMS, Known, current_text
 from sessions_app.models import UserProfile
 
 MOST_FACTS = 500  # of a stream that are read: all, unless an import has widened its buffer

@@ -112,7 +112,7 @@ class FormationAnswer(BaseModel):
     streams: list[Any] = Field(max_length=200)
 
 
-# A formation may be empty, and each item is checked by itself: see `streams/form.py`.
+# A formation may be empty, and each item is checked by itself: see `streams/formation.py`.
 SHAPE = Shape("memory-extraction", FormationAnswer, lambda answer: "", FormationShape)
 
 

@@ -182,7 +182,7 @@ def test_many_take_hardly_more_statements_than_one(ada: UserProfile, bo: UserPro
 
 
 def test_a_batch_is_small_enough_for_nobody_to_wait(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moments_app.sessions.settle_together.MOST_TURNS", 9)
+    monkeypatch.setattr("moments_app.sessions.quiet_sessions.MOST_TURNS", 9)
     for number in range(5):
         talk(ada, 4, session_id=f"s{number}")
     assert settle_all() == 3

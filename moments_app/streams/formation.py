@@ -1,0 +1,337 @@
+"""Formation: what an engine is shown of turns and streams, what it answers, and the atoms that come of it.
+
+The process that forms what waits in a session and the settling of many sessions share this.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from django.conf import settings
+from pydantic import ValidationError
+
+from moments_app.engines.calls.formation import DraftAtom, FormationRequest, Limits, StreamSection
+from moments_app.engines.interface import Engine
+from moments_app.jobs.process import ProcessInput, Progress, prompt_in_force
+from moments_app.models import Job, MemoryAtom, MemoryStream, PromptVersion
+from moments_app.models.atom import content_hash
+from moments_app.prompts import MEMORY_EXTRACTION_URI
+from moments_app.streams.add_atoms import belonging_to
+from moments_app.streams.word_limit import cut_words
+from moments_app.turns.engine_input import engine_turn
+from sessions_app.models import Message, Session
+
+MAX_TURNS = 200  # of one run; what lies beyond is formed by a follow-up
+CURRENT_ITEMS = 20  # of a stream's latest, shown to the engine so that they are not said again
+CURRENT_FACTS = 40  # of the person's, by number, so that the engine says which of them are over
+CURRENT_CHARS = 6_000
+FORMED = "memories_formed"  # in the event log
+
+
+@dataclass(frozen=True)
+class FormationInput(ProcessInput):
+    """The input of a formation.
+
+    Args:
+        session: with its counters at the claim.
+        streams: by the label that the engine knows them by.
+        request: what the engine gets.
+        messages: shown to the engine, by sequence.
+        last_sequence: up to which turns are formed by this.
+        facts: the person's that the engine was shown, by number.
+        is_cut: more is waiting than one run takes.
+        again: ranges of turns whose memories were withdrawn and are formed again, first the one of this run; blank:
+            this run is about turns that no formation has seen.
+    """
+
+    prompt_version: PromptVersion
+    session: Session
+    streams: dict[str, MemoryStream]
+    request: FormationRequest
+    messages: dict[int, Message]
+    last_sequence: int
+    facts: dict[int, int]
+    is_cut: bool = False
+    again: list[list[int]] = field(default_factory=list)
+
+    def with_prompt(self, version: PromptVersion) -> Self:
+        """Return the same input with other instructions."""
+        return replace(self, prompt_version=version, request=replace(self.request, prompt=version.content))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An item that may become an atom of the stream with a label."""
+
+    label: str
+    stream: MemoryStream
+    atom_type: str
+    sequences: list[int]
+    draft: DraftAtom
+    engine: str = ""
+
+    @property
+    def valid_from(self) -> datetime | None:
+        """The time since when it holds, where one was given that is a time."""
+        with suppress(ValueError):
+            is_month = len(self.draft.valid_from) == len("2026-03")
+            given = datetime.fromisoformat(f"{self.draft.valid_from}-01" if is_month else self.draft.valid_from)
+            return given if given.tzinfo else given.replace(tzinfo=UTC)
+        return None
+
+
+@dataclass(frozen=True)
+class Formed:
+    """The good items of the engine's answer, and how many were bad, by reason."""
+
+    candidates: list[Candidate]
+    dropped: Counter[str]
+    engine: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What streams have already, so that it is not said again.
+
+    Args:
+        facts: the person's that hold, by the numbers by which an item says which of them it ends.
+        current: the text and the items of a stream, by its label.
+    """
+
+    facts: Mapping[int, MemoryAtom] = field(default_factory=dict)
+    current: Mapping[str, str] = field(default_factory=dict)
+
+
+# --- claim ---
+
+
+def formation_prompt(session: Session) -> PromptVersion:
+    """Return the instructions that formations of a session follow now.
+
+    Raises:
+        CannotRun: when the prompt resource has no active version.
+    """
+    return prompt_in_force(MEMORY_EXTRACTION_URI, session)
+
+
+def formation_input(
+    session: Session,
+    turns: Sequence[Message],
+    shown: Sequence[Message],
+    streams: dict[str, MemoryStream],
+    prompt: PromptVersion,
+    known: Known,
+) -> FormationInput:
+    """Return the input of a formation.
+
+    Args:
+        session: of the turns.
+        turns: that are formed by it.
+        shown: those of them that have something to show, as engines read them.
+        streams: that the session feeds, by label.
+        prompt: in force.
+        known: what the streams have.
+    """
+    return FormationInput(
+        prompt_version=prompt,
+        session=session,
+        streams=streams,
+        request=_request(shown, streams, known, prompt),
+        messages={turn.sequence: turn for turn in shown},
+        last_sequence=turns[-1].sequence,
+        facts={number: fact.pk for number, fact in known.facts.items()},
+    )
+
+
+def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
+    """Return streams by label: a shard of one agent beside one of every agent by the same name has its agent's, too."""
+    labelled: dict[str, MemoryStream] = {}
+    for stream in streams:
+        label = (
+            stream.label if stream.label not in labelled else f"{stream.label} of {stream.agent_id or 'every agent'}"
+        )
+        labelled[label] = stream
+    return labelled
+
+
+def _request(
+    shown: Sequence[Message], streams: Mapping[str, MemoryStream], known: Known, prompt: PromptVersion
+) -> FormationRequest:
+    share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
+    return FormationRequest(
+        turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
+        sections=[_section(label, stream, len(shown), known) for label, stream in streams.items()],
+        prompt=prompt.content,
+    )
+
+
+def _section(label: str, stream: MemoryStream, turns: int, known: Known) -> StreamSection:
+    observations = _limits(turns, stream.observation_min, stream.observation_max, stream.observation_max_words)
+    most = _most_facts(stream)
+    facts = _limits(turns, min(stream.fact_min, most), most, stream.fact_max_words)
+    return StreamSection(
+        label=label,
+        prompt=stream.extraction_prompt,
+        observations=observations if stream.extracts_observations else None,
+        facts=facts if stream.extracts_facts else None,
+        current=known.current.get(label, ""),
+        facts_now={number: _dated(fact) for number, fact in known.facts.items() if fact.stream_id == stream.pk},
+    )
+
+
+def _most_facts(stream: MemoryStream) -> int:
+    """Return the most facts of one formation: what goes beyond the stream's buffer would be evicted at once."""
+    return min(stream.fact_max, stream.fact_buffer_max)
+
+
+def _limits(turns: int, least: int, most: int, words: int) -> Limits:
+    """Return the limits, scaled with the length of the conversation: the most at an interval's worth of turns."""
+    share = min(1.0, turns / settings.MEMORY_FORMATION.message_interval)
+    return Limits(least, max(least, 1, round(least + (most - least) * share)) if most else 0, words)
+
+
+def _dated(fact: MemoryAtom) -> str:
+    return f"{fact.content} ({fact.formed_at:%Y-%m-%d})"
+
+
+def current_text(stream: MemoryStream, contents: Iterable[str]) -> str:
+    """Return a stream's text and its latest items as a request has them."""
+    return "\n".join([stream.consolidated_content, *contents]).strip()[:CURRENT_CHARS]
+
+
+# --- think ---
+
+
+def form(input: FormationInput, engine: Engine, progress: Progress) -> Formed:
+    """Call the engine, once for each model that streams are to be formed by, and sort its items."""
+    dropped: Counter[str] = Counter()
+    candidates: list[Candidate] = []
+    groups = by_model(input)
+    asked: list[str] = []
+    for number, (model, sections) in enumerate(groups.items()):
+        progress(number, len(groups))
+        formed_by = engine.with_model(model) if model else engine
+        answer = formed_by.form_memories(replace(input.request, sections=sections))
+        labels = {section.label for section in sections}
+        found = [one for entry in answer.streams for one in _candidates(entry, labels, input, dropped)]
+        candidates += [replace(one, engine=formed_by.name) for one in found]
+        asked.append(formed_by.name)
+    return Formed(candidates, dropped, ", ".join(asked))
+
+
+def by_model(input: FormationInput) -> dict[str, list[StreamSection]]:
+    """Return the sections by the model that forms them, blank for the one that is set for all; that one comes first."""
+    groups: dict[str, list[StreamSection]] = {}
+    for section in sorted(input.request.sections, key=lambda section: bool(input.streams[section.label].own_model)):
+        groups.setdefault(input.streams[section.label].own_model, []).append(section)
+    return groups
+
+
+def _candidates(entry: Any, labels: Collection[str], input: FormationInput, dropped: Counter[str]) -> list[Candidate]:
+    """Return the good items of one stream's entry, if it is one of those that were asked for."""
+    label = str(entry.get("stream")) if isinstance(entry, dict) else ""
+    stream = input.streams.get(label) if label in labels else None
+    if stream is None:
+        dropped["unknown stream"] += 1
+        return []
+    kinds = {
+        MemoryAtom.Type.OBSERVATION: (
+            stream.extracts_observations,
+            stream.observation_max,
+            stream.observation_max_words,
+            "observations",
+        ),
+        MemoryAtom.Type.FACT: (stream.extracts_facts, _most_facts(stream), stream.fact_max_words, "facts"),
+    }
+    found = []
+    for atom_type, (is_wanted, most, words, name) in kinds.items():
+        items = entry.get(name)
+        if not isinstance(items, list):
+            dropped[f"{name} are no list"] += items is not None
+            continue
+        wanted = items if is_wanted else ()
+        good = [one for item in wanted if (one := _candidate(item, label, atom_type, words, input, dropped))]
+        dropped["over the stream's limit"] += len(good[most:])
+        found += good[:most]
+    return found
+
+
+def _candidate(
+    item: Any, label: str, atom_type: str, words: int, input: FormationInput, dropped: Counter[str]
+) -> Candidate | None:
+    try:
+        draft = DraftAtom.model_validate(item)
+    except ValidationError:
+        dropped["wrong shape"] += 1
+        return None
+    text = cut_words(draft.text, words)
+    sequences = sorted({index for index in draft.message_indexes if index in input.messages})
+    if not text or "\0" in text:
+        dropped["empty"] += 1
+    elif not sequences:
+        dropped["no source turn"] += 1
+    elif not input.facts.keys() >= set(draft.ends):
+        dropped["ends what is not listed"] += 1
+    else:
+        good = draft.model_copy(update={"text": text})
+        return Candidate(label, input.streams[label], atom_type, sequences, good)
+    return None
+
+
+# --- commit ---
+
+
+def atoms_of(job: Job, input: FormationInput, formed: Formed) -> list[MemoryAtom]:
+    """Return an atom for each of the good items, to be added."""
+    return [_atom(item, item.stream, job, input) for item in formed.candidates]
+
+
+def by_stream(
+    input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom]
+) -> list[tuple[MemoryStream, list[MemoryAtom]]]:
+    """Return the atoms of a formation with the stream that takes them."""
+    both = list(zip(formed.candidates, atoms, strict=True))
+    return [(stream, [atom for item, atom in both if item.label == label]) for label, stream in input.streams.items()]
+
+
+def result_of(input: FormationInput, formed: Formed, atoms: Sequence[MemoryAtom], *, ended: int) -> dict[str, Any]:
+    """Return what a formation's job says of it, once its atoms are added."""
+    added = sum(not atom._state.adding for atom in atoms)
+    dropped = formed.dropped + Counter({"known already": len(atoms) - added})
+    return {
+        "atoms": added,
+        "ended": ended,
+        "streams": len(input.streams),
+        "dropped": dict(dropped),
+        "first_sequence": input.request.turns[0].index,
+        "last_sequence": input.last_sequence,
+        "again": bool(input.again),
+        "engine": formed.engine,
+    }
+
+
+def _atom(candidate: Candidate, stream: MemoryStream, job: Job, input: FormationInput) -> MemoryAtom:
+    sources = [input.messages[sequence] for sequence in candidate.sequences]
+    return MemoryAtom(
+        stream=stream,
+        **belonging_to(stream, input.session.user_id),
+        atom_type=candidate.atom_type,
+        content=candidate.draft.text,
+        content_hash=content_hash(candidate.draft.text),
+        valid_from=candidate.valid_from,
+        confidence=candidate.draft.confidence,
+        formed_at=_said_at(sources),
+        source_session=input.session,
+        source_message_ids=[message.pk for message in sources],
+        job=job,
+        prompt_version=input.prompt_version,
+        engine=candidate.engine,
+    )
+
+
+def _said_at(sources: Sequence[Message]) -> datetime:
+    """Return the time of the last of the turns that an item comes from."""
+    return max(sources, key=lambda message: message.sequence).created_at
