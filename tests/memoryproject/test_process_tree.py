@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -27,40 +27,48 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture
-def installed() -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Callable[[], Run]]:
+    """Return a site that serves: the one that the last test left so, because a start takes longer than most tests."""
     with migrated_folder() as folder:
-        yield folder
+        runs: list[Run] = []
+
+        def started() -> Run:
+            if not runs or runs[-1].process.poll() is not None:
+                runs.append(Run(folder, "--no-demo"))
+            return runs[-1].serve()
+
+        yield started
+        if runs and runs[-1].process.poll() is None:
+            runs[-1].stop()
 
 
-def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves(installed: Path) -> None:
-    run = Run(installed, "--no-demo").serve()
+def test_row_26_when_the_root_is_killed_all_of_it_goes_and_the_next_start_serves(serve: Callable[[], Run]) -> None:
+    run = serve()
     assert len(run.members()) >= 5
     run.process.kill()
-    wait_until(lambda: not of_folder(installed))
-    assert server.running_socket(installed / "postgres") is None
-    again = Run(installed, "--no-demo", port=run.port).serve()
-    again.process.send_signal(signal.SIGINT)
+    wait_until(lambda: not of_folder(run.folder))
+    assert server.running_socket(run.folder / "postgres") is None
+    again = Run(run.folder, "--no-demo", port=run.port).serve()
+    again.process.send_signal(signal.SIGTERM)
     told = f"Everything died with process {run.process.pid} since"
     assert told in again.ended()
-    assert of_folder(installed) == []
-    assert not (installed / MARK_FILE).exists()  # it came to its end
+    assert of_folder(run.folder) == []
+    assert not (run.folder / MARK_FILE).exists()  # it came to its end
 
 
-def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(installed: Path) -> None:
-    run = Run(installed, "--no-demo").serve()
+def test_row_26_a_second_start_says_who_holds_the_directory_and_touches_nothing(serve: Callable[[], Run]) -> None:
+    run = serve()
     there = {process.pid for process in run.members()}
-    second = Run(installed, "--no-demo")
+    second = Run(run.folder, "--no-demo")
     printed = second.ended()
     assert second.process.returncode == 1
     assert f"is held by process {run.process.pid} since" in printed
     assert run.answers()
     assert there <= {process.pid for process in run.members()}
-    on_its_port = Run(installed, "--no-demo", port=run.port)
+    on_its_port = Run(run.folder, "--no-demo", port=run.port)
     assert "is held by process" in on_its_port.ended()
     assert run.answers()
-    run.process.send_signal(signal.SIGTERM)
-    run.ended()
 
 
 def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> None:
@@ -76,8 +84,8 @@ def test_row_26_a_port_in_use_is_named_before_anything_starts(folder: Path) -> N
     assert not (folder / "postgres").exists()
 
 
-def test_row_25_every_member_that_is_killed_comes_again(installed: Path) -> None:
-    run = Run(installed, "--no-demo").serve()
+def test_row_25_every_member_that_is_killed_comes_again(serve: Callable[[], Run]) -> None:
+    run = serve()
     for process in run.members():
         with suppress(psutil.Error):
             process.kill()
@@ -88,11 +96,11 @@ def test_row_25_every_member_that_is_killed_comes_again(installed: Path) -> None
     run.process.send_signal(signal.SIGINT)
     assert "Stopping." in run.ended()
     assert run.process.returncode == 0
-    assert of_folder(installed) == []
+    assert of_folder(run.folder) == []
 
 
-def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(installed: Path) -> None:
-    run = Run(installed, "--no-demo").serve()
+def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(serve: Callable[[], Run]) -> None:
+    run = serve()
     for member in run.members():  # one that would not end by itself
         if "gunicorn" in " ".join(member.cmdline()):
             member.suspend()
@@ -103,7 +111,7 @@ def test_row_26_an_impatient_ctrl_c_ends_harder_and_leaves_nobody(installed: Pat
     run.process.send_signal(signal.SIGINT)
     run.ended()
     assert time.monotonic() - began < STOP_SECONDS  # which the suspended one would have been given
-    wait_until(lambda: not of_folder(installed))
+    wait_until(lambda: not of_folder(run.folder))
 
 
 def test_a_folder_that_cannot_be_used_is_named(folder: Path) -> None:

@@ -31,11 +31,11 @@ class KeptConnection:
 
     def keep(self) -> None:
         """Take this thread's connection from Django and keep it; one amid a transaction, or that is lost, is closed."""
-        left = connection.connection
-        if left is None or self._kept or connection.pool or not _is_emptied(left):
+        own: Any = connection
+        if own.connection is None or self._kept or own.pool or not _is_emptied(own.connection):
             return
-        self._kept, self._parameters = left, connection.get_connection_params()
-        connection.connection = None
+        self._kept, self._parameters = own.connection, own.get_connection_params()
+        own.connection = None
 
     def close(self) -> None:
         """Let go of it."""

@@ -25,7 +25,7 @@ class Run:
     """
 
     def __init__(self, folder: Path, *arguments: str, port: int | None = None) -> None:
-        self.port = port or free_port()
+        self.folder, self.port = folder, port or free_port()
         self.log = (folder if folder.is_dir() else folder.parent) / f"run-{time.monotonic_ns()}.log"
         # As on a user's machine: what it prints into a file is not unbuffered for it.
         environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": "", "PYTHONUNBUFFERED": ""}
