@@ -126,6 +126,8 @@ def _is_run_together(job: Job, process: AnyProcess) -> bool:
         return process.run_together(job)
     except TookTooLong:
         raise
+    except (ClaimLost, Moved):
+        return False
     except Exception as error:  # of any of them: the one that it follows is found when each runs by itself
         _described(error)
         return False
