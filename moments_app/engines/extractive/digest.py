@@ -3,13 +3,14 @@
 import re
 
 from moments_app.engines.calls.digest import DigestAnswer, DigestRequest
+from moments_app.engines.extractive import verbs
 from moments_app.engines.extractive.sentences import Sentence, dated, fallback, read, telling
 
 LESSON_WORDS = (4, 40)  # at least, at most
 # What an assistant should do, in sentences that name nobody and no particular thing.
 _LESSON = re.compile(
     r"^(?:(?:please|next time|from now on|in future|in the future|and|so|ok|okay),? )*"
-    r"(?:always|never|don't|do not|stop|avoid|make sure|remember to|be sure to)\b",
+    r"(?:always|never|don't|do not|stop|avoid|make sure|remember to|be sure to)\b(?: (?P<next>[\w']+))?",
     re.I,
 )
 _PERSONAL = re.compile(
@@ -29,13 +30,20 @@ def digest(request: DigestRequest) -> DigestAnswer:
     return DigestAnswer(context="\n".join(lines)[:8_000], lessons=list(dict.fromkeys(lessons))[:5])
 
 
+def _is_told(verb: str) -> bool:
+    """Tell whether a verb tells what was, as in "Never saw this coming"."""
+    return verbs.is_past(verb) and not verbs.is_base(verb)
+
+
 def _is_lesson(sentence: Sentence) -> bool:
     """Tell whether a person says how the assistant should work, in words that hold for anybody: lessons are shared."""
     least, most = LESSON_WORDS
+    begun = _LESSON.search(sentence.text)
     return (
         sentence.turn.role == "user"
         and least <= len(sentence.text.split()) <= most
-        and bool(_LESSON.search(sentence.text))
+        and begun is not None
+        and not _is_told((begun["next"] or "").lower())
         and not _PERSONAL.search(sentence.text)
         and not re.search(r"(?<=\s)[A-Z][a-z]", sentence.text)  # a name
     )
