@@ -46,7 +46,7 @@ CEILINGS = {
 }
 # Together they have this share of the tokens that a budget has beyond so many, while recall has something better: a
 # small budget is for what answers the query.
-STANDING_SHARE, STANDING_FROM = 0.2, 750
+STANDING_SHARE, STANDING_FROM = 0.15, 750
 WHO_TOKENS = 100  # of such a budget at least, for who the person is: nothing that is found tells it so shortly
 STEP = 32  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
 NEXT = 5  # items that didn't fit, shown to an operator
@@ -251,7 +251,7 @@ class _Budget:
         for place, item in enumerate(self._recalled):
             if self.left < LEAST_LINE and len(self._following) >= NEXT:
                 break
-            if self._said.has_address(item) or self._said.has(item):
+            if self._said.has_address(item) or self._said.has(item) or self._said.is_told(item):
                 continue
             group = group_of_one("retrieved", place, priced("retrieved", item, self._form))
             if not self._take(group, self.left):

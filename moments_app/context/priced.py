@@ -1,6 +1,7 @@
 """Items and their prices in a format: alone, in groups, shortened, under headings of days; and what is said already."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
@@ -10,6 +11,8 @@ from moments_app.context.item import Item
 from moments_app.context.render import Format
 from moments_app.turns.words import words_of
 from sessions_app.unseen import without_unseen
+
+TOLD = 0.75  # share of a fact's words that its turn has: what is told in the third person has some others
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
@@ -110,6 +113,11 @@ class DayHeadings:
         return cost
 
 
+def _says(turn: frozenset[str], own: frozenset[str]) -> bool:
+    new = own - turn
+    return len(new) <= (1 - TOLD) * len(own) and not any(word[0].isdigit() for word in new)
+
+
 class SaidAlready:
     """What a context says already: addresses, whole texts, and single words."""
 
@@ -117,9 +125,12 @@ class SaidAlready:
         self._refs: set[str] = set()
         self._texts = {tuple(words_of(without_unseen(text))) for text in sent}
         self._words: set[str] = set()
+        self._turns: dict[date, list[frozenset[str]]] = defaultdict(list)  # the words of each, by its day
 
     def add(self, item: Item) -> None:
         """Note an item that goes in."""
+        if item.role and item.time:
+            self._turns[item.time.date()].append(frozenset(item.words))
         if item.ref:
             self._refs.add(item.ref)
         self._texts.add(item.words)
@@ -130,6 +141,13 @@ class SaidAlready:
         return (bool(item.words) and item.words in self._texts) or (
             item.is_neighbour and self._words.issuperset(item.words)
         )
+
+    def is_told(self, item: Item) -> bool:
+        """Tell whether a turn of the same day says nearly all that was made of it; a date or number in it is new."""
+        if item.role or item.time is None or not item.words:
+            return False
+        own = frozenset(item.words)
+        return any(_says(turn, own) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
         """Tell whether an item's address stands there; some layers have one address for all of their items."""

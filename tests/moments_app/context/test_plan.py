@@ -223,6 +223,15 @@ def test_a_small_budget_tells_who_the_person_is_though_a_moment_names_them_too()
     assert left(fill_budget(layers, FORMATS["markdown"], 1_000))["user"] == said  # the rest is left to recall
 
 
+def test_what_is_told_of_a_turn_that_stands_there_is_left_out_unless_it_has_a_date_of_its_own() -> None:
+    said = Item("I just got a kiln for my studio today, so cool!", ref="a", time=AT, role="user")
+    told = Item("Nora just got a kiln for their studio today.", ref="b", time=AT)
+    dated = Item("Nora just got a kiln for their studio on 2 March 2026.", ref="c", time=AT)
+    another_day = Item(told.text, ref="d", time=AT + timedelta(days=1))
+    filled = fill_budget(only(retrieved=[said, told, dated, another_day]), FORMATS["markdown"], 1_000)
+    assert [line.item for line in filled.layers["retrieved"]] == [said, dated, another_day]
+
+
 def test_the_window_of_the_stable_plan_begins_at_a_step() -> None:
     window = [turn(f"{n} {WORDS}", source_sequences=(n, n)) for n in range(300)]
     begins = set()

@@ -141,6 +141,12 @@ def test_a_moment_is_called_by_what_its_summary_tells_and_not_by_what_is_rare() 
     assert moment.name == "choir-harbor-festival"
 
 
+def test_a_lesson_says_what_to_do_and_not_what_was() -> None:
+    said = ("Never saw this coming at all.", "Never put emojis in answers.", "Always answer in full sentences.")
+    turns = talk([("user", text) for text in said])
+    assert ExtractiveEngine().digest(DigestRequest(turns, "", 300, "")).lessons == list(said[1:])
+
+
 def test_moments_of_one_answer_have_names_of_their_own() -> None:
     names = [moment.name for moment in built(talk(KILN, ITALIAN, KILN)).moments]
     assert len(set(names)) == 3
