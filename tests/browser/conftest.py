@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 from tests.support import chromium
-from tests.support.live import live_site
+from tests.support.live import live_site, pooled
 from tests.support.operator import operator
 from tests.support.waiting import TIMEOUT
 
@@ -43,7 +43,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def site(transactional_db: None) -> Iterator[str]:
     """Base URL of the site."""
-    with live_site() as url:
+    with pooled(), live_site() as url:
         yield url
 
 

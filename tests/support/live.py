@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 from unittest.mock import patch
 
 import uvicorn
@@ -67,3 +68,18 @@ def live_site() -> Iterator[str]:
         finally:
             server.end()
             thread.join()
+
+
+@contextmanager
+def pooled() -> Iterator[None]:
+    """Have the block's threads take connections of a pool, as a web process's do: a site of many requests opens few."""
+    own: Any = connection
+    own.close()  # it is of no pool
+    pool = {"min_size": 0, "max_size": 50, "timeout": TIMEOUT}
+    options = own.settings_dict["OPTIONS"] | {"pool": pool}
+    with patch.dict(own.settings_dict, OPTIONS=options, CONN_HEALTH_CHECKS=False, CONN_MAX_AGE=0):
+        try:
+            yield
+        finally:
+            own.close()
+            own.close_pool()
