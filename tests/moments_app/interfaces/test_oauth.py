@@ -180,7 +180,8 @@ def test_row_35_an_operator_of_one_application_grants_nobodys_memory_in_another(
     other = Application.objects.create(name="other")
     eve = operator("add_apikey", "view_")
     LoginLimit.objects.create(login=User.objects.get(pk=eve.session["_auth_user_id"]), application=other)
-    for elsewhere in ({}, {"application": DEFAULT}):
+    forms: list[dict[str, Any]] = [{}, {"application": DEFAULT}]
+    for elsewhere in forms:
         for user_id in ("ada", "new"):
             answer = allow(eve, assistant, **elsewhere, user_id=user_id, begins="on")
             assert answer.status_code == 400, "Which application is asked for, and it is one of theirs."
