@@ -285,8 +285,11 @@ def _candidate(
 
 
 def atoms_of(job: Job, input: FormationInput, formed: Formed) -> list[MemoryAtom]:
-    """Return an atom for each of the good items, to be added."""
-    return [_atom(item, item.stream, job, input) for item in formed.candidates]
+    """Return an atom for each of the good items, to be added to the streams of the claim.
+
+    Their own may be those of another claim, whose transaction made them and was rolled back: a trial's.
+    """
+    return [_atom(item, input.streams[item.label], job, input) for item in formed.candidates]
 
 
 def by_stream(
