@@ -1,7 +1,7 @@
 """What says the same as a fact, and how it reads when that is corrected, ended or withdrawn."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -16,6 +16,8 @@ _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？]+|\n|$)\s*")
 _NO_NAMES = (HOME, WORK, AGE, RELATIONSHIP)
 _WRITERS = frozenset("user assist".split())  # stems of those who speak
+_NAME = re.compile(r"\b(?:[A-Z]|[^\W_]*\d[^\W_]*[^\W\d_])[\w'’-]*|\b[^\W\d_]+\d\w*")
+_STANDS_FOR_SOMEBODY = re.compile(r"\b(?:I|me|my|we|us|our|he|his|she|her|they|their)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,15 @@ class Rewording:
             own_plain = plain_words(self.before)
             if own_plain and own_plain in plain_words(sentence):
                 return True
-        return bool(own) and len(own & lexemes.stems_in(sentence, languages)) >= SAME * len(own)
+        is_alike = bool(own) and len(own & lexemes.stems_in(sentence, languages)) >= SAME * len(own)
+        return is_alike and not self._is_of_another(sentence, languages)
+
+    def _is_of_another(self, sentence: str, languages: tuple[str, ...]) -> bool:
+        """Tell whether a sentence names somebody else: "Ottokar lives in Oslo" is not "Marla lives in Oslo"."""
+        if _STANDS_FOR_SOMEBODY.search(sentence):
+            return False
+        told, names = _names(self.before, languages), _names(sentence, languages)
+        return bool(told - names) and bool(names - told)
 
     def _sentence(self, sentence: str) -> str:
         same = self.says_same(sentence)
@@ -78,6 +88,11 @@ class Rewording:
             if reading(sentence, new, "") == sentence:  # it doesn't say so already
                 sentence = reading(sentence, old, new)
         return sentence
+
+
+def _names(text: str, languages: tuple[str, ...]) -> Set[str]:
+    """Return the stems of what looks like a name, or like a mark of something; of no word that begins sentences."""
+    return lexemes.stems_in(" ".join(_NAME.findall(text)), languages) - _WRITERS
 
 
 def without(texts: Sequence[str], rewording: Rewording) -> list[str]:

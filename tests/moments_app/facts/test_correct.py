@@ -205,3 +205,15 @@ def test_a_name_of_another_language_keeps_no_sentence_from_being_found(name: str
     rewording = Rewording(f"{name} lives in Oslo.", f"{name} lives in Bergen.")
     assert rewording.says_same(f"{name} lives in Oslo, by the harbor.")
     assert not rewording.says_same(f"{name} likes pasta a lot.")
+
+
+@pytest.mark.parametrize(
+    ("told", "other"),
+    [("Marla", "Ottokar"), ("The guest k3f9a", "The guest r77b2"), ("Marla's son Ida", "Marla's son Eva")],
+)
+def test_what_is_said_of_somebody_else_in_the_same_words_stays(told: str, other: str) -> None:
+    said = "lives in Oslo with the whole family and likes it there."
+    rewording = Rewording(f"{told} {said}", f"{told} {said.replace('Oslo', 'Bergen')}")
+    assert not rewording.says_same(f"{other} {said}")
+    for same in (f"{told} lives in Oslo with the family, they like it.", f"Since May I too: {told} {said}"):
+        assert rewording.says_same(same)
