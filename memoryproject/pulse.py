@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import TypeVar
 
 import psycopg
@@ -15,9 +14,10 @@ T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
 USUAL_SECONDS = 0.2  # for an answer to a request
-PATIENCE = 2.0  # seconds within which the database answers, though a busy machine has to start a process for that
+PATIENCE = 0.5  # seconds within which the database answers
 FRESH_SECONDS = 1.0  # for which an answer is good: many may wait at once
 QUESTION_SECONDS = 60  # after which an unanswered question is given up, and put again
+LOST_SECONDS = 5  # after which a connection is gone of which the other end doesn't even take what is sent
 
 
 class NoAnswer(Exception):
@@ -25,12 +25,16 @@ class NoAnswer(Exception):
 
 
 class Pulse:
-    """One question at a time, by a connection and a thread of its own: neither is ever short of them."""
+    """One question at a time, by a connection and a thread of its own: neither is ever short of them.
+
+    The connection is kept, as a busy machine takes long to start PostgreSQL's process for a new one.
+    """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="pulse")
         self._question: Future[None] | None = None
         self._asked_at = -FRESH_SECONDS
+        self._connection: psycopg.Connection | None = None  # of the thread's alone
 
     def check(self) -> None:
         """Refuse to begin anything while a question waits for its answer longer than it should.
@@ -65,16 +69,26 @@ class Pulse:
             if time.monotonic() - self._asked_at < FRESH_SECONDS:
                 return True
             self._asked_at = time.monotonic()
-            self._question = self._executor.submit(_ask)
+            self._question = self._executor.submit(self._ask)
         await asyncio.wait({asyncio.wrap_future(self._question)}, timeout=PATIENCE)
         return self._question.done()
 
+    def _ask(self) -> None:
+        """Return as soon as the database answers, be it with an error."""
+        try:
+            self._connection = self._connection or _connected()
+            self._connection.execute("SELECT 1")
+        except psycopg.Error:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
-def _ask() -> None:
-    """Return as soon as the database answers, be it with an error."""
-    parameters = connection.get_connection_params() | {"connect_timeout": QUESTION_SECONDS}
-    with suppress(psycopg.Error), psycopg.connect(**parameters) as asking:
-        asking.execute("SELECT 1")
+
+def _connected() -> psycopg.Connection:
+    wait = {"connect_timeout": QUESTION_SECONDS, "tcp_user_timeout": LOST_SECONDS * 1_000}
+    # Prepared statements don't outlive a transaction behind a pooler.
+    once = {"autocommit": True, "prepare_threshold": None}
+    return psycopg.connect(**(connection.get_connection_params() | wait | once))
 
 
 def _forget(work: asyncio.Future[T]) -> None:

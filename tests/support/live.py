@@ -68,6 +68,8 @@ def live_site() -> Iterator[str]:
         finally:
             server.end()
             thread.join()
+            if pulse.PULSE._connection:
+                pulse.PULSE._connection.close()
 
 
 @contextmanager
