@@ -1,6 +1,7 @@
 """What the log says of requests names nobody."""
 
 import logging
+import re
 from io import StringIO
 
 import pytest
@@ -33,7 +34,7 @@ def test_a_refused_request_is_logged_by_its_route(service: Api, ada: UserProfile
     service.client.put("/api/v1/users/ada-lovelace", headers=service.headers)
     service.client.get("/api/v1/people/ada-lovelace")
     said = log.getvalue()
-    assert "ada" not in said
+    assert not re.search(r"\bada\b", said)  # an id may have the letters
     for line in (
         "Not Found: /api/v1/users/<public_id:user_id>",
         "Bad Request: /api/v1/users/<public_id:user_id>",
@@ -58,4 +59,4 @@ def test_what_is_refused_before_a_view_and_what_fails_is_logged_by_its_route(log
     said = log.getvalue()
     assert "Length Required: /api/v1/users/<public_id:user_id>" in said
     assert "Internal Server Error: /api/v1/users/<public_id:user_id>" in said
-    assert "ada" not in said
+    assert not re.search(r"\bada\b", said)  # an id may have the letters

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -115,7 +116,7 @@ def test_row_11_what_waited_to_be_told_of_somebody_who_was_erased_is_not_told(
     erase_user("ada", application=DEFAULT, actor="key:test")
     send_all()
     assert [told["type"] for told in receiver.told] == ["person.erased"]
-    assert b"ada" not in b"".join(receiver.bodies)
+    assert not re.search(rb"\bada\b", b"".join(receiver.bodies))  # an id may have the letters
 
 
 def test_one_is_told_of_ones_own_application_and_of_what_one_asked_for(receiver: Receiver) -> None:

@@ -113,7 +113,7 @@ class TestWho:
         viewer = operator("view_userprofile")
         shown = page(viewer, change_url(ada))
         for hidden in ("Moment 1", "Fact 0", "What holds", "s1"):
-            assert hidden not in shown
+            assert not re.search(rf"\b{hidden}\b", shown)  # a form's token may have the letters
         assert viewer.get(url(ada, "cost")).status_code == 403
 
     @pytest.mark.slow
