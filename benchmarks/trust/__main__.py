@@ -1,7 +1,8 @@
 """Attack a throw-away installation, and write the figures into docs/trust.md: `make trust`.
 
 MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), EXAMPLES of requests to each operation
-(10), OUTAGE seconds (30), SEED (1) and the PARTS of the drill (all) are variables of the environment.
+(10), OUTAGE seconds (30), SEED (1), the PARTS of the drill (all), and DRILLED, a file of
+earlier rows, are variables of the environment.
 """
 
 import json
@@ -182,8 +183,9 @@ def _printed_keys(site: Site, source: str) -> list[str]:
 def _drilled() -> list[Row]:
     """Run the drill as anybody does, and return its rows; what it prints is seen meanwhile."""
     kills, outage = os.environ.get("KILLS", "3"), os.environ.get("OUTAGE", "30")
-    parts = os.environ.get("PARTS", "").split()
-    return [Row(**row) for row in _rows_of("drill", *parts, "--kills", kills, "--outage", outage)]
+    parts, drilled = os.environ.get("PARTS", "").split(), os.environ.get("DRILLED")
+    after = ["--after", drilled] if drilled else []
+    return [Row(**row) for row in _rows_of("drill", *parts, "--kills", kills, "--outage", outage, *after)]
 
 
 def _poisoned() -> list[poison.Row]:

@@ -1,6 +1,7 @@
 """What came of each fault: a row, and the table of all."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -16,6 +17,10 @@ HEADINGS = (
     "prober: p50, p99, max",
     "remarks",
 )
+COMMONEST = 4  # places that are told of a kind of process
+
+
+ADDED = ("times", "acknowledged", "lost", "doubled", "rounds", "rounds_lost", "seconds", "probes")  # of two parts
 
 
 @dataclass
@@ -32,6 +37,7 @@ class Row:
         seconds: from each fault's end until all was well; None where it never was.
         told: where somebody could have read of it.
         probes: seconds of each request of the prober beside it.
+        places: what the processes that were killed waited in, and how many of them.
         remarks: what else there is to say.
     """
 
@@ -45,7 +51,15 @@ class Row:
     seconds: list[float | None] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     probes: list[float] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+
+    def __add__(self, other: "Row") -> "Row":
+        """Return what came of the fault in two parts of a drill."""
+        both = {name: getattr(self, name) + getattr(other, name) for name in ADDED}
+        places = dict(Counter(self.places) + Counter(other.places))
+        told, remarks = sorted({*self.told, *other.told}), list(dict.fromkeys(self.remarks + other.remarks))
+        return Row(self.fault, **both, told=told, places=places, remarks=remarks)
 
     @property
     def is_well(self) -> bool:
@@ -81,8 +95,20 @@ class Row:
             worst,
             ", ".join(self.told) or "–",
             quantiles(self.probes),
-            "; ".join(self.remarks) or "–",
+            "; ".join([*self._where(), *self.remarks]) or "–",
         ]
+
+    def _where(self) -> list[str]:
+        places = Counter(self.places).most_common(COMMONEST)
+        return ["in " + ", ".join(f"{place} {number}" for place, number in places)] if places else []
+
+
+def added(rows: Iterable[Row]) -> list[Row]:
+    """Return a row for each fault, of several parts of a drill."""
+    sums: dict[str, Row] = {}
+    for row in rows:
+        sums[row.fault] = sums[row.fault] + row if row.fault in sums else row
+    return list(sums.values())
 
 
 def not_tried(fault: str, why: str) -> Row:

@@ -17,7 +17,6 @@ from memoryproject.drill.watch import Watch
 
 FOUND_SECONDS = 30  # in which a process of the kind has to be there
 END_SECONDS = 30  # in which all of a tree has to end with its root
-COMMONEST = 4  # places that are told of a kind
 LEAVE_WORK_ALONE = ("web", "idle", "clock", "watch", "keeper")  # in the name of a kind: no job is under way there
 
 AT_WORK = "SELECT id FROM moments_app_job WHERE status = 'processing'"
@@ -59,8 +58,7 @@ def each_kind(course: Course) -> Iterator[Row]:
         work.row.times = len(killed)
         _wait_for_work(course.site, killed)
     for kind, fault in faults.items():
-        places = pickers[kind].places.most_common(COMMONEST)
-        fault.row.remark("in " + ", ".join(f"{place} {number}" for place, number in places))
+        fault.row.places = dict(pickers[kind].places)
         course.say(f"  {kind}: {fault.row.outcome()}")
     yield from (fault.row for fault in [*faults.values(), work])
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memoryproject.drill.course import Course
 from memoryproject.drill.faults import PARTS
-from memoryproject.drill.report import Row, table
+from memoryproject.drill.report import Row, added, table
 from memoryproject.management.stoppable import stoppable
 
 
@@ -28,13 +28,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--seed", type=int, default=25, metavar="N", help="of chance; parts of a long run differ in it"
         )
+        parser.add_argument("--after", type=Path, metavar="FILE", help="with the rows of the parts before this one")
         parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows are written as well")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if unknown := sorted(set(options["parts"]) - set(PARTS)):
             raise CommandError(f"No such part: {', '.join(unknown)}. There are: {', '.join(PARTS)}.")
         began = time.monotonic()
-        rows: list[Row] = []
+        rows = _rows(options["after"])
         try:
             with (
                 stoppable(),
@@ -56,6 +57,7 @@ class Command(BaseCommand):
 
     def _report(self, rows: list[Row], began: float, path: Path | None) -> None:
         """Print the table, and fail if something was lost, doubled, or stayed broken."""
+        rows = added(rows)
         self._say(f"\n{table(rows)}\n\nTook {time.monotonic() - began:.0f} s.")
         if path:
             path.write_text(json.dumps([asdict(row) for row in rows], indent=1))
@@ -65,3 +67,15 @@ class Command(BaseCommand):
     def _say(self, text: str) -> None:
         self.stdout.write(text)
         self.stdout.flush()
+
+
+def _rows(path: Path | None) -> list[Row]:
+    """Return the rows of a file that the command wrote.
+
+    Raises:
+        CommandError: it can't be read, or holds something else.
+    """
+    try:
+        return [Row(**row) for row in json.loads(path.read_text())] if path else []
+    except (OSError, ValueError, TypeError) as error:
+        raise CommandError(f"{path} can't be read as the rows of a drill: {error}.") from error

@@ -1,5 +1,6 @@
 """The drill's accounts: what is lost or there twice is found, said, and makes it fail."""
 
+import json
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,7 +20,7 @@ from memoryproject.drill.faults import PARTS
 from memoryproject.drill.ledger import Ledger, compare, marks_in, new_mark
 from memoryproject.drill.provider import Provider
 from memoryproject.drill.recovery import settle, work_lost_or_doubled
-from memoryproject.drill.report import Row, not_tried, quantiles, table
+from memoryproject.drill.report import Row, added, not_tried, quantiles, table
 from memoryproject.drill.site import NotWell, Site, environment, wait_for
 from moments_app.models import Correction, EngineCall, Job, MemoryAtom, MemoryStream
 from moments_app.provenance.correct import correct, correcting
@@ -80,6 +81,15 @@ class TestReport:
         assert hang[7] == "never"
         assert other[2] == "not tried" and other[10] == "no"
 
+    def test_parts_of_a_drill_add_up_and_what_went_wrong_in_one_went_wrong(self) -> None:
+        first = Row("a kill", 2, 10, rounds=3, seconds=[1.0, 3.0], told=["log"], places={"epoll": 2}, remarks=["one"])
+        other = Row("a kill", 1, 5, 1, rounds=1, seconds=[2.0], told=["log", "page"], places={"epoll": 1, "futex": 4})
+        [kill, hang] = added([first, Row("a hang"), other])
+        assert (kill.times, kill.acknowledged, kill.lost, kill.rounds, kill.seconds) == (3, 15, 1, 4, [1.0, 3.0, 2.0])
+        assert (kill.told, kill.places, kill.remarks) == (["log", "page"], {"epoll": 3, "futex": 4}, ["one"])
+        assert kill.cells()[-1] == "in futex 4, epoll 3; one"
+        assert not kill.is_well and hang.is_well
+
     def test_quantiles_are_of_what_was_measured(self) -> None:
         assert quantiles([0.1] * 99 + [5.0]) == "0.10, 5.00, 5.00 s"
         assert quantiles([]) == "–"
@@ -107,6 +117,21 @@ def test_a_drill_that_lost_something_says_so_and_fails(
 def test_a_part_that_there_is_not_is_named() -> None:
     with pytest.raises(CommandError, match="No such part: earthquake"):
         call_command("drill", "earthquake")
+
+
+def test_a_part_is_added_to_those_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(PARTS, "tidy", lambda course: [Row("a tidy site", 1, 4, seconds=[0.5])])
+    call_command("drill", "tidy", json=tmp_path / "rows.json")
+    call_command("drill", "tidy", after=tmp_path / "rows.json", json=tmp_path / "both.json")
+    [row] = json.loads((tmp_path / "both.json").read_text())
+    assert (row["times"], row["acknowledged"], row["seconds"]) == (2, 8, [0.5, 0.5])
+
+
+def test_a_file_that_holds_no_rows_is_named_before_anything_is_hurt(tmp_path: Path) -> None:
+    for text in ("no JSON", '["a"]', '[{"fault": "x", "color": "red"}]'):
+        (tmp_path / "rows.json").write_text(text)
+        with pytest.raises(CommandError, match=r"rows\.json can't be read as the rows of a drill"):
+            call_command("drill", after=tmp_path / "rows.json")
 
 
 @pytest.mark.django_db(transaction=True)
