@@ -37,7 +37,7 @@ class Held(Exception):
 
 
 class CannotStart(Exception):
-    """A child ended before the tree was ready; the message names it."""
+    """A child ended before the tree was ready, or the data directory can't be used; the message names it."""
 
 
 @contextmanager
@@ -50,19 +50,22 @@ def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
 
     Raises:
         Held: another process holds it.
-        OSError: it can't be written.
+        CannotStart: it can't be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / LOCK_FILE).open("a+") as file:
+    with _writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        opened = (directory / LOCK_FILE).open("a+")
+    with opened as file:
         deadline = time.monotonic() + patience
         while not _locked(file):
             if time.monotonic() >= deadline:
                 file.seek(0)
                 raise Held(f"{directory} is held by {file.read().strip() or 'another process'}.")
             time.sleep(0.1)
-        file.truncate(0)
-        file.write(_who())
-        file.flush()
+        with _writing(directory):
+            file.truncate(0)
+            file.write(_who())
+            file.flush()
         yield
 
 
@@ -72,14 +75,26 @@ def marked(directory: Path) -> Iterator[str]:
 
     Yields:
         Who left a mark behind: a process that was killed, or whose machine stopped; blank if nobody did.
+
+    Raises:
+        CannotStart: it can't be written.
     """
     mark = directory / MARK_FILE
-    left = mark.read_text() if mark.exists() else ""
-    mark.write_text(_who())
+    with _writing(directory):
+        left = mark.read_text() if mark.exists() else ""
+        mark.write_text(_who())
     try:
         yield left
     finally:
         mark.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CannotStart(f"DATA_DIR: {directory} can't be used: {error.strerror}.") from error
 
 
 def _who() -> str:

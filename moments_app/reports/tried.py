@@ -83,7 +83,7 @@ def _(answer: Rolled) -> list[AnswerPart]:
 @parts.register
 def _(answer: Formed) -> list[AnswerPart]:
     items = [
-        AnswerPart(f"{one.stream.label}, {one.atom_type}", one.draft.text, f"turns {_numbers(one.sequences)}")
+        AnswerPart(f"{one.label}, {one.atom_type}", one.draft.text, f"turns {_numbers(one.sequences)}")
         for one in answer.candidates
     ]
     dropped = "\n".join(f"{number} × {reason}" for reason, number in (+answer.dropped).items())

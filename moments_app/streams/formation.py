@@ -67,7 +67,6 @@ class Candidate:
     """An item that may become an atom of the stream with a label."""
 
     label: str
-    stream: MemoryStream
     atom_type: str
     sequences: list[int]
     draft: DraftAtom
@@ -277,7 +276,7 @@ def _candidate(
         dropped["ends what is not listed"] += 1
     else:
         good = draft.model_copy(update={"text": text})
-        return Candidate(label, input.streams[label], atom_type, sequences, good)
+        return Candidate(label, atom_type, sequences, good)
     return None
 
 

@@ -13,6 +13,16 @@ from memoryproject.handlers import OF_PAGES, CallHandler, Handlers
 from tests.support.api import Api
 
 HOST, BODY = {"HTTP_HOST": "localhost"}, '{"user_id": "ada", "messages": [{"role": "user", "content": "Hello."}]}'
+# Whoever adds a middleware decides where it belongs: a call by key passes these, and none of `OF_PAGES`.
+OF_EVERY_REQUEST = (
+    "django.middleware.security.SecurityMiddleware",
+    "memoryproject.content_policy.ContentPolicyMiddleware",
+    "sessions_app.api.middleware.BodyLimitMiddleware",
+    "sessions_app.api.middleware.LimitsMiddleware",
+    "sessions_app.api.middleware.DailyLimitsMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+)
 Answer = tuple[str, dict[str, str], bytes]
 
 
@@ -29,7 +39,6 @@ def answer(handler: Any, method: str, path: str, **more: Any) -> Answer:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_call_is_answered_alike_by_both_handlers(service: Api) -> None:
-    assert {*OF_PAGES} < {*settings.MIDDLEWARE}
     key = {"HTTP_AUTHORIZATION": service.headers["Authorization"], "content_type": "application/json"}
     for handler in (CallHandler(), WSGIHandler()):
         stored = answer(handler, "POST", "/api/v1/sessions/s1/messages", data=BODY, **key)
@@ -48,6 +57,11 @@ def test_a_call_is_answered_alike_by_both_handlers(service: Api) -> None:
         assert by_calls == by_pages, path
     docs = [answer(handler(), "GET", "/api/v1/docs", **key) for handler in (CallHandler, WSGIHandler)]
     assert docs[0][0] == docs[1][0] == "200 OK" and docs[0][1].keys() == docs[1][1].keys()
+
+
+def test_each_middleware_is_of_pages_or_of_every_request() -> None:
+    assert {*OF_PAGES} | {*OF_EVERY_REQUEST} == {*settings.MIDDLEWARE}
+    assert not {*OF_PAGES} & {*OF_EVERY_REQUEST}
 
 
 @pytest.mark.django_db

@@ -1,5 +1,6 @@
 """One tree of processes a data directory: attacked by kills, second starts and an impatient Ctrl-C."""
 
+import errno
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from memoryproject.embedded import server
-from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, Fork, Held, Tree, hold
+from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, CannotStart, Fork, Held, Tree, hold
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
 from tests.support.running import Run, of_folder
@@ -134,6 +135,15 @@ def test_a_directory_is_held_by_one_alone(tmp_path: Path) -> None:
         pass
     with hold(tmp_path):
         pass
+
+
+def test_only_what_is_wrong_with_the_directory_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    below = tmp_path / "file" / "data"
+    with pytest.raises(CannotStart, match=f"DATA_DIR: {below} can't be used: Not a directory"), hold(below):
+        pass
+    with pytest.raises(OSError, match="Network is down"), hold(tmp_path):
+        raise OSError(errno.ENETDOWN, os.strerror(errno.ENETDOWN))
 
 
 def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:

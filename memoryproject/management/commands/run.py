@@ -55,8 +55,6 @@ class Command(BaseCommand):
                 self._run(options["port"], with_demonstration=not options["no_demo"])
         except (Held, CannotStart) as error:
             raise CommandError(str(error)) from error
-        except OSError as error:
-            raise CommandError(f"DATA_DIR: {settings.DATA_DIR} can't be used: {error.strerror}.") from error
 
     def _run(self, port: int, *, with_demonstration: bool) -> None:
         base_url = f"http://127.0.0.1:{port}"
