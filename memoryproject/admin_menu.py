@@ -1,12 +1,14 @@
 """The admin's sidebar, and the names of what it leads to: a heading says what the sidebar says."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.http import HttpRequest
 from django.urls import reverse_lazy
+from django.utils.module_loading import import_string
 from django.utils.text import capfirst
+from unfold.dataclasses import SearchResult
 
 
 class Entry(NamedTuple):
@@ -85,6 +87,30 @@ _PLAYGROUND: dict[str, object] = {
     "permission": "moments_app.operator.views.playground.may_play",
     "active": lambda request: request.path.startswith(str(_PLAYGROUND["link"])),
 }
+_DASHBOARD: dict[str, object] = {
+    "title": "Dashboard",
+    "icon": "home",
+    "link": reverse_lazy("admin:index"),
+    "permission": lambda request: True,
+}
+_COST: dict[str, object] = {
+    "title": "Cost",
+    "icon": "payments",
+    "link": reverse_lazy("admin:moments_app_enginecall_cost"),
+    "permission": lambda request: request.user.has_perms(["moments_app.view_enginecall", "moments_app.view_job"]),
+}
+
+
+def pages_named(request: HttpRequest, words: str) -> list[SearchResult]:
+    """Return the pages that are no lists and whose name has the words; lists are found by unfold's own search."""
+    pages = (_DASHBOARD, _FIND, _RECALL_CONSOLE, _PLAYGROUND, _COST)
+    named = [page for page in pages if words in str(page["title"]).lower() and _is_shown(page, request)]
+    return [SearchResult(str(page["title"]), "page", str(page["link"]), str(page["icon"])) for page in named]
+
+
+def _is_shown(page: dict[str, object], request: HttpRequest) -> bool:
+    permission: Any = page["permission"]
+    return bool((import_string(permission) if isinstance(permission, str) else permission)(request))
 
 
 def name_models() -> None:

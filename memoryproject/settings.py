@@ -360,5 +360,6 @@ UNFOLD = {
     "SCRIPTS": [lambda request: static("memoryproject/frame.js")],
     "DASHBOARD_CALLBACK": "memoryproject.dashboard.dashboard",
     "SIDEBAR": {"navigation": NAVIGATION},
+    "COMMAND": {"search_callback": "memoryproject.admin_menu.pages_named"},
     "ACCOUNT": {"navigation": ACCOUNT},
 }

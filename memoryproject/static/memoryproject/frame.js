@@ -30,14 +30,43 @@ document.addEventListener("alpine:init", () => {
 });
 
 // The search for names. Unfold's version appears with the next frame and focuses its field after 20 ms. Anything typed
-// before that is lost, and if no frame was drawn by then, so is all the rest. Ours listens from the shortcut on.
+// before that is lost, and if no frame was drawn by then, so is all the rest. Ours listens from the shortcut on. Enter
+// opens the first result where no arrow key chose another, also before the results are there; when the search is closed,
+// the focus returns to where it was.
 function listeningCommand() {
   const command = searchCommand();
-  const open = command.handleOpen;
+  const { handleOpen, handleEscape, handleContentLoaded, selectItem } = command;
   command.handleOpen = function () {
-    open.call(this);
+    this.cameFrom = document.activeElement;
+    this.isAwaited = false;
+    handleOpen.call(this);
     this.$root.style.removeProperty("display");
     this.$refs.searchInputCommand.focus();
+  };
+  command.handleEscape = function () {
+    handleEscape.call(this);
+    if (!this.openCommandResults) {
+      this.cameFrom.focus();
+    }
+  };
+  command.selectItem = function () {
+    this.isAwaited = !this.hasResults;
+    if (this.hasResults) {
+      this.currentIndex = this.currentIndex || 1;
+      selectItem.apply(this, arguments);
+    }
+  };
+  command.handleContentLoaded = function (event) {
+    handleContentLoaded.call(this, event);
+    if (this.isAwaited && this.hasResults) {
+      this.selectItem();
+    }
+  };
+  // Tab goes on to the results, and past them to the page, which the search must not cover then.
+  command.handleLeaving = function (event) {
+    if (this.openCommandResults && event.relatedTarget && !this.$root.contains(event.relatedTarget)) {
+      this.handleOutsideClick();
+    }
   };
   return command;
 }
@@ -45,6 +74,7 @@ function listeningCommand() {
 // Django's choice boxes have hints that are an icon with a label. Without a role, screen readers skip the label.
 window.addEventListener("load", () => requestAnimationFrame(() => {
   document.querySelectorAll(".help-tooltip[aria-label]").forEach((hint) => hint.setAttribute("role", "img"));
+  hideIcons(document);  // those of the calendar and the clock, which Django adds when all is loaded
 }));
 
 // An icon is a word that its font draws. Without this, screen readers read the word: "forum Sessions".

@@ -102,7 +102,10 @@ def _moment(request: HttpRequest, moment: Moment, words: Sequence[lexemes.QueryW
 
 
 def _fact(request: HttpRequest, atom: MemoryAtom, words: Sequence[lexemes.QueryWord]) -> Hit:
-    return Hit(change_url(atom), f"{atom.atom_type}, {atom.stream.title}", marked(atom.content, words, EXCERPT), atom)
+    """Tell of an item, and where no context has it any more."""
+    state = "" if atom.state == MemoryAtom.State.ACTIVE else f", {atom.state}"
+    name = f"{atom.atom_type}{state}, {atom.stream.title}"
+    return Hit(change_url(atom), name, marked(atom.content, words, EXCERPT), atom)
 
 
 _SAYS: dict[type[Model], Callable[[HttpRequest, Any, Sequence[lexemes.QueryWord]], Hit]] = {
