@@ -2,7 +2,7 @@
 ARG PYTHON=3.11-slim-bookworm
 
 FROM docker.io/library/python:${PYTHON} AS build
-# Extras of pyproject.toml, separated by commas: otel, sentry, local.
+# Extras of pyproject.toml, separated by commas: otel, sentry, local, s3.
 ARG EXTRAS=""
 RUN python -m venv /app
 ENV PATH=/app/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -15,7 +15,7 @@ RUN pip install ".${EXTRAS:+[$EXTRAS]}" && python -m compileall -q /app
 FROM docker.io/library/python:${PYTHON}
 RUN useradd --system --uid 10001 --create-home --home-dir /data memory
 COPY --from=build /app /app
-# Archives and rounds that wait to be stored: a volume, if no storage elsewhere is set (RETENTION__STORAGE_BACKEND).
+# Archives and rounds that wait to be stored: a volume, if no storage elsewhere is set (RETENTION__S3_BUCKET).
 VOLUME /data
 WORKDIR /data
 ENV PATH=/app/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 DATA_DIR=/data

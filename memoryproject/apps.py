@@ -50,4 +50,5 @@ def _check_archive_storage() -> None:
     try:
         storages["archive"]
     except Exception as error:
-        raise ImproperlyConfigured(f"RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS: {error}") from error
+        bucket, named = "RETENTION__S3_BUCKET", "RETENTION__STORAGE_BACKEND, RETENTION__STORAGE_OPTIONS"
+        raise ImproperlyConfigured(f"{bucket if settings.RETENTION.s3_bucket else named}: {error}") from error

@@ -1,7 +1,8 @@
 """Whether the providers of the settings take their keys: asked when workers start, not by the first job.
 
 Each is asked for its list of models, which costs nothing. An endpoint that has no such list is given the smallest call
-of the kind it is there for. A provider that is merely busy or broken refuses nobody.
+of the kind it is there for. A provider that is merely busy or broken refuses nobody. A store of archives elsewhere is
+given a small file, which it has to give back.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pydantic import SecretStr
 
 from moments_app.engines.endpoint import Endpoint
 from moments_app.engines.interface import EngineError
+from sessions_app.retention import archive_files
 
 SECONDS = 10.0
 ANSWER_BYTES = 10_000_000  # some list thousands of models
@@ -78,4 +80,12 @@ def providers() -> Iterator[Provider]:
 
 def refusals() -> list[str]:
     """Ask each provider; return a sentence for each that refuses."""
-    return [told for provider in providers() if (told := provider.refusal())]
+    answers = [provider.refusal() for provider in providers()]
+    answers.append(_of_archives())
+    return [answer for answer in answers if answer]
+
+
+def _of_archives() -> str:
+    conf = settings.RETENTION
+    told = archive_files.refusal() if conf.is_elsewhere and conf.action == "archive" else ""
+    return told and f"{told} Look at RETENTION__{'S3_BUCKET' if conf.s3_bucket else 'STORAGE_OPTIONS'}."

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from tempfile import TemporaryFile
 from typing import IO, Any
+from uuid import uuid4
 
 from django.core.files import File
 from django.core.files.storage import storages
@@ -317,6 +318,16 @@ def _files(folder: str) -> list[str]:
         except FileNotFoundError:
             return []
     return [f"{folder}/{name}" for name in files] + [name for inner in folders for name in _files(f"{folder}/{inner}")]
+
+
+def refusal() -> str:
+    """Write a small file, read it back and remove it; return why that fails, or blank."""
+    try:
+        with packed([json.dumps({"sequence": 0}).encode()]) as content:
+            discard([store(content, f"check-{uuid4()}.jsonl.gz")])
+    except ArchiveError as error:
+        return f"The storage of archives refuses a file: {error}"
+    return ""
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def _serve(function: str) -> None:
 
 @contextmanager
 def _dying_before(last: int) -> Iterator[None]:
-    from django.core.files.storage import FileSystemStorage
+    from django.core.files.storage import storages
     from django.db import connection
     from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -88,7 +88,7 @@ def _dying_before(last: int) -> Iterator[None]:
         return execute(*arguments)
 
     steps: dict[Any, tuple[str, ...]] = {os: ("write", "fsync")}
-    steps |= {FileSystemStorage: ("_save", "open", "listdir", "delete"), BaseDatabaseWrapper: ("_commit",)}
+    steps |= {type(storages["archive"]): ("_save", "open", "listdir", "delete"), BaseDatabaseWrapper: ("_commit",)}
     with pytest.MonkeyPatch.context() as patch:
         for owner, names in steps.items():
             for name in names:

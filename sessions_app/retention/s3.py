@@ -1,0 +1,86 @@
+"""Archives in a bucket of an object store that speaks S3, with the extra `s3`.
+
+What is added to django-storages' storage is what archives need: a part of a file is read without fetching the rest, and
+what is deleted is gone, also from a bucket that keeps former versions.
+"""
+
+from typing import Any
+
+from sessions_app.extras import extra
+
+with extra("s3"):
+    from boto3.s3.transfer import TransferConfig
+    from botocore.config import Config
+    from botocore.exceptions import ClientError
+    from storages.backends.s3 import S3File, S3Storage
+    from storages.utils import clean_name
+
+CLIENT: dict[str, Any] = {
+    "connect_timeout": 5,  # seconds
+    "read_timeout": 30,
+    "retries": {"mode": "standard", "total_max_attempts": 3},
+    # Archives have checksums of their own, and not every store knows those that newer clients add.
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
+
+
+class PartOrWhole(S3File):  # type: ignore[misc]
+    """An object to read: fetched whole, or only from the offset that is sought before anything is read."""
+
+    _file: Any
+
+    def seek(self, offset: int, whence: int = 0) -> Any:
+        """Go to an offset; what lies before it isn't fetched if nothing was read yet."""
+        if self._file is None and offset and not whence:
+            self._file = self.obj.get(Range=f"bytes={offset}-")["Body"]
+            return offset
+        return self.file.seek(offset, whence)
+
+
+class S3Archives(S3Storage):  # type: ignore[misc]
+    """A Django storage of archives.
+
+    Args:
+        bucket: The name of the bucket.
+        endpoint_url: Where the store is; blank: Amazon's.
+        region: The region of the bucket; blank: as the store says.
+        access_key, secret_key: The credentials; blank: found by boto3, in the environment or from the host's role.
+        prefix: The folder in the bucket.
+    """
+
+    def __init__(
+        self, *, bucket: str, endpoint_url: str, region: str, access_key: str, secret_key: str, prefix: str
+    ) -> None:
+        addressing = "path" if endpoint_url else "auto"  # few stores have a host name for each bucket
+        super().__init__(
+            bucket_name=bucket,
+            endpoint_url=endpoint_url or None,
+            region_name=region or None,
+            access_key=access_key or None,
+            secret_key=secret_key or None,
+            location=prefix,
+            file_overwrite=False,
+            # Without it, `Content-Encoding: gzip` is added, by which some stores and proxies unpack what they hand out.
+            object_parameters={"ContentType": "application/gzip"},
+            client_config=Config(s3={"addressing_style": addressing}, **CLIENT),
+            transfer_config=TransferConfig(use_threads=False),
+        )
+
+    def _open(self, name: str, mode: str = "rb") -> PartOrWhole:
+        try:
+            return PartOrWhole(self._normalize_name(clean_name(name)), mode, self)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                raise FileNotFoundError(name) from error
+            raise
+
+    def delete(self, name: str) -> None:
+        """Delete an object with all its versions. A missing one is not an error."""
+        place = {"Bucket": self.bucket_name, "Key": self._normalize_name(clean_name(name))}
+        client = self.connection.meta.client
+        if client.delete_object(**place).get("DeleteMarker"):  # the bucket keeps versions
+            kept = client.list_object_versions(Bucket=place["Bucket"], Prefix=place["Key"])
+            for version in kept.get("Versions", []) + kept.get("DeleteMarkers", []):
+                if version["Key"] == place["Key"]:
+                    client.delete_object(**place, VersionId=version["VersionId"])

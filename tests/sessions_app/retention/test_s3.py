@@ -1,0 +1,152 @@
+"""Archives in a bucket: what holds of files on a disk holds there too, told by a server that speaks S3."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.core.files.storage import storages
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from memoryproject import conf
+from memoryproject.providers import refusals
+from sessions_app.models import Archive, Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from sessions_app.retention.read_archived import read_archived
+from sessions_app.retention.restore import restore_archive
+from sessions_app.retention.retain import retain
+from sessions_app.transcript.append import NewMessage, append
+from tests.sessions_app.retention.test_retain import wait_for_backends_to_end
+from tests.support.killed import KILLED, Killed
+from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.retention import OLD, cover, covered_session, fingerprint, in_archives, in_table
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def store(settings: Settings, tmp_path: Path) -> Iterator[ObjectStore]:
+    """A store that has the archives of this process."""
+    with ObjectStore() as store:
+        settings.RETENTION = conf.load(store.settings()).retention
+        settings.STORAGES = settings.STORAGES | {"archive": settings.RETENTION.storage(tmp_path)}
+        yield store
+
+
+def names() -> list[str]:
+    """Return the names of objects that the archives' rows tell of."""
+    return sorted(f"memory/{archive.name}" for archive in Archive.objects.all())
+
+
+def test_turns_go_into_the_bucket_and_come_back_byte_for_byte(ada: UserProfile, store: ObjectStore) -> None:
+    session = covered_session(ada, 30, live=3)
+    before, lines = fingerprint(session), in_table(session)
+    done = retain()
+    assert (done.archived_turns, done.failed_sessions) == (30, 0)
+    assert store.names() == names() != []
+    assert in_archives(session) == lines[:30]
+    kept = store.client.get_object(Bucket=BUCKET, Key=names()[0])
+    assert kept["ContentType"] == "application/gzip" and "ContentEncoding" not in kept
+    restore_archive(session, actor="test")
+    assert fingerprint(session) == before
+    assert store.names() == []
+
+
+@pytest.mark.slow(seconds=60)
+def test_row_16_killed_between_any_two_steps_nothing_is_lost_of_a_bucket(ada: UserProfile, store: ObjectStore) -> None:
+    steps, ended = 0, KILLED
+    with Killed("sessions_app.retention.retain.retain", **store.settings()) as killed:
+        while ended == KILLED:
+            steps += 1
+            session = covered_session(ada, 12, session_id=f"s{steps}")
+            everything = in_table(session)
+            ended = killed.run(steps)
+            wait_for_backends_to_end()
+            assert sorted(in_table(session) + in_archives(session)) == sorted(everything)
+            retain()
+            assert in_archives(session) == everything
+            assert store.names() == names()
+    assert steps > 15
+
+
+@pytest.mark.parametrize("broken", ["PUT", "GET"])
+def test_row_16_a_bucket_that_takes_or_gives_nothing_leaves_the_turns(
+    ada: UserProfile, store: ObjectStore, broken: str
+) -> None:
+    session = covered_session(ada, 10)
+    before = fingerprint(session)
+    store.broken.add(broken)
+    done = retain()
+    assert (done.failed_sessions, done.archived_turns) == (1, 0)
+    assert fingerprint(session) == before
+    store.broken.clear()
+    assert retain().archived_turns == 10
+    assert store.names() == names()
+
+
+def test_of_a_large_object_only_what_is_wanted_is_fetched(ada: UserProfile, store: ObjectStore) -> None:
+    texts = [NewMessage("user", f"{number} " + "kilns " * 7_000) for number in range(20)]
+    session = append(ada, "s1", texts).session
+    Session.objects.update(last_arrived_at=timezone.now() - OLD)
+    session.messages.update(arrived_at=timezone.now() - OLD)
+    cover(session, 20)
+    assert retain().archived_turns == 20
+    store.asked.clear()
+    [text] = read_archived(ada, [(session.pk, 15)]).values()
+    assert text.startswith("15 ")
+    offset = Archive.objects.get().block_offsets[15]
+    assert offset and [(method, part) for method, _, part in store.asked] == [
+        ("HEAD", None),
+        ("GET", f"bytes={offset}-"),
+    ]
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_row_11_an_erased_person_leaves_nothing_in_the_bucket(
+    ada: UserProfile, bo: UserProfile, store: ObjectStore, versions: bool
+) -> None:
+    if versions:
+        store.client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    for person in (ada, bo):
+        session = covered_session(person, 20)
+        Session.objects.filter(pk=session.pk).update(summarised_sequence=9)
+    retain()
+    Session.objects.update(summarised_sequence=19)
+    retain()  # a month that grew has another file now
+    storages["archive"].save(f"{ada.pk}/left", storages["archive"].open(names()[0].removeprefix("memory/")))
+    assert not erase_user("ada", application=DEFAULT, actor="test").has_files_left
+    assert store.names() == names()
+    assert {archive.user_id for archive in Archive.objects.all()} == {bo.pk}
+
+
+def test_row_34_a_backup_has_the_objects_and_verify_tells_which_are_missing(
+    ada: UserProfile, store: ObjectStore, tmp_path: Path
+) -> None:
+    covered_session(ada, 10)
+    retain()
+    path = tmp_path / "all.backup"
+    call_command("backup", str(path))
+    call_command("verify", str(path))
+    gone = names()[0]
+    store.client.delete_object(Bucket=BUCKET, Key=gone)
+    with pytest.raises(CommandError, match=rf"{gone.removeprefix('memory/')} is missing"):
+        call_command("verify")
+
+
+def test_a_bucket_that_takes_files_is_told_of_in_no_way(store: ObjectStore) -> None:
+    assert refusals() == []
+    assert store.names() == []
+
+
+def test_a_bucket_that_does_not_answer_or_is_not_there_is_told_at_the_start(store: ObjectStore) -> None:
+    store.client.delete_bucket(Bucket=BUCKET)
+    [told] = refusals()
+    assert "NoSuchBucket" in told and told.endswith("Look at RETENTION__S3_BUCKET.")
+    store.client.create_bucket(Bucket=BUCKET)
+    store.broken.add("GET")
+    [told] = refusals()
+    assert "503" in told
+    store.broken.clear()
+    assert refusals() == []
