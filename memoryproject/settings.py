@@ -231,7 +231,7 @@ REST_FRAMEWORK = {
         "sessions_app.api.throttling.DailyLimits",
     ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.renderers.QuickJSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "sessions_app.api.schema.Schema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
     "UNAUTHENTICATED_USER": None,

@@ -79,8 +79,7 @@ def _as_role(execute: Callable[..., Any], sql: str, params: Any, many: bool, con
     if many or not isinstance(cursor, ClientCursor):
         return _beside(role, lambda: execute(sql, params, many, context), cursor.connection)
     result = execute(role.taken() + sql, params, many, context)
-    while cursor.nextset():  # to what the statement itself returned
-        pass
+    cursor.set_result(-1)  # which the statement itself returned
     return result
 
 

@@ -38,9 +38,7 @@ class Cursor(base.CursorMixin, ClientCursor[Any]):
             super().execute(f"{begin}; {query}", params, **options)
         finally:
             connection._autocommit = False
-        while self.nextset():  # to what the statement itself returned
-            pass
-        return self
+        return self.set_result(-1)  # which the statement itself returned
 
 
 class DatabaseWrapper(base.DatabaseWrapper):

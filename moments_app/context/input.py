@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import starmap
 from typing import Any, NamedTuple, Self
 
 from django.conf import settings
@@ -75,7 +76,9 @@ SELECT {columns}, stamp, (
           AND mark.sequence >= opened.live_from_sequence
         GROUP BY mark.sequence
     ) corrected
-) AS marks FROM opened
+) AS marks, EXISTS (
+    SELECT FROM moments_app_entity WHERE user_id = opened.user_id AND status = 'open'
+) AS has_entities FROM opened
 """
 
 
@@ -121,6 +124,7 @@ class ContextInput:
         recall: what to search memory for; None: nothing.
         covered_to: last sequence that the summary in the same context covers; -1 for none.
         before: sequence from which on the session's turns are left out.
+        has_entities: the person has an open task, goal or problem; False only where that was looked up.
     """
 
     user: UserProfile
@@ -133,6 +137,7 @@ class ContextInput:
     recall: RecallRequest | None = None
     covered_to: int = -1
     before: int = NEVER
+    has_entities: bool = True
 
     @cached_property
     def streams(self) -> "list[tuple[MemoryStream, list[MemoryAtom]]]":
@@ -193,10 +198,14 @@ def read_input(
     found = first(Session, _OPENING_SQL.format(columns=columns(Session, "opened")), parameters)
     if found is None:
         return None
-    session, (memory, said, corrected) = found
+    session, (memory, said, corrected, has_entities) = found
     session.user = user
-    marks = json.loads(corrected or "{}")
-    turns = [LiveTurn._make((*turn, marks.get(str(turn[0]), ()) if marks else ())) for turn in json.loads(said or "[]")]
+    turns = list(starmap(LiveTurn, json.loads(said or "[]")))
+    if corrected:
+        marks = json.loads(corrected)
+        turns = [turn._replace(marks=marks.get(str(turn.sequence), ())) for turn in turns]
     stamp = f"{user.updated_at.isoformat()} {memory}"
     is_whole = session.live_tokens <= applied and len(turns) < MOST_TURNS
-    return ContextInput(user, session, query, applied, turns, is_whole, stamp, recall, before=end)
+    return ContextInput(
+        user, session, query, applied, turns, is_whole, stamp, recall, before=end, has_entities=has_entities
+    )

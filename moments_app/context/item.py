@@ -53,9 +53,10 @@ class Item:
     )
 
     def __post_init__(self) -> None:
+        if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
+            return
         for name in ("text", "name", "tool", "speaker"):
-            if not (said := getattr(self, name)).isascii():
-                object.__setattr__(self, name, without_unseen(said))
+            object.__setattr__(self, name, without_unseen(getattr(self, name)))
 
     def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
         """Return the item with another reason and value; it says the same, so what is known of its text stays known."""

@@ -114,7 +114,8 @@ class FilledBudget:
 
     def _cost(self, name: str, items: Sequence[PricedItem]) -> int:
         headings = DayHeadings(self.form)
-        cost = sum([one.tokens + headings.add(day_of(name, one.item)) for one in items])
+        cost = sum([one.tokens for one in items])
+        cost += sum([headings.add(day) for one in items if (day := day_of(name, one.item))])
         return cost + self.form.wrapping_tokens(name)
 
 
@@ -166,9 +167,7 @@ class _Budget:
 
     def __init__(self, layers: Mapping[str, Sequence[Item]], form: Format, applied: int, sent: Iterable[str]) -> None:
         self._form, self._applied = form, applied
-        self._groups = {
-            name: list(groups_of(name, items, form)) for name, items in layers.items() if name != "retrieved"
-        }
+        self._groups = {name: groups_of(name, items, form) for name, items in layers.items() if name != "retrieved"}
         self._recalled = layers.get("retrieved", ())  # each priced when there may be room for it
         self._following: list[PricedItem] = []  # the best that recall found and that have no room
         self._taken: dict[str, dict[int, ItemGroup]] = {name: {} for name in layers}  # by their places
@@ -205,7 +204,8 @@ class _Budget:
             room: tokens it may take.
             is_whole: its layer has all of the window.
         """
-        waiting = [group for group in reversed(self._groups.get("hot_turns", ())) if not self._is_taken(group)]
+        taken = self._taken.get("hot_turns", {})
+        waiting = [group for group in reversed(self._groups.get("hot_turns", ())) if group.place not in taken]
         if is_whole and sum(self._cost_in_all(waiting).values()) <= room:
             for group in waiting:
                 self._take(group, room, why="the live window fits whole")
@@ -291,7 +291,8 @@ class _Budget:
     def _cost(self, group: ItemGroup) -> int:
         """Return what a group would take now: with the wrapping of its layer if it is the first, and with its day."""
         wrapping = 0 if self._taken[group.layer] else self._form.wrapping_tokens(group.layer)
-        return group.tokens + wrapping + self._headings.cost(day_of(group.layer, group.first))
+        day = day_of(group.layer, group.first)
+        return group.tokens + wrapping + (self._headings.cost(day) if day else 0)
 
     def _cost_in_all(self, groups: Iterable[ItemGroup]) -> dict[str, int]:
         """Return what groups would take together, by layer."""
@@ -308,7 +309,8 @@ class _Budget:
             return False
         self.left -= cost
         self._tokens[group.layer] += group.tokens
-        self._headings.add(day_of(group.layer, group.first))
+        if day := day_of(group.layer, group.first):
+            self._headings.add(day)
         if why:
             group = group._replace(items=[one._replace(why=why) for one in group.items])
         self._taken[group.layer][group.place] = group
@@ -337,10 +339,11 @@ class _Budget:
         return [one for group in groups for one in group.items]
 
     def _left_out(self, name: str) -> list[PricedItem]:
+        taken, passed_over = self._taken[name], self._passed_over
         return [
             one
             for group in self._groups[name]
-            if not self._is_taken(group) and (name, group.place) not in self._passed_over
+            if group.place not in taken and (name, group.place) not in passed_over
             for one in group.items
         ]
 

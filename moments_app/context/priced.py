@@ -55,11 +55,19 @@ def priced(layer: str, item: Item, form: Format) -> PricedItem:
     return PricedItem(item, form.tokens(layer, item), item.why)
 
 
-def groups_of(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
-    """Yield the items of a layer in groups, each item priced when its group is asked for."""
-    if not any(item.joined for item in items):
-        yield from (group_of_one(layer, place, priced(layer, item, form)) for place, item in enumerate(items))
-        return
+def groups_of(layer: str, items: Sequence[Item], form: Format) -> list[ItemGroup]:
+    """Return the items of a layer in groups, priced."""
+    if any(item.joined for item in items):
+        return list(_joined_groups(layer, items, form))
+    costs = [form.tokens(layer, item) for item in items]
+    return [
+        ItemGroup(layer, place, (PricedItem(item, cost, item.why),), cost)
+        for place, (item, cost) in enumerate(zip(items, costs, strict=True))
+    ]
+
+
+def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
+    """Yield items in groups, some of which have several."""
     group: list[PricedItem] = []
     cost = 0
     for place, item in enumerate(items):
@@ -98,18 +106,17 @@ class DayHeadings:
         self._days: set[date] = set()
         self._years: set[int] = set()
 
-    def cost(self, day: date | None) -> int:
+    def cost(self, day: date) -> int:
         """Return the tokens that one more item of a day takes for its heading."""
-        if day is None or day in self._days:
+        if day in self._days:
             return 0
         return self._form.day_tokens(day) + (0 if day.year in self._years else self._form.year_tokens(day))
 
-    def add(self, day: date | None) -> int:
+    def add(self, day: date) -> int:
         """Note an item of a day, and return what its heading takes."""
         cost = self.cost(day)
-        if day:
-            self._days.add(day)
-            self._years.add(day.year)
+        self._days.add(day)
+        self._years.add(day.year)
         return cost
 
 

@@ -176,15 +176,15 @@ class Xml(Lines):
             return text
         if layer != "hot_turns":
             # Indented, so that no text can begin a line like the ones around it.
-            return f"- {_speaker_mark(layer, item)}" + _LINE_BREAK.sub("\n  ", text)
+            return f"- {_speaker_mark(layer, item)}" + (text if text.isprintable() else _LINE_BREAK.sub("\n  ", text))
         said_by = {"name": item.speaker, "tool": item.tool}
         more = "".join(f" {name}={quoteattr(_in_xml(value))}" for name, value in said_by.items() if value)
         return f"<Turn role={quoteattr(item.role)}{more}{_dated(item)}>{text}</Turn>"
 
 
 def _in_xml(text: str) -> str:
-    """Return the text without characters that XML doesn't have; still to be escaped."""
-    return _NOT_XML.sub("\ufffd", text)
+    """Return the text without characters that XML doesn't have, none of which is printable; still to be escaped."""
+    return text if text.isprintable() else _NOT_XML.sub("\ufffd", text)
 
 
 def _dated(item: Item) -> str:

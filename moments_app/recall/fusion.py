@@ -14,10 +14,9 @@ K = TypeVar("K", bound=Hashable)
 # A place in a conversation: primary key of the session, sequence of the turn.
 Place = tuple[int, int]
 
-# What a turn gets of the score of the turn so many places before it, and after it. An answer often has no word of what
-# it answers; measured in docs/benchmarks.md.
-FROM_BEFORE = (0.5, 0.3, 0.15, 0.08)
-FROM_AFTER = (0.4, 0.2, 0.1, 0.05)
+# A distance between turns, and what a turn gets of the score of the turn so far before it, and of the one after it. An
+# answer often has no word of what it answers; measured in docs/benchmarks.md.
+SHARES = ((1, 0.5, 0.4), (2, 0.3, 0.2), (3, 0.15, 0.1), (4, 0.08, 0.05))
 
 
 def shared_with_neighbours(scores: Mapping[Place, float], *, base: float = 0.0) -> dict[Place, float]:
@@ -34,7 +33,7 @@ def shared_with_neighbours(scores: Mapping[Place, float], *, base: float = 0.0) 
     for (session, sequence), score in scores.items():
         if score <= 0:
             continue
-        for distance, (to_later, to_earlier) in enumerate(zip(FROM_BEFORE, FROM_AFTER, strict=True), start=1):
+        for distance, to_later, to_earlier in SHARES:
             shared[session, sequence + distance] += to_later * score
             if distance <= sequence:
                 shared[session, sequence - distance] += to_earlier * score

@@ -118,6 +118,10 @@ class Result(NamedTuple):
     ranks: Mapping[str, int] = {}
     scores: Mapping[str, float] = {}
 
+    def weighed(self, score: float, ranks: Mapping[str, int], scores: Mapping[str, float]) -> "Result":
+        """Return the result with what the searches say of it."""
+        return Result(*self[:-3], score, ranks, scores)
+
     def is_relevant(self, least: float) -> bool:
         """Tell whether it has to do with the query: a word in common, a meaning near enough, or a neighbour like that.
 

@@ -7,6 +7,7 @@ as a large one.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -133,7 +134,8 @@ def rank(hits: Sequence[Hit]) -> dict[Key, float]:
     scores, base = fused(text, similarity, unembedded=unembedded)
     turns = {key.place: score for key, score in scores.items() if key.kind == "turn"}
     scores |= {Key("turn", place): score for place, score in shared_with_neighbours(turns, base=base).items()}
-    best_first = sorted(scores, key=lambda key: (-scores[key], -key.place[0], -key.place[1]))  # of equal ones the newer
+    newest_first = sorted(scores, key=attrgetter("place"), reverse=True)
+    best_first = sorted(newest_first, key=scores.__getitem__, reverse=True)  # of equal ones the newer
     return {key: scores[key] for key in best_first}
 
 
@@ -145,10 +147,8 @@ def read_results(
     ranks, scores = _ranks_and_scores(hits, read)
     named, asks_of_past = frozenset(words_of(request.text)), request.asks_of_past
     results = [
-        found._replace(
-            score=_score(ranking[key], found, named, asks_of_past=asks_of_past),
-            ranks=ranks.get(key, {}),
-            scores=scores.get(key, {}),
+        found.weighed(
+            _score(ranking[key], found, named, asks_of_past=asks_of_past), ranks.get(key, {}), scores.get(key, {})
         )
         for key, found in read.items()
     ]
@@ -178,7 +178,7 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
     for result in found:
         own = frozenset(words_of(result.content))
         if result.kind != "turn":
-            if any(own <= others for others in words):
+            if any(map(own.issubset, words)):
                 continue
             derived.append(len(kept))
         elif (taken := next((place for place in derived if words[place] <= own), None)) is not None:

@@ -88,7 +88,7 @@ class Candidate:
 def items(source: ContextInput) -> Sequence[Item]:
     """Return the best, at most `MEMORY_CONTEXT__RELATED_ENTITIES_LIMIT`."""
     limit = settings.MEMORY_CONTEXT.related_entities_limit
-    candidates = _candidates(source) if limit else []
+    candidates = _candidates(source) if limit and source.has_entities else []
     hops = _hops(candidates)
     activity = source.session.last_activity_at
     best = sorted(candidates, key=lambda candidate: (-candidate.score(activity, hops), -candidate.pk))

@@ -1,6 +1,6 @@
 """`retrieved`: facts, moments and turns that answer the query, from this session or any other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 from moments_app.context.input import ContextInput
@@ -38,6 +38,9 @@ class FoundItems(Sequence[Item]):
         score, result = self._results[place]
         return _item(result, score)
 
+    def __iter__(self) -> Iterator[Item]:
+        return (_item(result, score) for score, result in self._results)
+
     def __len__(self) -> int:
         return len(self._results)
 
@@ -65,7 +68,7 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
 def _item(result: Result, score: float) -> Item:
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     return Item(
-        shorten_middle(result.content, MAX_CHARS, hint=result.ref) + _span(result),
+        shorten_middle(result.content, MAX_CHARS, result.ref) + _span(result),
         ref=result.ref,
         source_sequences=sequences,
         time=result.time,

@@ -364,6 +364,15 @@ class TestCost:
         assert self.queries(service, query="the element", refresh="true") == cold
         assert self.queries(service, query="the element") == cached
 
+    def test_entities_are_looked_for_only_where_there_are_open_ones(self, service: Api, ada: UserProfile) -> None:
+        talk(ada, 4)
+        context(service)
+        without = self.queries(service, query="the element")
+        entity = Entity.objects.create(user=ada, kind="task", title="element", status="done")
+        assert self.queries(service, query="the element") == without
+        Entity.objects.filter(pk=entity.pk).update(status="open")
+        assert self.queries(service, query="the element") == without + 1
+
     @pytest.mark.slow
     def test_a_person_long_absent_costs_no_walk_over_what_others_made_since(self, remembered: None) -> None:
         """Each statement is planned with the person's old rows before everybody's newer ones."""

@@ -1,0 +1,25 @@
+"""Writing answers as JSON: as DRF does, in a fraction of the time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import to_json
+from rest_framework.renderers import JSONRenderer
+
+# Valid in JSON, yet the end of a line for whoever reads an answer as JavaScript.
+_LINE_ENDS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
+
+
+class QuickJSONRenderer(JSONRenderer):
+    """DRF's renderer with another encoder; what that one doesn't know, DRF's encoder writes."""
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Return an answer as it is sent; by DRF where the caller wants it indented."""
+        if data is None or self.get_indent(accepted_media_type or "", renderer_context or {}) is not None:
+            return bytes(super().render(data, accepted_media_type, renderer_context))
+        written = to_json(data, fallback=self.encoder_class().default)
+        for sign, escaped in _LINE_ENDS.items():
+            written = written.replace(sign, escaped)
+        return written

@@ -1,0 +1,31 @@
+"""Answers as JSON."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.utils.functional import lazystr
+from rest_framework.renderers import JSONRenderer
+
+from sessions_app.api.renderers import QuickJSONRenderer
+
+ANSWERS = [
+    {
+        "time": datetime(2026, 1, 2, 3, 4, 5, 67_800, tzinfo=UTC),
+        "at": datetime(2026, 1, 2, tzinfo=timezone(timedelta(hours=2))),
+    },
+    {"context_id": UUID("2517d888-d3c1-47f8-8b86-08e899e9792d"), "score": 0.1 + 0.2, "none": None, "number": 2**70},
+    {"text": 'Ein "Öl"\u2028und\u2029 \x00\x1f\x7f </MemoryContext> 🏺', "said": lazystr("lazily")},
+    [{"range": (1, 2)}, [], {}, True],
+    None,
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_answers_are_those_of_drf_to_the_byte(answer: Any) -> None:
+    assert QuickJSONRenderer().render(answer) == JSONRenderer().render(answer)
+
+
+def test_whoever_wants_lines_indented_gets_them() -> None:
+    assert QuickJSONRenderer().render({"a": 1}, "application/json; indent=2") == b'{\n  "a": 1\n}'
