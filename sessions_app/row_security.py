@@ -149,12 +149,12 @@ _PERSON_SQL = "SELECT * FROM sessions_app_userprofile WHERE application_id = %(a
 # A web process sees no profile but the one that it has named before; the second statement is in the same message.
 _ENTER_SQL = """
 SELECT set_config('memory.named', %(user_id)s, true), set_config('memory.named_in', %(application)s::text, true);
-SELECT {columns}, set_config('memory.user_pk', u.id::text, true),
-    set_config('memory.application', u.application_id::text, true), set_config('role', %(role)s, true)
+SELECT {columns}, memory_set('memory.user_pk', u.id::text), memory_set('memory.application', u.application_id::text),
+    set_config('role', %(role)s, true)
 FROM ({person}) u
 """
 _ENTER_AS_NOBODY = """
-SELECT set_config('memory.user_pk', '', true), set_config('memory.application', %(application)s::text, true),
+SELECT memory_set('memory.user_pk', ''), memory_set('memory.application', %(application)s::text),
     set_config('role', %(role)s, true)
 """
 # The same with the lock of `UserProfile.objects.hold`. A request that waits here while the person is being erased finds

@@ -39,6 +39,7 @@ from tests.support.openai_server import OpenAIServer
 os.environ.setdefault(server.MAY_CREATE, "1")  # the run, and what it starts, make databases of their own
 SLOW_FIXTURES = {"browser", "site"}
 DATABASE = "transactional_db"
+DISTRIBUTED = "--distributed"
 STARTS_PROCESS = "A test that starts a process is `@pytest.mark.slow`."
 
 _started_server = False
@@ -48,8 +49,9 @@ hypothesis.settings.load_profile("busy")  # a machine may be
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the number to shuffle by."""
+    """Take the number to shuffle by, and whether the database of the run is distributed."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in an order that this number decides")
+    parser.addoption(DISTRIBUTED, action="store_true", help="run on the database of DATABASE_URL itself, on Citus")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -61,6 +63,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Remembers whether the embedded database has to be stopped afterwards: by the run, not by one of its workers."""
     global _started_server
+    config.option.reuse_db |= config.getoption(DISTRIBUTED)
     if hasattr(config, "workerinput"):
         return
     os.environ[folders.RUN] = str(os.getpid())
@@ -129,9 +132,12 @@ def _quick_without_processes(request: pytest.FixtureRequest, monkeypatch: pytest
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
-    django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker
+    django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker, pytestconfig: pytest.Config
 ) -> None:
-    """The run's database is a copy of one that is migrated already."""
+    """The run's database is a copy of one that is migrated already; a distributed one has no copies, and is used."""
+    if pytestconfig.getoption(DISTRIBUTED):
+        connection.settings_dict["TEST"]["NAME"] = connection.settings_dict["NAME"]
+        return
     with django_db_blocker.unblock():
         connection.settings_dict["TEST"]["TEMPLATE"] = migrated()
 

