@@ -17,8 +17,10 @@ from sessions_app.models import Session
 
 NEWEST = 1_000  # sessions searched, by their last activity
 PEOPLE = 50  # people looked up at once: each lookup also reads the index's unsorted end
+FEW = 10  # of the first ones, who are enough for a word that everybody says: a lookup finds all turns of its people
+FIRST = 100  # people looked up a few at once
 MOST_TURNS = 5_000  # most turns read for that many people
-MOST_READ = 20_000  # most turns read in all
+MOST_READ = 40_000  # most turns read in all
 MOST_SESSIONS = 100  # most sessions found
 MOST_WORDS = 8  # most words of a query; the longest are used
 SHORT = 120  # characters up to which a turn is shown completely
@@ -32,7 +34,8 @@ _HAS_WORD_SQL = "memory_words('u' || user_id, search_vector) && people.keys_{n}"
 _SAID_SQL = """
 WITH people AS MATERIALIZED (
     SELECT place, {keys} FROM (
-        SELECT place / %(people)s AS place, array_agg(id) AS ids
+        SELECT CASE WHEN place < %(first)s THEN place / %(few)s ELSE place / %(people)s + %(first)s END AS place,
+            array_agg(id) AS ids
         FROM unnest(%(users)s::bigint[]) WITH ORDINALITY person (id, place) GROUP BY 1
     ) together
 ), turn AS MATERIALIZED (
@@ -51,6 +54,8 @@ FROM said JOIN sessions_app_message message ON message.id = said.latest[2]
 """
 _VALUES: dict[str, int | str] = {
     "people": PEOPLE,
+    "few": FEW,
+    "first": FIRST,
     "most_turns": MOST_TURNS,
     "most_read": MOST_READ,
     "most_sessions": MOST_SESSIONS,
