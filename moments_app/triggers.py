@@ -35,13 +35,14 @@ def connect() -> None:
     post_save.connect(tell_others, sender=Event, dispatch_uid="moments_app.triggers")
 
 
-def request_due_work(session: Session, messages: Sequence[Message], **_: Any) -> Sequence[Job]:
+def request_due_work(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> Sequence[Job]:
     """Ask for the jobs that became due with these messages, and return them; no query when nothing is due.
 
     What the platform itself had said in the messages is noted before any of the jobs can run.
     """
-    note_platform_text(session, messages)
-    return [job for process in processes() if (job := process.after_append(session, messages))]
+    for session, messages in appended:
+        note_platform_text(session, messages)
+    return [job for process in processes() for job in process.after_append(appended)]
 
 
 def tell_others(instance: Event, created: bool, **_: Any) -> None:

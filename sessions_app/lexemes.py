@@ -105,7 +105,7 @@ _SCRIPTS = (
     ("hy", re.compile("[\u0530-\u058f]")),
     ("ta", re.compile("[\u0b80-\u0bff]")),
 )
-_NO_LATIN = re.compile("[^A-Za-z\u00c0-\u024f\u1e00-\u1eff']+")
+_LATIN_RUN = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff']+")
 # Letters with several spellings are unified before a word is stemmed.
 _ONE_WAY = str.maketrans(
     {
@@ -257,8 +257,8 @@ def languages_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _ranked(text: str) -> Sequence[tuple[str, float]]:
     """Return all languages with their probability, likeliest first."""
-    letters = _NO_LATIN.sub(" ", text[:SAMPLE_CHARS]).strip()
-    telling = [language for word in letters.casefold().split() if (language := _telling_words().get(word))]
+    letters = " ".join(_LATIN_RUN.findall(text[:SAMPLE_CHARS]))
+    telling = list(filter(None, map(_telling_words().get, letters.casefold().split())))
     if len(telling) >= TELLING and len(set(telling)) == 1:
         return [(telling[0], 1.0)]
     return _identifier().rank(letters) if letters else [(DEFAULT, 1.0)]

@@ -200,12 +200,18 @@ class Process(ABC, Generic[Input, Answer]):
             Moved: what the claim read has changed since.
         """
 
-    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
-        """Ask for a run that these messages made due, in the transaction of the append.
+    def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
+        """Tell whether messages that were appended to a session make a run due; it is asked with each append."""
+        return False
 
-        It runs with each append: no query when nothing is due.
+    def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
+        """Ask for the runs that messages made due, in the transaction of the append: no query when nothing is due.
+
+        Args:
+            appended: sessions, each with the messages that were added to it.
         """
-        return None
+        due = {session: None for session, messages in appended if self.is_due_after(session, messages)}
+        return Job.objects.request_each(self.name, list(due), requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
         """Give up what was begun when an attempt came to nothing, before the job is put back or failed."""

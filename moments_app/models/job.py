@@ -18,7 +18,7 @@ from django.utils.functional import cached_property
 from psycopg.types.json import Jsonb
 
 from sessions_app.daily_limits import call_under_way
-from sessions_app.insert import insert_unless_there
+from sessions_app.insert import insert_those_missing, insert_unless_there
 from sessions_app.models import ApiKey, Event, Session, UserProfile
 from sessions_app.models.daily_limit import COLUMNS, Kind, Subject
 from sessions_app.refusals import Refusal
@@ -186,16 +186,38 @@ class JobQuerySet(models.QuerySet["Job"]):
             params=params or {},
             requested_by=requested_by,
         )
-        job.trace = traceparent()
-        job.key_id = call_under_way().key_pk if job.user_id else None
-        same = self.open().filter(process=process, session=session, stream=stream, user_id=job.user_id)
-        found = None
-        while found is None:  # again when it ended between the two statements
+        job.note_cause()
+        return job if insert_unless_there(job) else self._join(job, due_now=due_now)
+
+    def request_each(
+        self, process: str, sessions: "Sequence[Session]", *, requested_by: str, due_now: bool = False
+    ) -> "list[Job]":
+        """Ask for a run of a process on each of some sessions, as `request` does, by one statement for what is new.
+
+        Args:
+            process, requested_by, due_now: as in `request`.
+            sessions: no two of them the same.
+
+        Returns:
+            The jobs, in the order of the sessions.
+        """
+        jobs = [
+            Job(process=process, session=session, user_id=session.user_id, requested_by=requested_by)
+            for session in sessions
+        ]
+        for job in jobs:
+            job.note_cause()
+        insert_those_missing(jobs, named_by="session_id")
+        return [self._join(job, due_now=due_now) if job.pk is None else job for job in jobs]
+
+    def _join(self, job: "Job", *, due_now: bool) -> "Job":
+        """Return the open job about the same, with what another that wasn't added asks of it."""
+        same = self.open().filter(process=job.process, session=job.session, stream=job.stream, user_id=job.user_id)
+        while (found := same.first()) is None:  # it ended between the two statements
             if insert_unless_there(job):
                 return job
-            found = same.first()
-        if force:
-            found.strengthen(params or {})
+        if job.force:
+            found.strengthen(job.params)
         if due_now:
             found.make_due()
         return found
@@ -477,6 +499,11 @@ class Job(models.Model):
     def can_cancel(self) -> bool:
         """True when it has not ended."""
         return self.status in Job.OPEN
+
+    def note_cause(self) -> None:
+        """Note the trace and the key of the request that it comes from."""
+        self.trace = traceparent()
+        self.key_id = call_under_way().key_pk if self.user_id else None
 
     def strengthen(self, params: dict[str, Any]) -> None:
         """Make a job that still waits a forced one; one that is running goes on as it was."""

@@ -3,6 +3,7 @@
 A row is `processing` from the moment its work is asked for. At most one is, for a session: the database says so.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Self
 
@@ -26,17 +27,19 @@ BEGIN_SQL = """
 INSERT INTO moments_app_summary
     (session_id, user_id, status, start_sequence, end_sequence, base_id, text, facts, source_message_ids, engine, error,
      created_at)
-SELECT %(session)s, %(user)s, 'processing',
+SELECT ended.session_id, ended.user_id, 'processing',
     COALESCE((
         SELECT min(sequence) FROM sessions_app_message
-        WHERE session_id = %(session)s AND user_id = %(user)s AND kind = 'turn' AND role = 'user'
-          AND sequence BETWEEN %(first)s AND %(end)s AND %(first)s > %(kept_from)s
-    ), %(first)s), %(end)s, (
+        WHERE session_id = ended.session_id AND user_id = ended.user_id AND kind = 'turn' AND role = 'user'
+          AND sequence BETWEEN ended.first AND ended.last AND ended.first > ended.kept_from
+    ), ended.first), ended.last, (
         SELECT id FROM moments_app_summary
-        WHERE session_id = %(session)s AND user_id = %(user)s AND status = 'completed'
+        WHERE session_id = ended.session_id AND user_id = ended.user_id AND status = 'completed'
         ORDER BY end_sequence DESC, id DESC LIMIT 1
     ), '', '[]', '{}', '', '', now()
-ON CONFLICT DO NOTHING RETURNING id
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+    AS ended (session_id, user_id, first, last, kept_from)
+ON CONFLICT DO NOTHING RETURNING session_id
 """
 
 
@@ -84,11 +87,23 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
         Returns:
             Whether this call added it.
         """
-        first = max(0, end - settings.ROLLING_SUMMARY.window_size + 1)
+        return bool(self.begin_each({session: end}))
+
+    def begin_each(self, ends: Mapping[Session, int]) -> list[Session]:
+        """Add the next versions of sessions by one statement, and return those sessions of which it added one.
+
+        Args:
+            ends: for each the sequence of the last turn of the window, which ends a round.
+        """
+        size = settings.ROLLING_SUMMARY.window_size
+        windows = [
+            (session.pk, session.user_id, max(0, end - size + 1), end, session.kept_from_sequence)
+            for session, end in ends.items()
+        ]
         with connection.cursor() as cursor:
-            window = {"first": first, "end": end, "kept_from": session.kept_from_sequence}
-            cursor.execute(BEGIN_SQL, {"session": session.pk, "user": session.user_id, **window})
-            return cursor.fetchone() is not None
+            cursor.execute(BEGIN_SQL, [list(column) for column in zip(*windows, strict=True)])
+            begun = {pk for (pk,) in cursor}
+        return [session for session in ends if session.pk in begun]
 
 
 class Summary(models.Model):

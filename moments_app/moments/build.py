@@ -113,9 +113,9 @@ class BuildMoments(Process[BuildInput, Built]):
         ask_to_embed(f"job:{job.job_id}", user_id=user.pk)
         _follow_up(job, session, input)
 
-    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
-        """Ask for a build when a threshold is reached."""
-        return Job.objects.request(self.name, session, requested_by="append") if is_due(session) else None
+    def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
+        """Tell whether a threshold is reached."""
+        return is_due(session)
 
     def rewind(self, job: Job) -> bool:
         session = session_of(job)

@@ -142,10 +142,10 @@ class Embed(Process[EmbedInput, Vectors]):
             about = {"session": job.session} if job.session else whose_memories(job)
             Job.objects.request(self.name, requested_by=f"job:{job.job_id}", **about)
 
-    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
-        """Ask for the vectors of a session's turns at the end of a round."""
-        is_wanted = settings.EMBEDDING.turns and end_of_round(messages) is not None
-        return ask_to_embed("append", session=session) if is_wanted else None
+    def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
+        """Tell whether turns are embedded, as their round has ended."""
+        conf = settings.EMBEDDING
+        return conf.is_on and conf.turns and end_of_round(messages) is not None
 
     def sweep(self, *, dry_run: bool = False) -> Asked:
         """Try again what failed to be embedded.

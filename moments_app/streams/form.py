@@ -127,9 +127,9 @@ class FormMemories(Process[FormationInput, Formed]):
         complete(job, FORMED, result_of(input, answer, atoms, ended=ended))
         _follow_up(job, session, input)
 
-    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
-        """Ask for a formation when an interval is reached."""
-        return Job.objects.request(self.name, session, requested_by="append") if is_due(session) else None
+    def is_due_after(self, session: Session, messages: Sequence[Message]) -> bool:
+        """Tell whether an interval is reached."""
+        return is_due(session)
 
     def rewind(self, job: Job) -> bool:
         done = Job.objects.filter(session=job.session, process=self.name, status=Job.Status.COMPLETED)

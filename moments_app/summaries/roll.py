@@ -6,7 +6,7 @@ same however long the session is.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -141,9 +141,15 @@ class RollSummary(Process[SummaryInput, Rolled]):
         _complete(job, summary, input)
         begin(session, _end_after(session, summary), requested_by=f"job:{job.job_id}")
 
-    def after_append(self, session: Session, messages: Sequence[Message]) -> Job | None:
-        """Begin the next version when the messages ended a round."""
-        return begin(session, end_of_round(messages), requested_by="append")
+    def after_append(self, appended: Sequence[tuple[Session, Sequence[Message]]]) -> Sequence[Job]:
+        """Begin the next versions of sessions whose round ended."""
+        ended = [(session, messages, end_of_round(messages)) for session, messages in appended]
+        due = {
+            session: end
+            for session, messages, end in ended
+            if end is not None and is_due(session, end, may_be_read=_may_be_read(session, messages))
+        }
+        return _begin_each(due, requested_by="append")
 
     def failed(self, job: Job, error: str) -> None:
         """Mark the version that this run was to write; the next attempt begins another, over the newest window."""
@@ -193,23 +199,29 @@ def begin(session: Session, end: int | None, *, requested_by: str) -> Job | None
         end: sequence of the turn that ended it; None: none did.
         requested_by: for the job.
     """
-    if end is None or not is_due(session, end) or not Summary.objects.begin(session, end):
-        return None
-    return Job.objects.request(RollSummary.name, session, requested_by=requested_by, due_now=True)
+    due = {session: end} if end is not None and is_due(session, end) else {}
+    return next(iter(_begin_each(due, requested_by=requested_by)), None)
 
 
-def is_due(session: Session, end: int) -> bool:
+def _begin_each(ends: Mapping[Session, int], *, requested_by: str) -> list[Job]:
+    """Ask for the next versions of sessions, of each that has none being made; no query for none."""
+    begun = Summary.objects.begin_each(ends) if ends else []
+    return Job.objects.request_each(RollSummary.name, begun, requested_by=requested_by, due_now=True)
+
+
+def is_due(session: Session, end: int, *, may_be_read: bool = True) -> bool:
     """Tell whether a round's end makes a summary due: until then, contexts have what it would tell as it was said.
 
     Args:
         session: whose round ended.
         end: sequence of the turn that ended it.
+        may_be_read: a context may have been asked for since its last summary.
     """
     conf = settings.ROLLING_SUMMARY
     if not conf.enabled or end < conf.summarize_after_seq or session.live_tokens <= conf.min_live_tokens:
         return False
     since = end - session.summarised_to
-    return since >= conf.unread_turns or (since >= conf.every_turns and _is_read(session))
+    return since >= conf.unread_turns or (since >= conf.every_turns and may_be_read and _is_read(session))
 
 
 def _by_reading(read: Combinable, unread: Combinable) -> Case:
@@ -217,6 +229,11 @@ def _by_reading(read: Combinable, unread: Combinable) -> Case:
     receipts = ContextReceipt.objects.filter(session=OuterRef("pk"))
     is_read = Exists(receipts) if settings.MEMORY_CONTEXT.receipt_days else Q(pk__isnull=False)
     return Case(When(is_read, then=read), default=unread, output_field=FloatField())
+
+
+def _may_be_read(session: Session, added: Sequence[Message]) -> bool:
+    """Tell whether there was a turn that no summary covers before these were added, for a context to end with."""
+    return added[0].sequence > session.summarised_to + 1 or not settings.MEMORY_CONTEXT.receipt_days
 
 
 def _is_read(session: Session) -> bool:

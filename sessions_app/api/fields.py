@@ -8,6 +8,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from django.core.exceptions import ValidationError as DjangoValidationError
+from django.core.validators import MaxLengthValidator, ProhibitNullCharactersValidator
 from rest_framework import serializers
 from rest_framework.fields import empty
 from rest_framework.validators import ProhibitSurrogateCharactersValidator
@@ -60,8 +61,23 @@ class StrictSerializer(serializers.Serializer[Any]):
             values = serializer.validated_data
         return {name: list(value) if isinstance(value, list) else value for name, value in values.items()}
 
+    def run_validation(self, data: Any = empty) -> Any:
+        """Return the values of all fields; where nothing is asked of them together, that is all."""
+        if type(data) is dict and not self._asks_more:
+            return self.to_internal_value(data)
+        return super().run_validation(data)
+
+    @cached_property
+    def _asks_more(self) -> bool:
+        """Whether anything is asked of the fields together."""
+        return bool(self.validators) or type(self).validate is not serializers.Serializer.validate
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.fields)
+
     def to_internal_value(self, data: Any) -> Any:
-        unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
+        unknown = sorted(data.keys() - self._names) if isinstance(data, dict) else []
         if unknown:
             # Named, but not quoted at length: it is the client's text, and may be no text at all.
             names = [name[:100].encode(errors="backslashreplace").decode() for name in unknown[:10]]
@@ -146,6 +162,18 @@ class TextField(Patterned, serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+    def run_validators(self, value: Any) -> None:
+        """Look at a text by itself first, in a fifth of the time of its validators; they say what is wrong."""
+        is_short = self.max_length is None or len(value) <= self.max_length
+        if not (self._has_usual_validators and is_short and "\0" not in value and _encodable(value)):
+            super().run_validators(value)
+
+    @cached_property
+    def _has_usual_validators(self) -> bool:
+        """Whether it is asked for nothing but texts that can be stored, of at most `max_length` characters."""
+        usual = (EncodableValidator, MaxLengthValidator, ProhibitNullCharactersValidator)
+        return all(type(validator) in usual for validator in self.validators)
 
 
 class WordsField(TextField):

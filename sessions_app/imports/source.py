@@ -190,6 +190,7 @@ class _ArrayReader:
         self._stream = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         self._text = ""
         self._at = 0
+        self._has_few_values = False  # the text that is in memory; it is looked at once, not for each value in it
         self._decoder = json.JSONDecoder()
 
     def elements(self) -> Iterator[Any]:
@@ -224,7 +225,7 @@ class _ArrayReader:
     def _value(self) -> Any:
         self._next()
         while True:
-            most = end_of_values(self._text, VALUES_MAX, self._at)
+            most = self._end_of_values()
             try:
                 value, end = self._decoder.raw_decode(self._text[:most], self._at)
             except json.JSONDecodeError:
@@ -239,9 +240,17 @@ class _ArrayReader:
             if not self._read_on():
                 raise Unreadable("It is not valid JSON, or the file ends in the middle.")
 
+    def _end_of_values(self) -> int | None:
+        """Return where the text has had as many values as a record may have; None if it has no more."""
+        if self._has_few_values:
+            return None
+        most = end_of_values(self._text, VALUES_MAX, self._at)
+        self._has_few_values = most is None
+        return most
+
     def _read_on(self) -> bool:
         """Double the text in memory, so that a long value isn't parsed many times. Return False at the end."""
         rest = self._text[self._at :]
         more = self._stream.read(max(CHUNK, min(len(rest), RECORD_MAX + CHUNK - len(rest))))
-        self._text, self._at = rest + more, 0
+        self._text, self._at, self._has_few_values = rest + more, 0, False
         return bool(more)

@@ -1,11 +1,13 @@
 """One entry of a session: a turn, the remaining row of an archived turn, or a partition event."""
 
 from collections.abc import Collection
-from typing import Self
+from functools import cache
+from typing import Any, Self
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import Q
+from django.db.models.base import ModelState
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -169,6 +171,22 @@ class Message(Searched):
     def __str__(self) -> str:
         return f"{self.kind} {self.sequence}"
 
+    @classmethod
+    def turn(cls, session: Session, **fields: Any) -> "Message":
+        """Return a new turn of a session, as the class does when it is called with these fields.
+
+        In a fifth of the time, for an import makes millions: the class asks each field by itself for its default.
+
+        Args:
+            session: that it is of.
+            fields: by their names in the row; those that have a constant default may be left out.
+        """
+        turn = cls.__new__(cls)
+        turn._state = ModelState()
+        turn.__dict__.update(_constant_defaults(), session_id=session.pk, user_id=session.user_id, **fields)
+        turn._state.fields_cache["session"] = session
+        return turn
+
     @property
     def spoken(self) -> str:
         """The text as memory reads it, with its speaker before it."""
@@ -185,6 +203,15 @@ class Message(Searched):
         moment = cls._meta.get_field("moment").related_model
         assert isinstance(moment, type)
         return moment._meta.db_table
+
+
+@cache
+def _constant_defaults() -> dict[str, Any]:
+    """Return what the columns of a new row have where nothing else is said; of those with none, nothing."""
+    fields = Message._meta.concrete_fields
+    return {
+        field.attname: field.get_default() for field in fields if not (field.has_default() and callable(field.default))
+    }
 
 
 def spoken(name: str, content: str) -> str:

@@ -27,8 +27,8 @@ from sessions_app.transcript.store import store
 BATCH_MAX = 500  # messages that a client may send at once
 CONTEXT_ID = "context_id"  # metadata key of an answer: the context that the model had
 
-# Sent inside the transaction, with `session` (locked, counters up to date) and `messages` (those added). A receiver
-# returns the jobs that became due, each a `DueJob`.
+# Sent inside the transaction, with `appended`: sessions (locked, counters up to date), each with the messages added. A
+# receiver returns the jobs that became due, each a `DueJob`.
 messages_appended = Signal()
 
 
@@ -112,7 +112,7 @@ def append(
         return Appended(session, placed, [])
     count(session, added)
     store(session, added)
-    jobs = request_due(session, added)
+    jobs = request_due([(session, added)])
     count_stored(message.size for message in added)  # at last: others may wait for what it locks
     return Appended(session, placed, jobs)
 
@@ -131,13 +131,13 @@ def placed_in(
         IdTaken: names the message by its position in the batch.
     """
     placed: list[tuple[Message, bool]] = []
-    added = 0
+    added, now = 0, timezone.now()
     for position, new in enumerate(batch):
         message = known.get(new.external_id) if new.external_id else None
         if message and not _says(message, new):
             holder = f"message {message.sequence}, which says something else"
             raise IdTaken(f"messages[{position}]: its external_id is that of {holder}.")
-        placed.append((message, False) if message else (_turn(session, new, added), True))
+        placed.append((message, False) if message else (_turn(session, new, added, now), True))
         if not message:
             added += 1
             if new.external_id:
@@ -145,9 +145,9 @@ def placed_in(
     return placed
 
 
-def request_due(session: Session, added: Sequence[Message]) -> list[DueJob]:
-    """Tell who listens what was added, and return the jobs that became due."""
-    answers = messages_appended.send(sender=Session, session=session, messages=added)
+def request_due(appended: Sequence[tuple[Session, Sequence[Message]]]) -> list[DueJob]:
+    """Tell who listens what was added to which sessions, and return the jobs that became due."""
+    answers = messages_appended.send(sender=Session, appended=appended)
     return [job for _receiver, due in answers for job in cast(Sequence[DueJob], due)]
 
 
@@ -185,10 +185,9 @@ def _says(message: Message, new: NewMessage) -> bool:
     return same and (is_archived or (message.content == new.content and message.payload == new.payload))
 
 
-def _turn(session: Session, new: NewMessage, position: int) -> Message:
-    return Message(
-        session=session,
-        user_id=session.user_id,
+def _turn(session: Session, new: NewMessage, position: int, now: datetime) -> Message:
+    return Message.turn(
+        session,
         sequence=session.last_sequence + 1 + position,
         role=new.role,
         content=new.content,
@@ -197,7 +196,8 @@ def _turn(session: Session, new: NewMessage, position: int) -> Message:
         payload=new.payload,
         tokens=estimate_tokens(new.content, new.payload),
         external_id=new.external_id,
-        created_at=new.created_at or timezone.now(),
+        created_at=new.created_at or now,
+        arrived_at=now,
         metadata=new.metadata,
     )
 
@@ -209,7 +209,8 @@ def count(session: Session, added: Sequence[Message]) -> None:
     session.last_sequence += len(added)
     session.total_tokens += tokens
     session.live_tokens += tokens
-    session.weighted_tokens += sum(settings.MEMORY_FORMATION.weighted(m.role, m.tokens) for m in added)
+    weighted = settings.MEMORY_FORMATION.weighted
+    session.weighted_tokens += sum(weighted(message.role, message.tokens) for message in added)
     session.last_arrived_at = timezone.now()
     # A client's clock may be ahead, but nothing was said in the future.
     newest = min(session.last_arrived_at, max(message.created_at for message in added))

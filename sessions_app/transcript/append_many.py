@@ -70,8 +70,7 @@ def append_many(batches: Sequence[Batch]) -> list[int]:
     if messages := [message for _, new in added for message in new]:
         copy_rows(messages)
         update_rows(list({session.pk: session for session, new in added if new}.values()), [*COUNTED, "title"])
-        for session, new in filter(itemgetter(1), added):
-            request_due(session, new)
+        request_due(list(filter(itemgetter(1), added)))
         count_stored(message.size for message in messages)  # at last: others may wait for what it locks
     return [len(new) for _, new in added]
 

@@ -6,6 +6,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, Max, Sum
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append, messages_appended
@@ -195,3 +196,15 @@ class TestConstraints:
         talk(ada, 1)
         with pytest.raises(IntegrityError), transaction.atomic():
             Session.objects.create(user=ada, session_id="s1")
+
+
+def test_a_turn_is_what_the_class_makes_of_the_same_fields(ada: UserProfile) -> None:
+    session = Session.objects.create(user=ada, session_id="s")
+    now = timezone.now()
+    fields: dict[str, Any] = {"sequence": 3, "role": "user", "content": "Kilns", "created_at": now, "arrived_at": now}
+    turn, as_called = Message.turn(session, metadata={}, **fields), Message(session=session, user=ada, **fields)
+    names = [field.attname for field in Message._meta.concrete_fields]
+    assert [getattr(turn, name) for name in names] == [getattr(as_called, name) for name in names]
+    assert turn.session is session and turn._state.adding
+    turn.save()
+    assert Message.objects.values().get()["sequence"] == 3

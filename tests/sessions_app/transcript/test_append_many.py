@@ -8,7 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django.fixtures import Settings
 
-from moments_app.models import Job, OwnText
+from memoryproject.conf import MomentBuilderSettings, RollingSummarySettings
+from moments_app.models import Job, OwnText, Summary
 from sessions_app.database_roles import WORKER_ROLE
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import IdTaken, NewMessage, append, messages_appended
@@ -99,8 +100,8 @@ def test_row_15_many_at_once_beside_appends_keep_sequences_and_counters(ada: Use
 
 
 def test_a_failing_listener_undoes_all(ada: UserProfile) -> None:
-    def fail(session: Session, **_: Any) -> list[Job]:
-        if session.session_id == "s2":
+    def fail(appended: Sequence[tuple[Session, Sequence[Message]]], **_: Any) -> list[Job]:
+        if any(session.session_id == "s2" for session, _ in appended):
             raise RuntimeError("listener")
         return []
 
@@ -113,11 +114,19 @@ def test_a_failing_listener_undoes_all(ada: UserProfile) -> None:
     assert not Session.objects.exists() and not Message.objects.exists()
 
 
-def test_it_takes_as_many_statements_whatever_the_number_of_sessions(ada: UserProfile) -> None:
+def test_it_takes_as_many_statements_whatever_the_number_of_sessions_and_of_jobs_that_are_due(
+    ada: UserProfile, settings: Settings
+) -> None:
+    settings.ROLLING_SUMMARY = RollingSummarySettings(min_live_tokens=0, unread_turns=4)
+    settings.MOMENT_BUILDER = MomentBuilderSettings(message_threshold=4)
+
     def statements(count: int, name: str) -> int:
         with CaptureQueriesContext(connection) as queries:
-            append_many([batch_of(ada, f"{name}{n}", turns(3)) for n in range(count)])
+            append_many([batch_of(ada, f"{name}{n}", turns(8)) for n in range(count)])
+        for process in ("roll_summary", "build_moments"):
+            assert Job.objects.filter(process=process, session__session_id__startswith=name).count() == count
         return len(queries)
 
     assert statements(2, "few") == statements(40, "many")
+    assert Summary.objects.processing().count() == 42
     assert not OwnText.objects.exists()
