@@ -56,10 +56,14 @@ BEGIN
     RETURN value;
 END $$
 """
+# Words are looked up by a key that begins with the person, of which Citus knows nothing.
 _FUNCTIONS = """
-SELECT regexp_replace(pg_get_functiondef(oid), %(set)s, 'memory_set(\\1)', 'g')
+SELECT replace(replace(regexp_replace(pg_get_functiondef(oid), %(set)s, 'memory_set(\\1)', 'g'),
+    'FROM sessions_app_message WHERE public.memory_words',
+    'FROM sessions_app_message WHERE user_id = $3 AND public.memory_words'),
+    'FROM sessions_app_message WHERE id = ANY', 'FROM sessions_app_message WHERE user_id = $3 AND id = ANY')
 FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prokind = 'f' AND proname <> 'memory_set'
-    AND prosrc ~ %(set)s
+    AND (prosrc ~ %(set)s OR proname LIKE 'recall_sessions_app_message%%')
 """
 _LOGINS = """
 SELECT format('ALTER ROLE %%I LOGIN', rolname) FROM pg_roles WHERE rolname = ANY (%(roles)s) AND NOT rolcanlogin

@@ -21,28 +21,32 @@ CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 # where the planner expects hardly any of a kind, it would read all of them. A turn with platform text in it is read
 # whole, since that text is taken out; one that has nothing else is not found.
 _TURN_SQL = """
-SELECT 'turn', session.id || ' ' || message.sequence,
-    'rem://sessions/' || session.session_id || '/messages/' || message.sequence, {content},
-    session.session_id, message.sequence, {time}, message.role, own.places, message.name,
-    NULL::timestamptz, NULL::timestamptz, (
-        SELECT jsonb_agg(jsonb_build_array(mark.wrong, mark.right) ORDER BY mark.id)
-        FROM moments_app_correctedturn mark
-        WHERE mark.user_id = %(user)s AND mark.session_id = message.session_id AND mark.sequence = message.sequence
-    )
-FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
-CROSS JOIN LATERAL (
-    SELECT * FROM sessions_app_message
-    WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = '{kind}'
-    LIMIT 1
-) message
-JOIN sessions_app_session session ON session.id = message.session_id
-LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own.sequence = message.sequence
-    AND own.user_id = %(user)s
-WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
-    AND (%(since)s IS NULL OR message.created_at >= %(since)s)
-    AND (%(as_of)s IS NULL OR message.created_at <= %(as_of)s)
-    AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
-    AND (own.id IS NULL OR own.places IS NOT NULL)
+SELECT 'turn', session.id || ' ' || turn.sequence,
+    'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
+    session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
+    NULL::timestamptz, NULL::timestamptz, turn.marks
+FROM (
+    SELECT message.session_id, message.sequence, {content} AS shown, {time} AS time, message.role, own.places,
+        message.name, (
+            SELECT jsonb_agg(jsonb_build_array(mark.wrong, mark.right) ORDER BY mark.id)
+            FROM moments_app_correctedturn mark
+            WHERE mark.user_id = %(user)s AND mark.session_id = message.session_id AND mark.sequence = message.sequence
+        ) AS marks
+    FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
+    CROSS JOIN LATERAL (
+        SELECT * FROM sessions_app_message
+        WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = '{kind}'
+        LIMIT 1
+    ) message
+    LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own.sequence = message.sequence
+        AND own.user_id = %(user)s
+    WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
+        AND (%(since)s IS NULL OR message.created_at >= %(since)s)
+        AND (%(as_of)s IS NULL OR message.created_at <= %(as_of)s)
+        AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
+        AND (own.id IS NULL OR own.places IS NOT NULL)
+    OFFSET 0
+) turn JOIN sessions_app_session session ON session.id = turn.session_id
 """
 _CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"
 # What was known at a time to hold then; of what is asked for now, what never held is left out. As `MemoryAtom.as_of`.

@@ -174,7 +174,8 @@ def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Me
     ids = {new.external_id for new in batch if new.external_id}
     if not ids or not session.message_count:
         return {}
-    return {message.external_id: message for message in session.messages.filter(external_id__in=ids)}
+    found = session.messages.filter(user_id=session.user_id, external_id__in=ids)
+    return {message.external_id: message for message in found}
 
 
 def _says(message: Message, new: NewMessage) -> bool:
