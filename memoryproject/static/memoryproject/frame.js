@@ -29,6 +29,14 @@ document.addEventListener("alpine:init", () => {
   }));
 });
 
+// The page is hidden until Alpine is there, and a field that is hidden gets no focus by itself: where scripts took long,
+// what one typed at once was lost.
+document.addEventListener("alpine:initialized", () => setTimeout(() => {
+  if (document.activeElement === document.body && !location.hash) {
+    document.querySelector("[autofocus]")?.focus();
+  }
+}));
+
 // The search for names. Unfold's version appears with the next frame and focuses its field after 20 ms. Anything typed
 // before that is lost, and if no frame was drawn by then, so is all the rest. Ours listens from the shortcut on. Enter
 // opens the first result where no arrow key chose another, also before the results are there; when the search is closed,

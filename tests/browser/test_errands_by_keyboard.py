@@ -1,0 +1,267 @@
+"""The first errands of docs/admin.md, each from the dashboard to its end, by keyboard alone."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+from pydantic import SecretStr
+from pytest_django.fixtures import Settings
+
+from memoryproject.conf import ChatSettings
+from moments_app.engines.interface import CallRecord
+from moments_app.models import EngineCall, FailureGroup, Job, MemoryAtom, PromptResource
+from moments_app.models.engine_call import EngineCallQuerySet
+from moments_app.prompts import MOMENT_BUILDER_URI
+from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.staff import role_of
+from sessions_app.transcript.append import NewMessage, append
+from tests.browser.keyboard import Keyboard
+from tests.support import openai_server as behave
+from tests.support.jobs import build
+from tests.support.lives import CHILD, MAYA, say
+from tests.support.openai_server import OpenAIServer
+from tests.support.transcript import talk, turns
+
+pytestmark = [pytest.mark.slow(seconds=20), pytest.mark.django_db(transaction=True)]
+
+CALLS: EngineCallQuerySet = EngineCall.objects  # type: ignore[assignment]
+
+
+@pytest.fixture
+def keys(tab: Page) -> Keyboard:
+    """The keyboard of an operator who is at the dashboard."""
+    tab.goto(reverse("admin:index"))
+    return Keyboard(tab)
+
+
+@pytest.fixture
+def built(ada: UserProfile) -> Session:
+    """A session of 120 turns, the older of them in moments; turn 30 is about a harpsichord."""
+    batch = turns(120)
+    batch[30] = NewMessage("user", "The harpsichord came from Lyon, in a crate.", created_at=batch[30].created_at)
+    session = append(ada, "s1", batch).session
+    assert build(session).status == Job.Status.COMPLETED
+    return session
+
+
+@pytest.fixture
+def upstream(settings: Settings, tmp_path: Path) -> Iterator[OpenAIServer]:
+    settings.SPOOL_DIR = tmp_path / "spool"
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 7})
+    with OpenAIServer() as server:
+        server.always(behave.content("Noted."))
+        settings.CHAT = ChatSettings(
+            upstream_base_url=server.base_url,
+            upstream_api_key=SecretStr("upstream-key"),
+            memory_timeout_seconds=30,
+            store_timeout_seconds=30,
+        )
+        yield server
+
+
+def test_a_colleague_is_let_in(tab: Page, keys: Keyboard) -> None:
+    keys.open("People who work here")
+    keys.skip()
+    keys.fill("Login", "ida")
+    keys.to("viewer")  # Tab leads to the role that is chosen, arrows choose another
+    tab.keyboard.press("ArrowDown")
+    keys.press_on("Invite")
+    tab.wait_for_url("**/invite/")
+    keys.skip()
+    keys.to("Link for ida")
+    keys.press_on("Copy")
+    expect(tab.get_by_role("button", name="Copied")).to_be_visible()
+    assert role_of(User.objects.get(username="ida")) == "editor"
+
+
+def test_somebody_is_found_and_read_about(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
+    ada.merge(summary="Ada has a kiln.", interests=["glazes"], preferred_topics=[], actor="operator:eve")
+    keys.open("Find")
+    expect(tab.get_by_role("searchbox")).to_be_focused()
+    tab.keyboard.type("kiln")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**?q=kiln")
+    keys.skip()
+    keys.press_on("ada")
+    expect(tab.get_by_role("heading", name="What the profile says")).to_be_visible()
+    keys.skip()
+    keys.press_on("Days")
+    expect(tab).to_have_url(re.compile("/days/"))
+
+
+def test_why_the_model_said_something(tab: Page, keys: Keyboard, built: Session) -> None:
+    keys.open("Sessions")
+    tab.keyboard.press("/")
+    tab.keyboard.type("harpsichords")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**?q=harpsichords")
+    keys.skip()
+    keys.press_on("Turn 30")
+    expect(tab.locator("#turn-30")).to_contain_text("came from Lyon")
+    keys.press_on("Trace of turn 30")
+    expect(tab.get_by_role("heading", name="One call")).to_be_visible()
+
+
+@pytest.mark.usefixtures("forming")
+def test_a_wrong_fact_is_corrected_and_the_correction_undone(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    keys.open("Find")
+    expect(tab.get_by_role("searchbox")).to_be_focused()
+    tab.keyboard.type("Maya")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**?q=Maya")
+    keys.skip()
+    keys.press_on("fact,")
+    expect(tab.get_by_role("heading", name="Fact", exact=True)).to_be_visible()
+    keys.skip()
+    keys.press_on("Correct or end…")
+    expect(tab.get_by_role("heading", name="What is right")).to_be_visible()
+    keys.skip()
+    keys.fill("What is right", "User's daughter is called Mia.")
+    keys.press_on("Preview")
+    expect(tab.get_by_role("heading", name="All that says the same")).to_be_visible()
+    keys.skip()
+    keys.press_on("Confirm")
+    expect(tab.get_by_role("heading", name="What was changed")).to_be_visible()
+    assert not MemoryAtom.objects.active().filter(content=MAYA).exists()
+    keys.skip()
+    keys.press_on("Undo this correction")
+    expect(tab.get_by_text("is undone").first).to_be_visible()
+    assert MemoryAtom.objects.active().filter(content=MAYA).exists()
+
+
+def test_what_was_said_is_taken_out_and_brought_back(tab: Page, keys: Keyboard, built: Session) -> None:
+    keys.open("Find")
+    expect(tab.get_by_role("searchbox")).to_be_focused()
+    tab.keyboard.type("harpsichord")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**?q=harpsichord")
+    keys.skip()
+    keys.press_on("s1 of ada, turn 30")
+    expect(tab.locator("#turn-30")).to_contain_text("came from Lyon")
+    keys.press_on("Tick turn 30", "Space")
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("heading", name="Retract turns")).to_be_visible()
+    keys.skip()
+    keys.fill("Reason, for whoever reads about it later", "planted")
+    keys.press_on("Retract 1 turn")
+    expect(tab.get_by_role("heading", name="What was withdrawn")).to_be_visible()
+    assert built.messages.exclude(retracted_at=None).count() == 1
+    keys.skip()
+    keys.press_on("Undo…")
+    keys.press_on("Undo this retraction")
+    expect(tab.get_by_text("is undone").first).to_be_visible()
+    assert not built.messages.exclude(retracted_at=None).exists()
+
+
+def test_what_is_wrong_is_told_first_and_mended(tab: Page, keys: Keyboard, ada: UserProfile) -> None:
+    error = "It gave no valid answer."
+    job = Job.objects.request("build_moments", talk(ada, 30), requested_by="append")
+    CALLS.keep(CallRecord("moment-builder", "openai:gpt", 5, error_kind="invalid_answer", error=error), job=job)
+    Job.objects.filter(pk=job.pk).update(status="failed", failure=FailureGroup.objects.get(), error=error)
+    tab.reload()
+    keys.skip()
+    keys.press_on("Look at it")
+    expect(tab.get_by_text("What to do:")).to_be_visible()
+    keys.skip()
+    keys.press_on("Retry all")
+    expect(tab.get_by_text("over", exact=True)).to_be_visible()
+    job.refresh_from_db()
+    assert job.status == Job.Status.QUEUED
+
+
+def test_a_prompt_is_changed_tried_put_in_force_and_taken_back(
+    tab: Page, keys: Keyboard, ada: UserProfile, model_server: OpenAIServer
+) -> None:
+    prompt = PromptResource.objects.get(uri=MOMENT_BUILDER_URI)
+    talk(ada, 60)
+    keys.open("Prompt resources")
+    keys.skip()
+    keys.press_on("Moment builder")
+    expect(tab.get_by_role("heading", name="Version 1")).to_be_visible()
+    keys.skip()
+    keys.to("Text")
+    tab.keyboard.press("Control+Home")
+    tab.keyboard.type("Be brief. ")
+    keys.fill("What changed, and why", "Shorter moments")
+    keys.press_on("Save as new version")
+    expect(tab.get_by_role("heading", name="Version 2")).to_be_visible()
+    keys.skip()
+    keys.press_on("Try over a sample")
+    expect(tab.get_by_role("heading", name="Version 2 over a sample")).to_be_visible()
+    expect(tab.locator(".rem-side summary")).to_be_visible()
+    keys.skip()
+    keys.press_on("← Moment builder")
+    expect(tab.get_by_role("heading", name="Trials over samples")).to_be_visible()
+    keys.skip()
+    keys.press_on("Put in force version 2…")
+    keys.press_on("Put this version in force")
+    expect(tab.get_by_text("Version 2 is in force.")).to_be_visible()
+    keys.skip()
+    keys.press_on("Roll back to version 1…")
+    keys.press_on("Roll back to version 1")
+    expect(tab.get_by_text("Version 1 is in force.")).to_be_visible()
+    prompt.refresh_from_db()
+    assert prompt.active_version and prompt.active_version.number == 1
+
+
+def test_one_chats_as_a_test_person_and_sees_where_memory_came_from(
+    tab: Page, keys: Keyboard, upstream: OpenAIServer
+) -> None:
+    keys.open("Playground")
+    keys.skip()
+    keys.fill("Name", "tess")
+    tab.keyboard.press("Enter")
+    for text in ("My dog is called Rex.", "What is my dog called?"):
+        expect(tab.get_by_role("button", name="Say it")).to_be_visible()
+        keys.skip()
+        keys.fill("Say as tess", text)
+        keys.press_on("Say it")
+        expect(tab.locator(".rem-turn").get_by_text(text, exact=True).first).to_be_visible()
+    keys.skip()
+    keys.to("turn 0")
+    expect(tab.locator("#turn-0.rem-lit")).to_be_visible()
+
+
+def test_an_application_is_given_access_and_loses_it(tab: Page, keys: Keyboard) -> None:
+    keys.open("API keys")
+    keys.skip()
+    keys.press_on("Add API key")
+    tab.wait_for_url("**/add/")
+    keys.skip()
+    keys.fill("Name", "a partner")
+    keys.press_on("Save")
+    expect(tab.get_by_role("button", name="Copy")).to_be_visible()
+    keys.skip()
+    keys.press_on("Copy")
+    expect(tab.get_by_role("button", name="Copied")).to_be_visible()
+    keys.press_on("The key's page")
+    expect(tab.locator(".rem-badge").first).to_have_text("active")
+    keys.skip()
+    keys.press_on("Revoke…")
+    keys.press_on("Revoke this key")
+    expect(tab.locator(".rem-badge").first).to_have_text("revoked")
+    assert ApiKey.objects.get().state == "revoked"
+
+
+def test_a_person_is_exported_and_erased(tab: Page, keys: Keyboard, built: Session) -> None:
+    keys.open("Profiles")
+    keys.skip()
+    keys.press_on("ada")
+    expect(tab.get_by_role("heading", name="What the profile says")).to_be_visible()
+    keys.skip()
+    keys.to("Export")
+    with tab.expect_download() as download:
+        tab.keyboard.press("Enter")
+    assert download.value.suggested_filename == "export.zip"
+    keys.press_on("Erase…")
+    expect(tab.get_by_role("heading", name=re.compile("Erase"))).not_to_have_count(0)
+    keys.skip()
+    keys.fill("Type the user_id, ada", "ada")
+    keys.press_on("Erase")
+    expect(tab.get_by_text("nothing is left").first).to_be_visible()
+    assert not UserProfile.objects.filter(user_id="ada").exists()
