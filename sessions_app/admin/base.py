@@ -25,6 +25,7 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 from sessions_app.admin.applications import NAMED, ApplicationFilter, are_several, named, of_application
 from sessions_app.admin.reading import note_reading, people_of
 from sessions_app.admin.views.base import FormPage, OperatorView, RowView
+from sessions_app.replica import from_replica
 
 FOUND = 1_000
 # In an address: what a list is narrowed down to a person by.
@@ -130,6 +131,9 @@ class PageAdmin(ModelAdmin):  # type: ignore[misc]
         """Name the list after what it lists; Django's own name is an order: select one to change."""
         if request.method == "POST" and not self.get_actions(request):
             raise PermissionDenied  # Django would say that no action was chosen
+        return from_replica(request, lambda: self._listed(request, extra_context))
+
+    def _listed(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> HttpResponse:
         title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         response: HttpResponse = super().changelist_view(request, title | (extra_context or {}))
         shown = getattr(response, "context_data", {}).get("cl")

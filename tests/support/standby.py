@@ -1,0 +1,71 @@
+"""A second PostgreSQL that streams from the one of the run."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Self
+
+import psutil
+from django.conf import settings
+from django.db import connection, connections
+
+from memoryproject.embedded import server
+from memoryproject.postgresql.base import DatabaseWrapper
+from sessions_app import replica
+
+
+class Standby:
+    """A hot standby of the embedded server. It exists inside its `with` block.
+
+    Attributes:
+        socket: the folder of its socket.
+    """
+
+    def __enter__(self) -> Self:
+        primary = settings.EMBEDDED_DATABASE_DIR
+        socket, owner = server.ensure_running(primary), (primary / "PG_VERSION").stat()
+        postmaster = int((primary / "postmaster.pid").read_text().split()[0])
+        self._programs, self._owner = Path(psutil.Process(postmaster).exe()).parent, owner.st_uid
+        self.socket = Path(tempfile.mkdtemp(prefix="memory-standby-"))  # what is copied has a socket of its own
+        os.chown(self.socket, owner.st_uid, owner.st_gid)
+        self._data = str(self.socket / "postgres")
+        self._run("pg_basebackup", "-h", str(socket), "-U", "postgres", "-D", self._data, "-R", "-c", "fast")
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.socket)
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        options = f"-c listen_addresses='' -k {self.socket}"
+        self._run("pg_ctl", "-D", self._data, "-l", str(self.socket / "log"), "-w", "-o", options, "start")
+
+    def stop(self) -> None:
+        """Stop it and disconnect its clients."""
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        nothing = subprocess.DEVNULL
+        command = [str(self._programs / program), *arguments]
+        subprocess.run(command, check=True, user=self._owner, cwd="/", stdin=nothing, stdout=nothing)
+
+
+@contextmanager
+def replica_at(folder: Path) -> Iterator[None]:
+    """Have the database of this test read from there too, as `REPLICA_DATABASE_URL` has it."""
+    there = deepcopy(connections[connection.alias].settings_dict)
+    # Not among the configured ones, all of which Django would empty after the test.
+    connections[replica.ALIAS] = DatabaseWrapper(there | {"HOST": str(folder)}, alias=replica.ALIAS)
+    replica.forget_away()
+    try:
+        yield
+    finally:
+        connections[replica.ALIAS].close()
+        del connections[replica.ALIAS]
