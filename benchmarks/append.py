@@ -1,18 +1,22 @@
 """Benchmark of appending messages over HTTP."""
 
 from collections.abc import Sequence
-from statistics import median
+from itertools import chain
+from statistics import median, quantiles
 
+from benchmarks.chat import IDLE, waiting_streams
 from benchmarks.clients import Clients, HttpAppend
 from benchmarks.figures import Figure
 from benchmarks.raw import RawAppend
 from benchmarks.site import Site
 from sessions_app.models import Session, UserProfile
+from tests.support.openai_server import OpenAIServer
 
 TITLE = "Append over HTTP"
 NOTE = (
     "Each client has a persistent connection and a session of its own, and sends again as soon as it has the answer. "
-    "Raw: the append's eight statements by psycopg, with as many clients."
+    "Raw: the append's eight statements by psycopg, with as many clients. Beside idle streams: as many answers of the "
+    "chat endpoint are open and wait for their model."
 )
 ROUNDS = 5
 WARM_UP, HTTP_SECONDS, RAW_SECONDS = 0.5, 1.5, 0.8
@@ -25,12 +29,25 @@ def figures(site: Site) -> list[Figure]:
         _measured(site, f"one message, {CLIENTS} clients", clients=CLIENTS, wanted="≥ 400 requests/s, ≤ 15 × raw"),
         _measured(site, f"{BATCH} messages in a request, 1 client", clients=1, batch=BATCH),
         _measured(site, f"{BATCH} messages in a request, {CLIENTS} clients", clients=CLIENTS, batch=BATCH),
+        _beside_idle_streams(site),
     ]
 
 
-def _measured(site: Site, what: str, *, clients: int, batch: int = 1, wanted: str = "") -> Figure:
+def _beside_idle_streams(site: Site) -> Figure:
+    what = f"one message, {CLIENTS} clients, {IDLE} idle streams beside"
+    with OpenAIServer() as model:
+        port = site.serve(CHAT__UPSTREAM_BASE_URL=model.base_url)
+        with waiting_streams(model) as open_one:
+            for _ in range(IDLE):
+                open_one(port, site.key)
+            return _measured(site, what, clients=CLIENTS, port=port)
+
+
+def _measured(
+    site: Site, what: str, *, clients: int, batch: int = 1, wanted: str = "", port: int | None = None
+) -> Figure:
     _make_sessions(clients, batch)
-    http = Clients(HttpAppend(site.port, site.key, batch), clients)
+    http = Clients(HttpAppend(port or site.port, site.key, batch), clients)
     raw = Clients(RawAppend(site.conninfo, site.key, batch), clients)
     with http, raw:
         http.run(WARM_UP)
@@ -41,9 +58,13 @@ def _measured(site: Site, what: str, *, clients: int, batch: int = 1, wanted: st
 
 
 def _rate(rounds: Sequence[Sequence[float]], clients: int, batch: int) -> str:
-    """Return the median round's rate. All clients are always busy: they do `clients` pieces of work per mean time."""
+    """Return the median round's rate and the slowest hundredth of all requests.
+
+    All clients are always busy: they do `clients` pieces of work per mean time.
+    """
     rate = median(len(times) * clients / sum(times) for times in rounds) * batch
-    return f"{rate:,.0f} {'requests' if batch == 1 else 'messages'}/s"
+    p99 = quantiles(chain.from_iterable(rounds), n=100)[-1]
+    return f"{rate:,.0f} {'requests' if batch == 1 else 'messages'}/s, p99 {p99 * 1000:.0f} ms"
 
 
 def _make_sessions(clients: int, batch: int) -> None:

@@ -1,7 +1,8 @@
 """Benchmark of the chat endpoint: the time that it adds to a model's answer, and the cost of open streams."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -51,25 +52,31 @@ def _first_byte(site: Site, model: OpenAIServer, port: int, count: int, how: str
 def _idle(site: Site, model: OpenAIServer, port: int) -> Figure:
     processes = list(_web_processes(port))
     before = _memory(processes)
+    with waiting_streams(model) as open_one:
+        ours = [timed(lambda: open_one(port, site.key)) for _ in range(IDLE)]
+        megabytes = (_memory(processes) - before) / 1e6
+        threads = sum(process.num_threads() for process in processes)
+        raw = [timed(lambda: open_one(model.port, "none")) for _ in range(IDLE)]
+    rate = f"{megabytes:.0f} MB, {threads} threads"
+    return Figure.of(f"{IDLE} idle streams", [ours], [raw], rate=rate, wanted="bounded memory")
+
+
+@contextmanager
+def waiting_streams(model: OpenAIServer) -> Iterator[Callable[[int, str], None]]:
+    """Give what opens a stream, by port and key, that waits for the model until the block ends."""
     go_on = threading.Event()
     model.always(streamed("Wait", end=lambda *asked: _end(go_on, *asked)))
     streams: list[Stream] = []
 
-    def open_one() -> None:
-        streams.append(Stream(port, site.key, f"idle-{len(streams)}", "Hello"))
+    def open_one(port: int, key: str) -> None:
+        streams.append(Stream(port, key, f"idle-{len(streams)}", "Hello"))
 
-    def raw_one() -> None:
-        streams.append(Stream(model.port, "none", "raw", "Hello"))
-
-    ours = [timed(open_one) for _ in range(IDLE)]
-    megabytes = (_memory(processes) - before) / 1e6
-    threads = sum(process.num_threads() for process in processes)
-    raw = [timed(raw_one) for _ in range(IDLE)]
-    go_on.set()
-    for stream in streams:
-        stream.close()
-    rate = f"{megabytes:.0f} MB, {threads} threads"
-    return Figure.of(f"{IDLE} idle streams", [ours], [raw], rate=rate, wanted="bounded memory")
+    try:
+        yield open_one
+    finally:
+        go_on.set()
+        for stream in streams:
+            stream.close()
 
 
 def _end(go_on: threading.Event, handler: Handler, body: dict[str, Any]) -> None:
