@@ -27,7 +27,7 @@ send_spans("web")
 django.setup(set_prefix=False)
 
 # Only now: they need Django to be set up.
-from memoryproject import description, health
+from memoryproject import description, health, urls  # noqa: F401 (all pages, before any request)
 from memoryproject.handlers import Handlers
 from memoryproject.http_figures import measured
 from memoryproject.strangers import Strangers

@@ -54,7 +54,7 @@ INSTALLED_APPS = [
     "memoryproject",
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    "memoryproject.admin_app.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",

@@ -14,6 +14,7 @@ from sessions_app.api import oauth
 # The description of the API holds nobody's data: it is open, so that clients can be made from it.
 open_to_all: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
+admin.autodiscover()
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),

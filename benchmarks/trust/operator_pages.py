@@ -41,6 +41,7 @@ def probe(person: str, of: str, operates_in: str, word: str, topic: str) -> None
         topic: what is searched for.
     """
     user = UserProfile.objects.get(user_id=person, application__name=of)
+    admin.autodiscover()
     patterns = [(route, one) for route, one in _patterns(admin.site.get_urls()) if one.name not in LEFT_OUT]
     addresses = [url for route, one in patterns for url in _addresses(route, one, user)]
     plain = [reverse(f"admin:{one.name}") for _, one in patterns if not one.pattern.regex.groupindex]

@@ -12,6 +12,8 @@ from tests.support.pages import page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+admin.autodiscover()
+
 
 @pytest.mark.slow
 def test_each_list_is_headed_by_the_word_that_the_sidebar_has_for_it() -> None:

@@ -1,5 +1,6 @@
 """What each command waits for before it begins."""
 
+import re
 import subprocess
 import sys
 
@@ -10,17 +11,33 @@ from tests.support.processes import environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-DEAR = ("openai", "numpy", "mcp", "uvicorn")  # most of a second, a quarter, and what only a server needs
+# Most of a second, a quarter, what only a server needs, and the pages.
+DEAR = ("openai", "numpy", "mcp", "uvicorn", "moments_app.operator.admin", "memoryproject.urls")
 CODE = f"import django, sys; django.setup(); print([name for name in {DEAR} if name in sys.modules])"
+# An error that only a page's own check finds.
+BROKEN_PAGE = """
+import sys, django
+django.setup()
+from django.core.management import call_command
+from sessions_app.admin import base
+base.PageAdmin.list_per_page = "many"
+call_command("check", tags=["admin"])
+"""
 
 
 def test_a_command_that_calls_no_model_imports_nothing_dear() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODE],
+    assert ran(CODE).stdout == "[]\n"
+
+
+def test_check_reads_the_pages_that_commands_do_not_import() -> None:
+    assert re.search(r"moments_app\.operator.*admin\.E118", ran(BROKEN_PAGE).stderr)
+
+
+def ran(code: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", code],
         cwd=BASE_DIR,
         env=environment(DJANGO_SETTINGS_MODULE="memoryproject.settings"),
         capture_output=True,
         text=True,
-        check=True,
     )
-    assert done.stdout == "[]\n"

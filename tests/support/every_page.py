@@ -48,6 +48,7 @@ class Address:
 
 def every_address() -> list[Address]:
     """All there are, whatever they answer."""
+    admin.autodiscover()
     found = [
         Address(str(pattern.name), reverse(f"admin:{pattern.name}", kwargs=_arguments(route, pattern)))
         for route, pattern in _patterns(admin.site.get_urls())

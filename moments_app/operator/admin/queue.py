@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import django_q.admin  # noqa: F401 (which has registered what is withdrawn below)
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest

@@ -19,6 +19,8 @@ from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+admin.autodiscover()
+
 LISTS = [model for model, page in admin.site._registry.items() if getattr(page, "applications", ())]
 
 

@@ -292,18 +292,20 @@ class Mem0:
 
 class Zep:
     def __init__(self) -> None:
-        self.user, self.thread = SimpleNamespace(get_threads=self.threads), SimpleNamespace(get=self.messages)
-        self.graph = SimpleNamespace(edge=SimpleNamespace(get_by_user_id=self.edges))
+        self.user = SimpleNamespace(lookup=lambda user_id: Answered(uuid=f"of {user_id}"))
+        self.thread = SimpleNamespace(list=self.threads, list_messages=self.messages)
+        self.graph = SimpleNamespace(edge=SimpleNamespace(list=self.edges))
 
-    def threads(self, person: str) -> list[Answered]:
-        return [Answered(thread_id="t1", user_id=person)]
+    def threads(self, user_uuid: str) -> list[Answered]:
+        return [Answered(uuid="u1", thread_id="t1", user_uuid=user_uuid)]
 
-    def messages(self, thread_id: str) -> Answered:
-        said = [{"uuid": f"m{n}", "role": "user", "content": "Hello."} for n in range(2)]
-        return Answered(messages=[Answered(**one) for one in said])
+    def messages(self, thread_uuid: str, order: str) -> list[Answered]:
+        assert (thread_uuid, order) == ("u1", "asc")
+        return [Answered(uuid=f"m{n}", role="user", content="Hello.") for n in range(2)]
 
-    def edges(self, person: str, limit: int, uuid_cursor: str | None) -> list[Answered]:
-        return [] if uuid_cursor else [Answered(**edge("Nora sings.")), Answered(**edge("Nora hums."))]
+    def edges(self, graph_uuid: str) -> list[Answered]:
+        assert graph_uuid == "of nora"
+        return [Answered(**edge("Nora sings.")), Answered(**edge("Nora hums."))]
 
 
 class Graphiti:
