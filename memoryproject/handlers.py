@@ -23,6 +23,7 @@ OF_PAGES = (
     "axes.middleware.AxesMiddleware",
     "memoryproject.logins.LoginMiddleware",
     "sessions_app.admin.reading.ReadingMiddleware",
+    "sessions_app.replica.ReplicaMiddleware",
     "memoryproject.logins.LimitedOperatorMiddleware",
 )
 

@@ -44,7 +44,7 @@ def test_an_operator_cancels_a_job_that_waits(tab: Page, ada: UserProfile) -> No
 def test_an_operator_makes_a_key_copies_it_and_revokes_it(tab: Page, ada: UserProfile) -> None:
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab.goto("/admin/sessions_app/apikey/add/")
-    tab.get_by_label("Name").fill("a partner")
+    tab.locator("#id_name").fill("a partner")
     tab.get_by_role("radio", name="read:").check()
     tab.get_by_role("button", name="Save", exact=True).click()
     tab.get_by_role("button", name="Copy").click()
