@@ -1,8 +1,8 @@
 """Attack a throw-away installation, and write the figures into docs/trust.md: `make trust`.
 
 MINUTES of load (1), KILLS of each kind of process (3), FUZZ requests (2000), EXAMPLES of requests to each operation
-(10), OUTAGE seconds (30), SEED (1), the PARTS of the drill (all), and DRILLED, a file of
-earlier rows, are variables of the environment.
+(10), OUTAGE seconds (30), SEED (1), the PARTS of the drill (all) and DRILLED, a file with the rows of earlier parts,
+are variables of the environment.
 """
 
 import json

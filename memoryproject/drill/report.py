@@ -18,8 +18,6 @@ HEADINGS = (
     "remarks",
 )
 COMMONEST = 4  # places that are told of a kind of process
-
-
 ADDED = ("times", "acknowledged", "lost", "doubled", "rounds", "rounds_lost", "seconds", "probes")  # of two parts
 
 

@@ -59,11 +59,7 @@ def groups_of(layer: str, items: Sequence[Item], form: Format) -> list[ItemGroup
     """Return the items of a layer in groups, priced."""
     if any(item.joined for item in items):
         return list(_joined_groups(layer, items, form))
-    costs = [form.tokens(layer, item) for item in items]
-    return [
-        ItemGroup(layer, place, (PricedItem(item, cost, item.why),), cost)
-        for place, (item, cost) in enumerate(zip(items, costs, strict=True))
-    ]
+    return [group_of_one(layer, place, priced(layer, item, form)) for place, item in enumerate(items)]
 
 
 def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
