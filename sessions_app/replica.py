@@ -119,6 +119,6 @@ class ReplicaMiddleware:
         is_of_operator = match is not None and match.namespace == "admin" and request.user.is_authenticated
         if settings.HAS_REPLICA and request.method not in SAFE and is_of_operator:
             with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_current_wal_lsn()::text")
+                cursor.execute("SELECT pg_current_wal_insert_lsn()::text")
                 [request.session[_CHANGED]] = cursor.fetchone() or [None]
         return answer

@@ -149,9 +149,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         with django_db_blocker.unblock():
             with connection.cursor() as cursor:
                 cursor.execute(f"ALTER DATABASE {connection.settings_dict['NAME']} SET synchronous_commit = off")
+            connection.close()  # the next one has it so
             fresh = FreshDatabase(KeptConnection(patch))
             fresh.forget_statistics()
-            connection.close()
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: fresh.restore())
         yield
     fresh.close()

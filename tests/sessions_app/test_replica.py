@@ -51,10 +51,15 @@ def there(statement: str) -> Any:
     return value
 
 
-def catch_up() -> None:
+def here(statement: str) -> Any:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_wal_lsn()::text")
-        [written] = cursor.fetchone() or [None]
+        cursor.execute(statement)
+        [value] = cursor.fetchone() or [None]
+    return value
+
+
+def catch_up() -> None:
+    written = here("SELECT pg_current_wal_insert_lsn()::text")
     wait_until(lambda: there(f"SELECT pg_last_wal_replay_lsn() >= '{written}'"))
 
 
@@ -64,9 +69,25 @@ def paused(ada: UserProfile, eve: Client) -> Iterator[None]:
     catch_up()
     there("SELECT pg_wal_replay_pause()::text")
     wait_until(lambda: there("SELECT pg_get_wal_replay_pause_state()") == "paused")
-    UserProfile.objects.ensure("bertil")
     yield
     there("SELECT pg_wal_replay_resume()::text")
+
+
+@pytest.fixture
+def bertil(paused: None) -> None:
+    """Is known to the primary alone."""
+    UserProfile.objects.ensure("bertil")
+
+
+@pytest.fixture
+def slow_writer(paused: None) -> Iterator[None]:
+    """What is committed without waiting for the disk, as all is in tests, stays unwritten for seconds."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        cursor.execute("SELECT pg_reload_conf()")
+        yield
+        cursor.execute("ALTER SYSTEM RESET wal_writer_delay")
+        cursor.execute("SELECT pg_reload_conf()")
 
 
 def people(client: Client) -> str:
@@ -76,7 +97,7 @@ def people(client: Client) -> str:
 
 
 def test_a_list_is_read_from_the_replica_and_the_reading_is_on_record_at_the_primary(
-    eve: Client, paused: None, ada: UserProfile
+    eve: Client, bertil: None, ada: UserProfile
 ) -> None:
     page = people(eve)
     assert "ada" in page and "bertil" not in page
@@ -85,11 +106,19 @@ def test_a_list_is_read_from_the_replica_and_the_reading_is_on_record_at_the_pri
     assert Event.objects.filter(type=USER_READ, user_pk=ada.pk).exists()
 
 
-def test_who_changed_something_sees_it_though_the_replica_does_not_have_it_yet(eve: Client, paused: None) -> None:
+def test_who_changed_something_sees_it_though_the_replica_does_not_have_it_yet(eve: Client, bertil: None) -> None:
     assert "bertil" not in people(eve)
     eve.post(list_url(UserProfile))
     assert "bertil" in people(eve)
     assert "bertil" not in people(operator("view_"))
+
+
+def test_who_changed_something_sees_it_though_the_primary_has_not_even_written_it_out(
+    eve: Client, slow_writer: None
+) -> None:
+    UserProfile.objects.ensure("cecilia")
+    eve.post(list_url(UserProfile))
+    assert "cecilia" in people(eve)
 
 
 def test_row_35_a_limited_operator_sees_no_more_on_the_replica(ada: UserProfile) -> None:
