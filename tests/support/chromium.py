@@ -2,6 +2,7 @@
 
 `python -m tests.support.chromium`, as `make test` runs it, gets one where none is found: Debian's own as root on
 Debian, Playwright's elsewhere. Where neither works it says so, and the browser tests fail with the same sentence.
+On Debian it gets the shell without a window even where there is a whole Chromium, which takes a quarter more CPU.
 """
 
 import os
@@ -17,7 +18,8 @@ MISSING = (
     "There is no Chromium for the browser tests, and none could be fetched. Install one so that `chromium` or "
     "`google-chrome` is on the PATH, or run `.venv/bin/python -m playwright install chromium`."
 )
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SHELL = "chromium-headless-shell"
+NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def find() -> str | None:
@@ -31,11 +33,12 @@ def find() -> str | None:
 
 
 def fetch() -> None:
-    """Installs one: from Debian's packages where that is ours to do, else as Playwright does."""
+    """Install one: from Debian's packages where that is ours to do, else as Playwright does."""
     if _is_debian() and os.geteuid() == 0:
-        subprocess.run(["apt-get", "update", "--quiet"], check=False)
-        subprocess.run(["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", "chromium"], check=False)
-    else:
+        if not shutil.which(SHELL):
+            subprocess.run(["apt-get", "update", "--quiet"], check=False)
+            subprocess.run(["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", SHELL], check=False)
+    elif not find():
         subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=False)
 
 
@@ -47,6 +50,5 @@ def _is_debian() -> bool:
 
 
 if __name__ == "__main__":
-    if not find():
-        fetch()
+    fetch()
     sys.stdout.write(f"{find() or MISSING}\n")
