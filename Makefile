@@ -8,7 +8,7 @@ export MEMORY_NEW_DATABASE = 1
 # Tests start many processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run quick shuffle test types checks docs package image clients typescript frameworks bench bench-all bench-recall trust house lock
+.PHONY: run quick shuffle test types checks docs package image clients typescript frameworks looks bench bench-all bench-recall trust house lock
 
 run: .venv/installed
 	.venv/bin/python manage.py run --port $(PORT)
@@ -84,6 +84,11 @@ frameworks: .venv/installed-dev
 		openai-agents "pydantic-ai-slim[openai]" langgraph langchain-core llama-index-core "httpx2<3"
 	FRAMEWORKS_PYTHON=dist/frameworks/bin/python .venv/bin/python -m pytest -n0 -k framework \
 		tests/moments_app/interfaces/chat/test_first_steps.py tests/clients/test_frameworks.py
+
+# Judges every page in light and dark, on a desktop and on a phone; `make test` takes two of the four by turns.
+looks: .venv/installed-dev
+	.venv/bin/python -m tests.support.chromium
+	EVERY_LOOK=1 .venv/bin/python -m pytest -n0 -k everybody_can_read_it tests/browser/test_every_page.py
 
 # Draws the rooms and what imports what into docs/architecture.md.
 house: .venv/installed-dev
