@@ -16,6 +16,7 @@ MAX_CHARS = 600  # of a result
 LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
 USUAL_LINE = 30  # tokens
+_SEARCHES = (("text", "words"), ("semantic", "meaning"))  # as operators are told of them
 
 
 class FoundItems(Sequence[Item]):
@@ -95,6 +96,6 @@ def _score(result: Result) -> float:
 
 
 def _why(result: Result) -> str:
-    names = {"text": "words", "semantic": "meaning"}
-    found = ", ".join(f"{names[search]} no. {rank}" for search, rank in sorted(result.ranks.items(), reverse=True))
-    return f"{found or 'beside what was found'}; worth {result.score:.2f}"
+    ranks = result.ranks
+    found = [f"{name} no. {ranks[search]}" for search, name in _SEARCHES if search in ranks]
+    return f"{', '.join(found) or 'beside what was found'}; worth {result.score:.2f}"
