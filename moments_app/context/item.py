@@ -57,10 +57,11 @@ class Item:
         for name in ("text", "name", "tool", "speaker"):
             setattr(self, name, without_unseen(getattr(self, name)))
 
-    def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
+    def marked(self, *, why: str, score: float, is_certain: bool = False, is_neighbour: bool = False) -> Self:
         """Return the item with another reason and value; it says the same, so what is known of its text stays known."""
         item = object.__new__(type(self))
-        item.__dict__.update(self.__dict__, why=why, score=score, is_certain=is_certain)
+        marks = {"why": why, "score": score, "is_certain": is_certain, "is_neighbour": is_neighbour}
+        item.__dict__.update(self.__dict__, **marks)
         return item
 
     @cached_property
