@@ -1,6 +1,5 @@
 """One thing in a context, and where it comes from."""
 
-from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -10,9 +9,9 @@ from moments_app.turns.words import words_of
 from sessions_app.unseen import without_unseen
 
 
-@dataclass(frozen=True)
+@dataclass
 class Item:
-    """A line of memory.
+    """A line of memory. Nobody changes one; frozen, it would take three times as long to make.
 
     Args:
         text: as it is stored, without characters that nobody sees; renderings escape it.
@@ -56,12 +55,13 @@ class Item:
         if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
             return
         for name in ("text", "name", "tool", "speaker"):
-            object.__setattr__(self, name, without_unseen(getattr(self, name)))
+            setattr(self, name, without_unseen(getattr(self, name)))
 
-    def marked(self, *, why: str, score: float, is_certain: bool) -> Self:
+    def marked(self, *, why: str, score: float, is_certain: bool = False, is_neighbour: bool = False) -> Self:
         """Return the item with another reason and value; it says the same, so what is known of its text stays known."""
-        item = copy(self)
-        item.__dict__.update(why=why, score=score, is_certain=is_certain)
+        item = object.__new__(type(self))
+        marks = {"why": why, "score": score, "is_certain": is_certain, "is_neighbour": is_neighbour}
+        item.__dict__.update(self.__dict__, **marks)
         return item
 
     @cached_property

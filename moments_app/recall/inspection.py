@@ -96,7 +96,7 @@ def _look_up(seen: Inspection, user: UserProfile, agent_id: str, most: int) -> N
         with seen.timed(f"search by {one.mode}"):
             hits += search(user, seen.words, one, most)
     with seen.timed("fusion"):
-        ranking = rank(hits)
+        ranking = rank(hits, most)
     with seen.timed("reading"):
         seen.results = read_results(user, request, hits, ranking, most)
 

@@ -6,8 +6,9 @@ same is there once. Filters hold within the searches, so that a small person amo
 as a large one.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -84,7 +85,7 @@ def recall(user: UserProfile, agent_id: str, request: RecallRequest, *, most: in
     most = most or settings.RECALL.match_count
     words = query_words(user, agent_id, request.text)
     hits = search(user, words, request, most)
-    return read_results(user, request, hits, rank(hits), most)
+    return read_results(user, request, hits, rank(hits, most), most)
 
 
 def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: int) -> list[Hit]:
@@ -127,23 +128,31 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
         ]
 
 
-def rank(hits: Sequence[Hit]) -> dict[Key, float]:
-    """Return the scores of the hits of all kinds, and of the turns around them, best first."""
+def rank(hits: Sequence[Hit], most: int) -> dict[Key, float]:
+    """Return the scores of the best hits of all kinds, and of the turns around them, best first.
+
+    Args:
+        hits: of all searches.
+        most: results that are wanted; some more are returned.
+    """
     text, similarity = ({hit.key: hit.share for hit in hits if hit.search == name} for name in ("text", "semantic"))
     unembedded = {hit.key for hit in hits if hit.is_unembedded and hit.key not in similarity}
     scores, base = fused(text, similarity, unembedded=unembedded)
     turns = {key.place: score for key, score in scores.items() if key.kind == "turn"}
-    scores |= {Key("turn", place): score for place, score in shared_with_neighbours(turns, base=base).items()}
-    newest_first = sorted(scores, key=attrgetter("place"), reverse=True)
-    best_first = sorted(newest_first, key=scores.__getitem__, reverse=True)  # of equal ones the newer
-    return {key: scores[key] for key in best_first}
+    found = [(score, key.place, key.kind) for key, score in scores.items() if key.kind != "turn"]
+    found += [(score, place, "turn") for place, score in shared_with_neighbours(turns, base=base).items()]
+    wanted = max(most + SPARE, READ_AHEAD)
+    least = min(sorted([score for score, *_ in found])[-wanted:], default=0.0)
+    best = [one for one in found if one[0] >= least]  # before they are put in order: most are not among them
+    best.sort(key=itemgetter(0, 1), reverse=True)  # of equal ones the newer
+    return {Key(kind, place): score for score, place, kind in best[:wanted]}
 
 
 def read_results(
     user: UserProfile, request: RecallRequest, hits: Sequence[Hit], ranking: Mapping[Key, float], most: int
 ) -> list[Result]:
     """Return the best `most` results, read from their tables; one statement."""
-    read = read_found(user, request.since, request.as_of, list(ranking)[: max(most + SPARE, READ_AHEAD)])
+    read = read_found(user, request.since, request.as_of, list(ranking))
     ranks, scores = _ranks_and_scores(hits, read)
     named, asks_of_past = frozenset(words_of(request.text)), request.asks_of_past
     results = [
@@ -158,7 +167,7 @@ def read_results(
     return _without_repetitions(result for result in results if result.is_relevant(least))[:most]
 
 
-def _score(score: float, found: Result, named: Collection[str], *, asks_of_past: bool) -> float:
+def _score(score: float, found: Result, named: AbstractSet[str], *, asks_of_past: bool) -> float:
     """Return the score of a result: what somebody said answers best what is asked about them, and what holds, now."""
     if score <= 0:
         return score
@@ -174,16 +183,17 @@ def _without_repetitions(results: Iterable[Result]) -> list[Result]:
         return found  # each was said
     kept: list[Result] = []
     words: list[frozenset[str]] = []
-    derived: list[int] = []  # places of what is no turn
+    derived: dict[int, frozenset[str]] = {}  # the words of what is no turn, by its place
     for result in found:
         own = frozenset(words_of(result.content))
         if result.kind != "turn":
             if any(map(own.issubset, words)):
                 continue
-            derived.append(len(kept))
-        elif (taken := next((place for place in derived if words[place] <= own), None)) is not None:
+            derived[len(kept)] = own
+        elif any(map(own.issuperset, derived.values())):
+            taken = next(place for place, said in derived.items() if own.issuperset(said))
             kept[taken], words[taken] = result._replace(score=kept[taken].score), own
-            derived.remove(taken)
+            del derived[taken]
             continue
         kept.append(result)
         words.append(own)

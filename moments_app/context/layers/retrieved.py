@@ -5,6 +5,7 @@ from typing import overload
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
+from moments_app.context.kept_lines import KEPT_LINES
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
 from sessions_app.retention.read_archived import UNREADABLE
@@ -16,17 +17,19 @@ MAX_CHARS = 600  # of a result
 LINE_TOKENS = 28  # of a short result: as many are asked for as could stand in the budget
 MOST = 200
 USUAL_LINE = 30  # tokens
+_SEARCHES = (("text", "words"), ("semantic", "meaning"))  # as operators are told of them
 
 
 class FoundItems(Sequence[Item]):
     """The items of results, each made when it is asked for: half of them find no room, and nobody asks.
 
     Args:
+        person: primary key.
         results: best first, each with its score in a context.
     """
 
-    def __init__(self, results: Sequence[tuple[float, Result]]) -> None:
-        self._results = results
+    def __init__(self, person: int, results: Sequence[tuple[float, Result]]) -> None:
+        self._person, self._results = person, results
 
     @overload
     def __getitem__(self, place: int) -> Item: ...
@@ -34,15 +37,18 @@ class FoundItems(Sequence[Item]):
     def __getitem__(self, place: slice) -> Sequence[Item]: ...
     def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
         if isinstance(place, slice):
-            return FoundItems(self._results[place])
-        score, result = self._results[place]
-        return _item(result, score)
+            return FoundItems(self._person, self._results[place])
+        return self._item(*self._results[place])
 
     def __iter__(self) -> Iterator[Item]:
-        return (_item(result, score) for score, result in self._results)
+        return (self._item(score, result) for score, result in self._results)
 
     def __len__(self) -> int:
         return len(self._results)
+
+    def _item(self, score: float, result: Result) -> Item:
+        line = KEPT_LINES.item(self._person, result, _line)
+        return line.marked(why=_why(result), score=score, is_neighbour=not result.ranks)
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -56,7 +62,7 @@ def items(source: ContextInput) -> Sequence[Item]:
     told = (result for result in readable if result.valid_until is None or source.recall.asks_of_past)
     kept = [(_score(result), result) for result in told if not source.query.startswith(result.content)]
     kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones score less here
-    return FoundItems(kept)
+    return FoundItems(source.user.pk, kept)
 
 
 def _is_left_out(source: ContextInput, result: Result) -> bool:
@@ -65,7 +71,8 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _item(result: Result, score: float) -> Item:
+def _line(result: Result) -> Item:
+    """Return what was read of a result as an item."""
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     return Item(
         shorten_middle(result.content, MAX_CHARS, result.ref) + _span(result),
@@ -73,9 +80,6 @@ def _item(result: Result, score: float) -> Item:
         source_sequences=sequences,
         time=result.time,
         role=result.role,
-        why=_why(result),
-        score=score,
-        is_neighbour=not result.ranks,
     )
 
 
@@ -95,6 +99,6 @@ def _score(result: Result) -> float:
 
 
 def _why(result: Result) -> str:
-    names = {"text": "words", "semantic": "meaning"}
-    found = ", ".join(f"{names[search]} no. {rank}" for search, rank in sorted(result.ranks.items(), reverse=True))
-    return f"{found or 'beside what was found'}; worth {result.score:.2f}"
+    ranks = result.ranks
+    found = [f"{name} no. {ranks[search]}" for search, name in _SEARCHES if search in ranks]
+    return f"{', '.join(found) or 'beside what was found'}; worth {result.score:.2f}"

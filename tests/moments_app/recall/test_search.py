@@ -18,8 +18,8 @@ from moments_app.models.embedding import KINDS, FactEmbedding
 from moments_app.models.stream import USER_DEFAULTS
 from moments_app.recall import accesses
 from moments_app.recall.request import RecallRequest
-from moments_app.recall.results import Result
-from moments_app.recall.search import recall
+from moments_app.recall.results import Key, Result
+from moments_app.recall.search import READ_AHEAD, Hit, rank, recall
 from moments_app.turns import served_lines
 from moments_app.vector_search import EXACT
 from sessions_app.models import ApiKey, Session, UserProfile
@@ -246,6 +246,12 @@ class TestOrder:
         say(ada, *(f"harpsichord {n}" for n in range(30)))
         assert [len(found(ada, "harpsichord", most=most)) for most in (1, 7, 30)] == [1, 7, 30]
         assert len(found(ada, "harpsichord")) == 5
+
+    def test_the_best_of_many_are_ranked_and_of_equal_ones_the_newer_first(self) -> None:
+        hits = [Hit("text", Key("fact", (number, 0)), 1.0, number // 2 / 100, False) for number in range(200)]
+        ranking = rank(hits, 5)
+        assert [key.place[0] for key in ranking] == list(range(199, 199 - READ_AHEAD, -1))
+        assert list(ranking.values()) == sorted(ranking.values(), reverse=True)
 
 
 class TestCounts:
