@@ -532,8 +532,8 @@ class Settings(Group):
     replica_database_url: str = Field(
         "",
         pattern="^(postgres(ql)?|psql|pgsql)://|^$",
-        description="A hot standby that streams from the database: operators' lists are read there, with a login like "
-        "that of web processes. Unset: all is read from the database.",
+        description="A hot standby that streams from the database: operators' lists, reports and exports are read "
+        "there, with a login like that of web processes. Unset: all is read from the database.",
     )
     database_pool_size: int = Field(8, ge=1, le=500, description="Most connections of one web process.")
     data_dir: Path = Field(

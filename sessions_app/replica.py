@@ -1,16 +1,17 @@
-"""Reading from a replica what may be a moment old: the lists of the operator's pages.
+"""Reading from a replica: lists and reports of the operator's pages, which may be a moment old, and exports, which not.
 
-Within `from_replica` the one connection that everything knows leads to the replica (`REPLICA_DATABASE_URL`), with all
+While it is read the one connection that everything knows leads to the replica (`REPLICA_DATABASE_URL`), with all
 that is done to statements on their way: so roles, row-level security and time limits hold there as well. What writes
 fails there, and the record of who read whom is written afterwards, to the primary, before the page goes out.
 
-A replica is read that streams what the primary writes, is hardly behind, and has all that this operator has changed.
-In any other case the primary is.
+A replica is read that streams what the primary writes and is hardly behind. For a page it has all that this operator
+has changed, for what is read as of now it has all that anybody has. In any other case the primary is read.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import structlog
 from django.conf import settings
@@ -20,11 +21,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse
 
+from sessions_app.database_roles import ADMIN, role_taken, taking
+
 ALIAS = "replica"
 BEHIND_SECONDS = 60  # most that it may be behind while it has something to replay
 AWAY_SECONDS = 30.0  # for which a replica that didn't answer isn't asked again
+CATCHING_UP_SECONDS = 2.0  # for which it is waited for until it has what it has to have
+LOOK_SECONDS = 0.05  # between two looks at that
 SAFE = ("GET", "HEAD", "OPTIONS")
-AWAY = "The replica can't be read, so this list was read from the primary."
+AWAY = "The replica can't be read, so this was read from the primary."
 _CHANGED = "changed_to"  # in an operator's session: how far the primary's log was after their last change
 
 _IS_FIT_SQL = """
@@ -35,15 +40,16 @@ SELECT pg_is_in_recovery() AND EXISTS (SELECT FROM pg_stat_wal_receiver),
 """
 
 logger = structlog.get_logger(__name__)
+T = TypeVar("T")
 _away_until = 0.0  # by the monotonic clock
 
 
-def from_replica(request: HttpRequest, read: Callable[[], HttpResponse]) -> HttpResponse:
-    """Return a page that reads nothing but rows, from the replica where there is one that is fit.
+def from_replica(request: HttpRequest, read: Callable[[], T]) -> T:
+    """Return a page, or what a page shows, from the replica where there is one that is fit.
 
     Args:
         request: of the page.
-        read: makes the page. It is called again if the replica fails meanwhile.
+        read: makes the page and reads nothing but rows. It is called again if the replica fails meanwhile.
     """
     if not settings.HAS_REPLICA or request.method not in SAFE or connection.in_atomic_block:
         return read()
@@ -52,12 +58,49 @@ def from_replica(request: HttpRequest, read: Callable[[], HttpResponse]) -> Http
             request.user.get_all_permissions()  # what they may is known from the primary, and kept for the request
             with _leading_to(replica):
                 page = read()
-                # A template asks the database, too.
-                return page.render() if isinstance(page, SimpleTemplateResponse) else page
+                if isinstance(page, SimpleTemplateResponse):
+                    page.render()  # a template asks the database, too
+                return page
     except OperationalError as error:
         _note_away(error)
         messages.warning(request, AWAY)
     return read()
+
+
+def from_replica_as_of_now(read: Callable[[], T]) -> T:
+    """Return what is read from a replica that has all that was committed before this call.
+
+    It is for what must not lack the caller's last message, nor have a person who was erased before.
+
+    Args:
+        read: reads nothing but rows. It is called again if the replica fails meanwhile.
+    """
+    if not settings.HAS_REPLICA or connection.in_atomic_block:
+        return read()
+    try:
+        if replica := _caught_up(_end_of_log()):
+            # A command has taken no role, and the replica's login sees nobody's rows by itself.
+            with _leading_to(replica), taking(role_taken() or ADMIN):
+                return read()
+    except OperationalError as error:
+        _note_away(error)
+    return read()
+
+
+def _end_of_log() -> str:
+    """Return how far the primary's log is."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_wal_insert_lsn()::text")
+        [end] = cursor.fetchone() or [""]
+    return str(end)
+
+
+def _caught_up(end: str) -> BaseDatabaseWrapper | None:
+    """Return the connection to the replica once it has the log up to there; None if that takes too long."""
+    until = time.monotonic() + CATCHING_UP_SECONDS
+    while not (replica := _fit(end)) and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+    return replica
 
 
 def _fit(changed_to: str | None) -> BaseDatabaseWrapper | None:
@@ -118,7 +161,5 @@ class ReplicaMiddleware:
         match = request.resolver_match
         is_of_operator = match is not None and match.namespace == "admin" and request.user.is_authenticated
         if settings.HAS_REPLICA and request.method not in SAFE and is_of_operator:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_current_wal_insert_lsn()::text")
-                [request.session[_CHANGED]] = cursor.fetchone() or [None]
+            request.session[_CHANGED] = _end_of_log()
         return answer

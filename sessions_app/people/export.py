@@ -1,6 +1,7 @@
 """`export_user`: everything that is kept about a person as a zip of JSON lines, readable without this product.
 
 It is read in one transaction that sees one moment in time, under the role of requests: rows of others can't get in.
+A replica is read where there is one that has all that was committed before.
 A few rows are in memory at a time, whatever the length of the history. Archived turns are read back from their files.
 """
 
@@ -18,6 +19,7 @@ from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.people.export_format import FORMAT, VERSION, Column, Exporting, File, Line, plain
 from sessions_app.people.provenance import Provenance, declared
 from sessions_app.refusals import Refusal
+from sessions_app.replica import from_replica_as_of_now
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 from sessions_app.row_security import acting_for
@@ -45,7 +47,7 @@ def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[s
 
     Args:
         user_id: as the application names them.
-        file: to write to; what it holds after an error is no export.
+        file: an empty one to write to; what it holds after an error is no export.
         application: primary key of it.
 
     Returns:
@@ -55,6 +57,16 @@ def export_user(user_id: str, file: IO[bytes], *, application: int) -> Counter[s
         UserProfile.DoesNotExist: nobody has that name.
         CannotExport: an archive is missing or damaged.
     """
+
+    def write() -> Counter[str]:
+        file.seek(0)  # what was written before the replica failed goes
+        file.truncate()
+        return _write_export(user_id, file, application)
+
+    return from_replica_as_of_now(write)
+
+
+def _write_export(user_id: str, file: IO[bytes], application: int) -> Counter[str]:
     entered = acting_for(user_id, application=application, snapshot=True)
     with entered as user, ZipFile(file, "w", ZIP_DEFLATED) as export:
         if user is None:

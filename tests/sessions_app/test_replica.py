@@ -1,22 +1,33 @@
-"""Operators' lists read from a replica: a real one, that streams from the database of the run."""
+"""Lists, reports and exports read from a replica: a real one, that streams from the database of the run."""
 
+import zipfile
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
 import pytest
 from django.conf import settings as configured
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connection, connections
+from django.http import FileResponse
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from pytest_django.fixtures import Settings
 
+from moments_app.models import EngineCall, Job
 from sessions_app import replica
-from sessions_app.admin.links import list_url
-from sessions_app.models import Application, Event, UserProfile
-from sessions_app.models.event import USER_READ
+from sessions_app.admin.links import list_url, page_url
+from sessions_app.models import Application, Event, Session, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.models.event import USER_EXPORTED, USER_READ
 from sessions_app.models.login_limit import LoginLimit
+from sessions_app.people.export import export_user
+from tests.support.api import Api
 from tests.support.operator import operator
 from tests.support.standby import Standby, replica_at
+from tests.support.transcript import talk
 from tests.support.waiting import wait_until
 
 pytestmark = [
@@ -140,3 +151,98 @@ def test_one_that_is_gone_is_told_of_and_the_primary_is_read(eve: Client, standb
         assert "ada" in page and "the primary" in page
     finally:
         standby.start()
+
+
+# --- reports ---
+
+
+def test_what_counts_a_month_is_read_from_the_replica(eve: Client, paused: None, ada: UserProfile) -> None:
+    Session.objects.create(user=ada, session_id="s1")
+    call = EngineCall.objects.create(purpose="embedding", engine="e", latency_ms=1, ok=True)
+    assert eve.get(reverse("admin:index")).context["activity"].sessions == 0
+    assert eve.get(page_url(EngineCall, "cost")).context["cost"].whole.calls == 0
+    assert EngineCall.objects.get() == call
+
+
+def test_what_is_urgent_is_read_from_the_primary(eve: Client, ada: UserProfile, paused: None) -> None:
+    Job.objects.create(process="build_moments", user=ada, status=Job.Status.FAILED)
+    assert len(eve.get(reverse("admin:index")).context["failed_jobs"]) == 1
+
+
+def test_a_command_that_counts_all_turns_sees_them_there_whatever_the_login(ada: UserProfile) -> None:
+    talk(ada, 3)
+    connections[replica.ALIAS].settings_dict["USER"] = "memory_web"
+    with CaptureQueriesContext(connections[replica.ALIAS]) as asked_there:
+        assert "live: 3" in call_command("coverage")
+        assert "moment-builder" in call_command("estimate", everything=True)
+    assert "sessions_app_message" in statements(asked_there)
+
+
+# --- exports ---
+
+
+def statements(asked: CaptureQueriesContext) -> str:
+    return "\n".join(query["sql"] for query in asked.captured_queries)
+
+
+def messages_in(file: BytesIO) -> str:
+    with zipfile.ZipFile(file) as export:
+        return export.read("messages.jsonl").decode()
+
+
+def downloaded(answer: Any) -> BytesIO:
+    assert isinstance(answer, FileResponse)
+    return BytesIO(answer.getvalue())
+
+
+def test_row_35_an_export_is_read_from_the_replica_and_has_what_was_just_said(eve: Client, ada: UserProfile) -> None:
+    talk(ada, 1, text="It rains in Turin.")
+    with CaptureQueriesContext(connections[replica.ALIAS]) as asked_there:
+        answer = eve.get(page_url(UserProfile, "export", ada.pk))
+    assert "Turin" in messages_in(downloaded(answer))
+    assert "sessions_app_message" in statements(asked_there)
+    assert Event.objects.filter(type=USER_EXPORTED, user_pk=ada.pk).exists()
+
+
+def test_an_export_is_read_from_the_primary_while_the_replica_lacks_anything(
+    service: Api, ada: UserProfile, paused: None
+) -> None:
+    talk(ada, 1, text="It rains in Turin.")
+    with CaptureQueriesContext(connections[replica.ALIAS]) as asked_there:
+        assert "Turin" in messages_in(downloaded(service.get("users/ada/export")))
+    assert "sessions_app_message" not in statements(asked_there)
+
+
+def test_row_11_nobody_is_exported_who_was_erased_though_the_replica_still_has_them(
+    service: Api, ada: UserProfile, paused: None
+) -> None:
+    service.delete("users/ada")
+    assert there("SELECT count(*) FROM sessions_app_userprofile") == 1
+    assert service.get("users/ada/export").status_code == 404
+
+
+def test_an_export_that_the_replica_breaks_off_is_written_anew_from_the_primary(
+    ada: UserProfile, standby: Standby
+) -> None:
+    talk(ada, 1, text="It rains in Turin.")
+    is_running = True
+
+    class Interrupted(BytesIO):
+        """The replica goes when something has been written."""
+
+        def write(self, data: Any) -> int:
+            nonlocal is_running
+            if is_running:
+                standby.stop()
+                is_running = False
+            return super().write(data)
+
+    file = Interrupted()
+    try:
+        assert export_user("ada", file, application=DEFAULT)["messages"] == 1
+    finally:
+        standby.start()
+    with zipfile.ZipFile(file) as export:
+        assert export.testzip() is None
+        assert len(export.namelist()) == len(set(export.namelist()))
+    assert messages_in(file).count("Turin") == 1

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from django.db.models import Model, QuerySet, Value
@@ -35,6 +35,7 @@ from sessions_app.admin.reading import note_reading
 from sessions_app.admin.views.base import FormPage, RowPage, may_see
 from sessions_app.admin.views.daily_limit import usage_context
 from sessions_app.models import Event, Message, Session, UserProfile
+from sessions_app.replica import from_replica
 
 KEPT: dict[str, type[Model]] = {
     "Sessions": Session,
@@ -180,7 +181,8 @@ class PersonCost(PersonPage):
     template_name = "operator/profiles/cost.html"
 
     def context(self) -> dict[str, Any]:
-        return super().context() | {"cost": cost_of_person(self.row, EngineCall.objects.all()), "most_jobs": JOBS}
+        count = partial(cost_of_person, self.row, EngineCall.objects.all())
+        return super().context() | {"cost": from_replica(self.request, count), "most_jobs": JOBS}
 
 
 class ProfileDetails(DetailsTab[UserProfile], PersonPage):
