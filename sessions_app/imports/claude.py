@@ -157,6 +157,8 @@ def _tool_result(block: ContentBlock) -> Fields:
 
 def _with_attached(message: ClaudeMessage, turn: Fields) -> Fields:
     """Return the turn with its attachments: pasted text becomes part of the content, files go into the payload."""
+    if not message.attachments and not message.files:
+        return turn
     attached = message.attachments or []
     pasted = [item.get("extracted_content") for item in attached if item.get("file_name") in PASTED]
     texts = [turn["content"], *(text for text in pasted if isinstance(text, str))]

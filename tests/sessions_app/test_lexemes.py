@@ -129,6 +129,14 @@ def test_whatever_is_said_postgresql_can_read_what_is_made_of_it(text: str) -> N
     lexemes.likely_languages(text)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(SAMPLES).map(lambda sample: sample[0]) | st.text(st.characters(max_codepoint=127))))
+def test_a_text_in_ascii_has_the_words_that_it_has_beside_what_is_none(texts: list[str]) -> None:
+    text = " ".join(text for text in texts if text.isascii())[:190]
+    assert lexemes.vector(text) == lexemes.vector(f"{text}。")
+    assert lexemes.likely_languages(text) == lexemes.likely_languages(f"{text}。")
+
+
 def test_long_texts_of_many_words_stay_within_what_a_vector_holds() -> None:
     assert len(lexemes.vector("漢字" * 100_000)) < 1_000_000
     assert len(lexemes.vector(" ".join(f"wort{n}" for n in range(50_000)))) < 1_000_000
