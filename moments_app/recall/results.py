@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import connection
 
 from moments_app.recall.fusion import Place
+from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import with_marks
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
@@ -21,8 +24,7 @@ CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 # where the planner expects hardly any of a kind, it would read all of them. A turn with platform text in it is read
 # whole, since that text is taken out; one that has nothing else is not found.
 _TURN_SQL = """
-SELECT 'turn', session.id || ' ' || turn.sequence,
-    'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
+SELECT 'turn', session.id, 'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
     session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
     NULL::timestamptz, NULL::timestamptz, turn.marks
 FROM (
@@ -57,7 +59,7 @@ _AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong 
 # By primary keys and by the indexes of a turn's place; the person's own, and facts that are everybody's.
 _READ_SQL = {
     "fact": f"""
-SELECT 'fact', atom.id::text, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
+SELECT 'fact', atom.id, 'rem://atoms/' || atom.atom_id, left(atom.content, %(chars)s), session.session_id,
     NULL::bigint, {microseconds_of("atom.formed_at")}, '', NULL::integer[], '', atom.valid_from, atom.valid_until,
     NULL::jsonb
 FROM moments_app_memoryatom atom LEFT JOIN sessions_app_session session
@@ -67,7 +69,7 @@ WHERE atom.id = ANY(%(facts)s::bigint[])
     AND {_AS_OF_SQL}
 """,  # noqa: S608 (a constant)
     "moment": f"""
-SELECT 'moment', moment.id::text, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
+SELECT 'moment', moment.id, 'rem://moments/key/' || moment.key, left(moment.summary, %(chars)s),
     session.session_id, moment.first_sequence, {microseconds_of("moment.ends_at")}, '', NULL, '',
     NULL::timestamptz, NULL::timestamptz,
     NULL::jsonb
@@ -144,7 +146,6 @@ def read_found(
     """
     if not keys:
         return {}
-    statements = [_READ_SQL[kind] for kind in dict.fromkeys(key.kind for key in keys)]
     turns = [key.place for key in keys if key.kind == "turn"]
     parameters = {
         "user": user.pk,
@@ -158,19 +159,24 @@ def read_found(
         "sequences": array_of([sequence for _session, sequence in turns]),
     }
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(statements), parameters)
+        cursor.execute(_reading(frozenset([key.kind for key in keys])), parameters)
         rows = _with_texts(user, cursor.fetchall())
     return dict(map(_found, rows))
 
 
+@cache
+def _reading(kinds: AbstractSet[str]) -> str:
+    """Return the statement that reads some kinds, on one line: psycopg remembers none of more than 4,096 characters."""
+    return " ".join(" UNION ALL ".join(_READ_SQL[kind] for kind in KINDS if kind in kinds).split())
+
+
 def _with_texts(user: UserProfile, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Return the rows of `_READ_SQL` with the texts of archived turns, without turns that have no text."""
-    archived = {row[1]: _place(row) for row in rows if row[3] is None}
+    archived = [_place(row) for row in rows if row[3] is None]
     if not archived:
         return list(rows)
-    texts = read_archived(user, archived.values())
-    found = {name: texts.get(place, UNREADABLE) for name, place in archived.items()}
-    complete = [(*row[:3], found[row[1]] if row[3] is None else row[3], *row[4:]) for row in rows]
+    texts = read_archived(user, archived)
+    complete = [(*row[:3], texts.get(_place(row), UNREADABLE) if row[3] is None else row[3], *row[4:]) for row in rows]
     return [row for row in complete if row[3]]
 
 
@@ -188,5 +194,4 @@ def _found(row: Sequence[Any]) -> tuple[Key, Result]:
 
 def _place(row: Sequence[Any]) -> Place:
     """Return a turn's place; of anything else the primary key and 0."""
-    first, _, second = row[1].partition(" ")
-    return int(first), int(second or 0)
+    return row[1], row[5] if row[0] == "turn" else 0
