@@ -15,6 +15,7 @@ def main() -> None:
         os.environ["MEMORY_PROCESS"] = "worker"  # by which it logs in to the database
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import BaseCommand, execute_from_command_line
+    from django.db import ProgrammingError
 
     BaseCommand.requires_system_checks = []  # they read the code of every page, which is `check`'s and the tests' to do
     try:
@@ -22,6 +23,12 @@ def main() -> None:
     except ImproperlyConfigured as error:
         # A wrong setting is the operator's to mend: the sentence that names it, not a traceback.
         sys.exit(f"Configuration error: {error}")
+    except ProgrammingError:
+        from memoryproject.verification import misfit
+
+        if reason := misfit():  # a table or a column is not there
+            sys.exit(reason)
+        raise
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import free_port, manage
+from tests.support.other_database import empty_database
+from tests.support.processes import database_url, free_port, manage
 
 pytestmark = pytest.mark.slow
 
@@ -56,3 +57,12 @@ def test_a_disk_that_is_too_small_for_a_database_is_named_at_once(disk: Disk) ->
 def test_a_folder_below_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "can't be used: Not a directory." in start(tmp_path / "file" / "data")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("command", [["create_api_key", "mine"], ["coverage"]])
+def test_a_command_on_a_database_without_tables_says_what_makes_them(command: list[str]) -> None:
+    with empty_database():
+        ended = manage(*command, DATABASE_URL=database_url())
+    assert ended.returncode == 1
+    assert ended.stderr.strip() == "Migrations have not been applied; run manage.py migrate."
