@@ -109,18 +109,18 @@ def _work(request: HttpRequest, activity: Activity) -> dict[str, Any]:
 
 
 def _told(failures: Sequence[Any], circuits: Sequence[Any]) -> list[Alert]:
-    """Say of each cause because of which jobs wait what is wrong and what to do, the worst first."""
-    waiting = [failure for failure in failures if failure.stalled and not failure.muted_at]
-    waiting.sort(key=lambda failure: -failure.stalled)
+    """Say of each cause because of which jobs failed or wait what is wrong and what to do, the worst first."""
+    undone = [failure for failure in failures if failure.stalled and not failure.muted_at]
+    undone.sort(key=lambda failure: -failure.stalled)
     held = {circuit.engine: circuit.held for circuit in circuits if circuit.held}
     return [
-        Alert(_sentence(failure, held.get(failure.engine, 0)), change_url(failure), "Look at it") for failure in waiting
+        Alert(_sentence(failure, held.get(failure.engine, 0)), change_url(failure), "Look at it") for failure in undone
     ]
 
 
 def _sentence(failure: Any, held: int) -> str:
     where = f", {failure.engine}" if failure.engine else ""
-    jobs = "1 job waits" if failure.stalled == 1 else f"{intcomma(failure.stalled)} jobs wait"
+    jobs = "1 job is undone" if failure.stalled == 1 else f"{intcomma(failure.stalled)} jobs are undone"
     whose = f", of {failure.people} {'person' if failure.people == 1 else 'people'}" if failure.people else ""
     others = f"; {_count(held, 'job')} held until it answers, whosever they are" if held else ""
     what = f"{failure.process} fails ({failure.kind.replace('_', ' ')}{where})"

@@ -46,7 +46,7 @@ class FailureGroupQuerySet(models.QuerySet["FailureGroup"]):
         return self.filter(last_seen_at__lt=before).exclude(pk__in=Job.objects.stalled().values("failure"))
 
     def with_stalled(self) -> Any:
-        """Count the jobs that wait because of each, as `stalled`, and whose they are, as `people`."""
+        """Count the jobs that failed or wait because of each, as `stalled`, and whose they are, as `people`."""
         jobs = Job.objects.stalled().filter(failure=OuterRef("pk")).order_by().values("failure")
         number, people = (
             jobs.annotate(number=count).values("number") for count in (Count("pk"), Count("user", distinct=True))

@@ -15,7 +15,7 @@ from moments_app.reports.providers import lane_states, provider_states
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.views.base import may_see
 
-STATES = {"waiting": "danger", "over": "success", "muted": "warning"}
+STATES = {"undone": "danger", "over": "success", "muted": "warning"}
 
 
 class MutedFilter(admin.SimpleListFilter):
@@ -33,7 +33,7 @@ class MutedFilter(admin.SimpleListFilter):
 
 @admin.register(FailureGroup)
 class FailureGroupAdmin(ReadOnlyAdmin):
-    """Failures, put together by their cause: how often, since when, and what waits."""
+    """Failures, put together by their cause: how often, since when, and what is undone."""
 
     list_display = ("what", "state", "stalled_jobs", "whom", "times", "last_error", "seen_last", "seen_first")
     applications = ("application",)
@@ -73,9 +73,9 @@ class FailureGroupAdmin(ReadOnlyAdmin):
 
     @display(description="State", label=STATES)  # type: ignore[untyped-decorator]
     def state(self, failure: Any) -> str:
-        return "muted" if failure.muted_at else "waiting" if failure.stalled else "over"
+        return "muted" if failure.muted_at else "undone" if failure.stalled else "over"
 
-    @admin.display(description="Jobs that wait")
+    @admin.display(description="Jobs undone")
     def stalled_jobs(self, failure: Any) -> str:
         return f"{failure.stalled:,}"
 

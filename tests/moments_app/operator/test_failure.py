@@ -41,7 +41,8 @@ def test_the_dashboard_says_in_a_sentence_what_is_wrong_and_what_to_do(root: Cli
     failure = fail("ada", "bo", "cy")
     shown = page(root, INDEX)
     assert (
-        f"build_moments fails (invalid answer, {ENGINE}) for 0\xa0minutes: 3 jobs wait, of 3 people. Read an" in shown
+        f"build_moments fails (invalid answer, {ENGINE}) for 0\xa0minutes: 3 jobs are undone, of 3 people. Read an"
+        in shown
     )
     assert "answer that it gave, change the prompt or the model, then retry all." in shown
     assert "failed for good" not in shown  # the sentence has counted them
@@ -55,7 +56,7 @@ def test_the_sentence_counts_those_who_have_nothing_to_do_with_it(root: Client, 
     other = Job.objects.request("build_moments", talk(bo, 30), requested_by="append")
     Job.objects.filter(pk=other.pk).update(circuit=circuit)
     shown = page(root, INDEX)
-    assert "1 job waits, of 1 person; 1 job held until it answers, whosever they are." in shown
+    assert "1 job is undone, of 1 person; 1 job held until it answers, whosever they are." in shown
     assert "Waiting: the circuit" not in shown  # it is told once
 
 
