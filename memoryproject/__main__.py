@@ -9,7 +9,8 @@ def main() -> None:
     """Run a command."""
     gc.set_threshold(10_000)  # a start makes much and drops little: to look for that took a tenth of its time
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
-    if sys.argv[1:2] in (["run"], ["migrate"]):  # the only ones that make a database without asking
+    migrates = sys.argv[1:2] in (["run"], ["migrate"])
+    if migrates:  # the only ones that make a database without asking
         os.environ.setdefault("MEMORY_NEW_DATABASE", "1")
     if sys.argv[1:2] == ["qcluster"]:
         os.environ["MEMORY_PROCESS"] = "worker"  # by which it logs in to the database
@@ -23,10 +24,12 @@ def main() -> None:
     except ImproperlyConfigured as error:
         # A wrong setting is the operator's to mend: the sentence that names it, not a traceback.
         sys.exit(f"Configuration error: {error}")
-    except ProgrammingError:
+    except ProgrammingError as error:
+        from psycopg.errors import UndefinedColumn, UndefinedTable
+
         from memoryproject.verification import misfit
 
-        if reason := misfit():  # a table or a column is not there
+        if not migrates and isinstance(error.__cause__, UndefinedTable | UndefinedColumn) and (reason := misfit()):
             sys.exit(reason)
         raise
 
