@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from sessions_app.models import UserProfile
 from tests.support.moments import remember
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow(seconds=25), pytest.mark.django_db(transaction=True)]
 
 
 def test_an_operator_walks_a_chain_of_sixty_moments_back_and_forth_by_keyboard(tab: Page, ada: UserProfile) -> None:

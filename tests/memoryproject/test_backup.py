@@ -21,7 +21,7 @@ from tests.support.furnished import furnish
 from tests.support.processes import database_url, manage
 from tests.support.transcript import talk
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=15)]
 
 OTHER = f"restored_{os.getpid()}"
 USE = """

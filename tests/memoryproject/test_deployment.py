@@ -59,7 +59,7 @@ def owners(tmp_path: Path) -> dict[str, str]:
     return {"DATABASE_URL": f"postgres://{NAME}@/{socket}/{NAME}", "DATA_DIR": str(tmp_path)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize("rights", ["LOGIN CREATEROLE", "LOGIN"])
 def test_an_owner_without_superpowers_can_deploy(
     administrator: "psycopg.Connection[tuple[object, ...]]", tmp_path: Path, owners: dict[str, str], rights: str

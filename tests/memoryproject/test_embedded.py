@@ -45,7 +45,7 @@ def kill(data_dir: Path) -> psutil.Process:
     return postmaster
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_a_command_starts_it_and_leaves_it_running(data_dir: Path) -> None:
     done = manage("shell", "--no-imports", "-c", COUNT, **_environment(data_dir))
     assert done.stdout.strip() == "42", done.stderr

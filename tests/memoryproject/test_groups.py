@@ -135,7 +135,7 @@ def tables() -> dict[str, Any]:
     return counted
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_row_18_whoever_may_only_look_is_refused_wherever_they_post(monkeypatch: pytest.MonkeyPatch) -> None:
     """But at pages that read whatever the method; `tests/browser` knows that these have no form for them."""
     monkeypatch.setattr(logins, "SEEN_EVERY", 3_600)  # however long it takes, no session is noted as used meanwhile

@@ -98,7 +98,7 @@ def git(*arguments: str) -> str:
         return ""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     "stops",

@@ -19,7 +19,7 @@ from tests.support.processes import manage
 from tests.support.running import Run, of_folder
 from tests.support.waiting import TIMEOUT, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=30)
 
 
 @pytest.fixture

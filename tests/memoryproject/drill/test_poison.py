@@ -119,7 +119,7 @@ def of_one_person(attacks: tuple[Attack, ...]) -> list[Planted]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 def test_row_24_no_class_of_attack_reaches_anybody_else_and_each_is_taken_back(drilled: Any) -> None:
     planted = of_one_person(tuple(attack for attack in ATTACKS if not attack.is_long))
     rows = drilled(planted)

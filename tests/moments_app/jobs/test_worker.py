@@ -105,7 +105,7 @@ def test_an_idle_worker_runs_what_an_append_made_due(ada: UserProfile) -> None:
     assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_row_25_idle_workers_that_are_killed_stop_no_work(ada: UserProfile) -> None:
     chance = random.Random(11)
     with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url) as cluster:

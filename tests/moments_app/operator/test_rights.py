@@ -91,7 +91,7 @@ def clients() -> Callable[[str, Address], Client]:
     return client
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize("role", ["viewers", "editors", "administrators", NO_ROLE])
 def test_row_35_a_page_shows_rows_of_a_table_to_those_who_may_see_that_table(role: str) -> None:
     furnish()

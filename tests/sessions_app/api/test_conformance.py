@@ -17,7 +17,7 @@ from benchmarks.trust.accepted import accepted_or_refused_as_described
 from sessions_app.models import ApiKey, UserProfile
 from tests.support.transcript import talk
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.slow(seconds=30), pytest.mark.django_db(transaction=True)]
 
 KINDS = [("", "admin"), ("ada", "write"), ("", "read")]  # of keys: whose, and their scope
 

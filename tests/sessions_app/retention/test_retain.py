@@ -307,7 +307,7 @@ def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) 
     assert [restored(session) for session in sessions] == before
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, folder: Path) -> None:
     variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
     steps = 0
