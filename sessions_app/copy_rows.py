@@ -65,9 +65,9 @@ def _converted(fields: Fields) -> list[tuple[int, Callable[[Any], Any]]]:
 
 
 def _as_json(value: Any) -> str | None:
-    if value is None or value == {}:  # as most have it
-        return None if value is None else "{}"
-    return json.dumps(value)
+    if value is None:
+        return None
+    return json.dumps(value) if value != {} else "{}"  # which most have
 
 
 def update_rows(instances: Sequence[Model], names: Sequence[str]) -> None:
