@@ -128,7 +128,7 @@ def _write(path: Path, say: Say) -> Manifest:
             for name in _tables():
                 manifest.tables[name] = _write_table(file, name)
                 say(f"{name}: {manifest.tables[name].rows:,} rows")
-            manifest.archives.extend(Archive.objects.order_by("pk").values_list("name", flat=True))
+            manifest.archives.extend(Archive.objects.order_by("name").values_list("name", flat=True).distinct())
         for name in manifest.archives:
             _write_archive(file, name)
         say(f"archives: {len(manifest.archives):,} files")

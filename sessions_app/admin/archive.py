@@ -8,7 +8,7 @@ from sessions_app.models import Archive
 
 @admin.register(Archive)
 class ArchiveAdmin(ReadOnlyAdmin):
-    """A session's turns of one month, in one file."""
+    """A session's turns of one month, in a file."""
 
     list_display = ("name", "session", "user", "month", "first_sequence", "last_sequence", "turn_count", "byte_count")
     tells_of_people = False

@@ -1,4 +1,4 @@
-"""Archives: the files that hold a session's turns past their keep-by date."""
+"""Archives: the files that hold sessions' turns past their keep-by date."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,21 +9,25 @@ from sessions_app.models.user_profile import UserProfile
 
 
 class Archive(models.Model):
-    """A gzipped file of JSON lines in the storage named `archive`: a session's turns of one month, one per line."""
+    """A session's turns of one month: a span of a gzipped file of JSON lines in the storage named `archive`.
+
+    The file may hold other sessions of the same person; earlier versions gave each month of a session one of its own.
+    """
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="archives", db_index=False)
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="archives")
     month = models.DateField(help_text="Its first day, UTC.")
-    name = models.CharField(max_length=255, unique=True, help_text="Of the file, in the storage.")
+    name = models.CharField(max_length=255, help_text="Of the file, in the storage.")
+    byte_offset = models.PositiveBigIntegerField(default=0, db_default=0, help_text="Where in the file they begin.")
     first_sequence = models.BigIntegerField()
     last_sequence = models.BigIntegerField()
     turn_count = models.PositiveBigIntegerField()
-    byte_count = models.PositiveBigIntegerField(help_text="Of the file.")
-    sha256 = models.CharField(max_length=64, help_text="Of the file.")
+    byte_count = models.PositiveBigIntegerField(help_text="In the file.")
+    sha256 = models.CharField(max_length=64, help_text="Of these bytes.")
     block_sequences = ArrayField(
-        models.BigIntegerField(), default=list, help_text="First turn of each part of the file that is read by itself."
+        models.BigIntegerField(), default=list, help_text="First turn of each part that is read by itself."
     )
-    block_offsets = ArrayField(models.BigIntegerField(), default=list, help_text="Where in the file each begins.")
+    block_offsets = ArrayField(models.BigIntegerField(), default=list, help_text="Where each begins, from the first.")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -1,5 +1,6 @@
 """One conversation of one user."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Self
 
@@ -18,6 +19,9 @@ LIVE = F("last_sequence") - F("live_from_sequence") + 1
 DEFAULT_AGENT = "default"
 UNBUILT = F("last_sequence") - Coalesce("last_moment_message_idx", -1)
 
+_CLAIM_SQL = """
+SELECT pk FROM unnest(%s::bigint[]) pk WHERE pg_try_advisory_xact_lock(hashtextextended('archive', pk))
+"""
 _OF_PERSON_SQL = "SELECT {columns} FROM sessions_app_session s WHERE user_id = %s AND session_id = %s"
 
 
@@ -110,11 +114,19 @@ class SessionQuerySet(models.QuerySet["Session"]):
         Returns:
             The session, or None if somebody else holds the claim or the session is gone.
         """
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive', %s))", [pk])
-            [claimed] = cursor.fetchone() or [False]
-        session = self.filter(pk=pk).first() if claimed else None
+        session = next(iter(self.claim_archives([pk])), None)
         return session if session and UserProfile.objects.hold([session.user_id]) else None
+
+    def claim_archives(self, pks: Sequence[int]) -> "list[Session]":
+        """Claim the archives of sessions as `claim_archive` does, without a hold on their people.
+
+        Returns:
+            Those that nobody else holds the claim of, in the order of their keys, with their people.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute(_CLAIM_SQL, [list(pks)])
+            claimed = [pk for (pk,) in cursor]
+        return list(self.filter(pk__in=claimed).select_related("user").order_by("pk"))
 
 
 class Session(models.Model):

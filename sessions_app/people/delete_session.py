@@ -7,6 +7,7 @@ from django.db import transaction
 from sessions_app.models import Event, Session
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
+from sessions_app.retention.rewrite import remove_archives
 
 
 class CannotDelete(Conflict):
@@ -15,6 +16,8 @@ class CannotDelete(Conflict):
 
 def delete_session(session: Session, *, actor: str) -> None:
     """Delete a session, in the caller's transaction; its files go when that is committed.
+
+    The queue writes files that others are in as well again without it.
 
     Args:
         session: of the acting user.
@@ -37,5 +40,6 @@ def delete_session(session: Session, *, actor: str) -> None:
         payload={"message_count": session.message_count},
     )
     folder = archive_files.folder_of(session)
+    remove_archives(session.user_id, session.archives.all())
     session.delete()
     transaction.on_commit(partial(archive_files.remove, folder), robust=True)

@@ -1,9 +1,10 @@
-"""Archive files: the turns of one session and month as gzipped JSON lines, in the storage named `archive`.
+"""Archive files: turns of one person and month as gzipped JSON lines, in the storage named `archive`.
 
-PostgreSQL writes each turn with all its columns, so that it can be restored exactly as it was. File names consist only
-of primary keys and numbers. A file is never changed: a month that grows is written again under another name. The
-content is compressed in consecutive parts, so that a turn can be read without unpacking everything before it. To any
-program that knows gzip, it is one file.
+PostgreSQL writes each turn with all its columns, so that it can be restored exactly as it was. The turns of a session
+are a span of a file, of which an `Archive` tells; other sessions of that person may be before and behind it. File names
+consist only of primary keys and numbers. A file is never changed: a month of a session that grows goes into another
+one. The content is compressed in consecutive parts, so that a turn can be read without unpacking everything before it.
+To any program that knows gzip, it is one file.
 """
 
 import gzip
@@ -15,16 +16,18 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
-from tempfile import TemporaryFile
+from shutil import copyfileobj
+from tempfile import SpooledTemporaryFile, TemporaryFile
 from typing import IO, Any
 from uuid import uuid4
 
 from django.core.files import File
 from django.core.files.storage import storages
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from django.db.models import BinaryField, F, Func, QuerySet, TextField, Value
+from django.utils import timezone
 
-from sessions_app.models import Archive, Message, Session
+from sessions_app.models import Archive, Message, Session, UserProfile
 from sessions_app.models.searched import said_fields
 
 COLUMNS = [field.attname for field in said_fields(Message)]
@@ -32,6 +35,8 @@ OLDEST_COLUMNS = set(COLUMNS) - {"arrived_at", "name"}  # columns of turns archi
 LEVEL = 6  # of compression: higher levels hardly make files smaller
 BLOCK_BYTES = 32_000  # of lines compressed together, roughly: smaller blocks take more room, larger ones more time
 CHUNK_BYTES = 16_000  # bytes read at a time when one part of a file is wanted
+SPAN_CHUNK_BYTES = 64_000  # and when a whole span is
+SPAN_BYTES = 4_000_000  # of a span that are kept in memory while it is checked; the rest goes to a temporary file
 AT_ONCE = 50  # lines fetched at once; a line may have several megabytes
 
 # A turn as a line, and its SHA-256. PostgreSQL makes both, so numbers and times are written as they are stored.
@@ -75,45 +80,86 @@ class TurnsHash:
 
 
 @dataclass(frozen=True)
-class PackedFile:
-    """A temporary file that is not in the storage yet. It vanishes when it is closed or its process dies.
+class Span:
+    """Turns of one session and month in a file.
 
     Args:
-        blocks: The first turn of each part, and the offset at which the part begins.
+        turns: A hash of them.
+        byte_offset: Where in the file it begins.
+        byte_count: Its length.
+        sha256: Of its bytes.
+        blocks: The first turn of each part, and the offset in the span at which the part begins.
     """
 
-    file: IO[bytes]
     turns: TurnsHash
+    byte_offset: int
     byte_count: int
     sha256: str
     blocks: list[tuple[int, int]]
 
 
+@dataclass(frozen=True)
+class PackedFile:
+    """A temporary file that is not in the storage yet. It vanishes when it is closed or its process dies."""
+
+    file: IO[bytes]
+    spans: list[Span] = field(default_factory=list)
+
+    def add(self, lines: Iterable[bytes]) -> Span:
+        """Compress lines into a span behind the others. Equal lines give equal bytes.
+
+        Raises:
+            ArchiveError: There is no room for the file.
+        """
+        turns, blocks, sha256, start = TurnsHash(), [], hashlib.sha256(), self.file.tell()
+        with _naming("a temporary file"):
+            for block in _blocks(turns.counted(lines)):
+                blocks.append((json.loads(block[0])["sequence"], self.file.tell() - start))
+                part = gzip.compress(b"".join(line + b"\n" for line in block), LEVEL, mtime=0)
+                sha256.update(part)
+                self.file.write(part)
+            self.file.flush()
+        return self._added(Span(turns, start, self.file.tell() - start, sha256.hexdigest(), blocks))
+
+    def copy(self, archive: Archive) -> Span:
+        """Copy the span of an archive as it is, after checking that it is intact.
+
+        Raises:
+            ArchiveError: It is missing or not what was written, or there is no room for the file.
+        """
+        turns, start = TurnsHash(), self.file.tell()
+        with _naming(archive.name), _span_of(archive) as span:
+            for _line in turns.counted(_lines(span)):
+                pass
+            span.seek(0)
+            copyfileobj(span, self.file)
+            self.file.flush()
+        blocks = list(zip(archive.block_sequences, archive.block_offsets, strict=True))
+        return self._added(Span(turns, start, archive.byte_count, archive.sha256, blocks))
+
+    def _added(self, span: Span) -> Span:
+        self.spans.append(span)
+        return span
+
+
 def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
     """Yield each turn as a line without its line end, in conversation order, with a few in memory at a time."""
     lines = turns.order_by("sequence").annotate(line=LINE).values_list("sequence", "line")
-    page = list(lines[:AT_ONCE])  # by pages, for a cursor would hold a transaction open as long as the file is written
-    while page:
+    after = -1
+    while True:  # by pages, for a cursor would hold a transaction open as long as the file is written
+        page = list(lines.filter(sequence__gt=after)[:AT_ONCE])
         for _, line in page:
             yield line.encode()
-        page = list(lines.filter(sequence__gt=page[-1][0])[:AT_ONCE])
+        if len(page) < AT_ONCE:
+            return
+        after = page[-1][0]
 
 
 @contextmanager
-def packed(lines: Iterable[bytes]) -> Iterator[PackedFile]:
-    """Compress lines into a temporary file. Equal lines give equal bytes.
-
-    Raises:
-        ArchiveError: There is no room for the file.
-    """
-    turns, blocks = TurnsHash(), []
+def new_file() -> Iterator[PackedFile]:
+    """Give a file to fill."""
     with TemporaryFile() as file:
-        with _naming("a temporary file"):
-            for block in _blocks(turns.counted(lines)):
-                blocks.append((json.loads(block[0])["sequence"], file.tell()))
-                with gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as compressed:
-                    compressed.writelines(line + b"\n" for line in block)
-        yield PackedFile(file, turns, file.tell(), _sha256(File(file)), blocks)
+        yield PackedFile(file)
 
 
 def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -130,13 +176,34 @@ def _blocks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield block
 
 
-def name_of(session: Session, month: date, last_sequence: int) -> str:
-    """Return the name of a month's file that ends with this turn."""
-    return f"{folder_of(session)}/{month:%Y-%m}-{last_sequence}.jsonl.gz"
+def claim(user_pk: int) -> bool:
+    """Claim a person's files: until the transaction ends, nobody else writes or sweeps any of them.
+
+    Meanwhile, their sessions can be read and deleted, and an erasure of the person waits.
+
+    Returns:
+        False if somebody else holds the claim, or the person is gone.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
+        [claimed] = cursor.fetchone() or [False]
+    return claimed and bool(UserProfile.objects.hold([user_pk]))
+
+
+def claim_in_turn(user_pk: int) -> bool:
+    """Claim a person's files as `claim` does, after whoever holds the claim; False if the person is gone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('archive files', %s))", [user_pk])
+    return bool(UserProfile.objects.hold([user_pk]))
+
+
+def name_of(user_pk: int, month: date) -> str:
+    """Return a name for a new file of a person and month: the time at which it is written tells it from others."""
+    return f"{user_pk}/{month:%Y-%m}-{timezone.now():%Y%m%d%H%M%S%f}.jsonl.gz"
 
 
 def folder_of(session: Session) -> str:
-    """Return the folder of a session's files, which is inside its person's folder."""
+    """Return the folder in which earlier versions put a session's files; it is inside its person's folder."""
     return f"{session.user_id}/{session.pk}"
 
 
@@ -153,8 +220,8 @@ def store(content: PackedFile, name: str) -> str:
     Raises:
         ArchiveError: The storage fails, or reading back gives something else. The file is then removed.
     """
-    content.file.seek(0)
     with _naming(name):
+        content.file.seek(0)
         stored = storages["archive"].save(name, File(content.file))
         try:
             _sync(stored)
@@ -166,11 +233,14 @@ def store(content: PackedFile, name: str) -> str:
 
 
 def _read_back(name: str, content: PackedFile) -> None:
-    turns = TurnsHash()
-    for _line in turns.counted(_lines(name, content.sha256)):
-        pass
-    if not turns.equal(content.turns):
-        raise ArchiveError(f"{name}: the content read back is not what was written.")
+    with storages["archive"].open(name) as file:
+        for written in content.spans:
+            turns = TurnsHash()
+            with _checked(file, written, name) as span:
+                for _line in turns.counted(_lines(span)):
+                    pass
+            if not turns.equal(written.turns):
+                raise ArchiveError(f"{name}: the content read back is not what was written.")
 
 
 def _sync(name: str) -> None:
@@ -183,38 +253,57 @@ def _sync(name: str) -> None:
             os.close(descriptor)
 
 
-def sync_folder(session: Session) -> None:
-    """Flush a session's folder to disk, and with it the names in it, if the storage is a local one.
+def sync_folder(user_pk: int) -> None:
+    """Flush a person's folder to disk, and with it the names in it, if the storage is a local one.
 
     Raises:
         ArchiveError: The storage fails.
     """
-    for folder in (folder_of(session), str(session.user_id), ""):
+    for folder in (str(user_pk), ""):
         with _naming(folder):
             _sync(folder)
 
 
 def read(archive: Archive) -> Iterator[bytes]:
-    """Yield the lines of an archive after checking that its file is intact.
+    """Yield the lines of an archive after checking that its span is intact.
 
     Raises:
         ArchiveError: The file is missing, or is not the one that was written.
     """
     turns = TurnsHash()
-    with _naming(archive.name):
-        yield from turns.counted(_lines(archive.name, archive.sha256))
+    with _naming(archive.name), _span_of(archive) as span:
+        yield from turns.counted(_lines(span))
     if turns.count != archive.turn_count:
         raise ArchiveError(f"{archive.name} has {turns.count} turns instead of {archive.turn_count}.")
 
 
-def _lines(name: str, sha256: str) -> Iterator[bytes]:
-    with storages["archive"].open(name) as file:
-        if _sha256(file) != sha256:
+@contextmanager
+def _span_of(archive: Archive) -> Iterator[IO[bytes]]:
+    with storages["archive"].open(archive.name) as file:
+        file.seek(archive.byte_offset)
+        with _checked(file, archive, archive.name) as span:
+            yield span
+
+
+@contextmanager
+def _checked(file: "File[bytes]", written: Span | Archive, name: str) -> Iterator[IO[bytes]]:
+    """Give the span that begins where a file stands, once all of it was read and is what was written."""
+    sha256, left = hashlib.sha256(), written.byte_count
+    with SpooledTemporaryFile(SPAN_BYTES) as span:
+        while left and (chunk := file.read(min(left, SPAN_CHUNK_BYTES))):
+            sha256.update(chunk)
+            span.write(chunk)
+            left -= len(chunk)
+        if sha256.hexdigest() != written.sha256:
             raise ArchiveError(f"{name} is not the file that was written: its SHA-256 differs.")
-        file.seek(0)
-        with gzip.GzipFile(fileobj=file) as plain:
-            for line in plain:
-                yield line.removesuffix(b"\n")
+        span.seek(0)
+        yield span
+
+
+def _lines(span: IO[bytes]) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=span, mode="rb") as plain:
+        for line in plain:
+            yield line.removesuffix(b"\n")
 
 
 def read_some(name: str, offset: int, sequences: Collection[int]) -> list[dict[str, Any]]:
@@ -248,13 +337,6 @@ def _block_at(name: str, offset: int) -> bytes:
     return block
 
 
-def _sha256(file: "File[bytes]") -> str:
-    digest = hashlib.sha256()
-    for chunk in file.chunks():
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 def check(archive: Archive) -> None:
     """Verify an archive by reading it to its end.
 
@@ -285,10 +367,19 @@ def discard(names: Iterable[str]) -> None:
             storages["archive"].delete(name)
 
 
-def sweep(session: Session) -> None:
-    """Remove files of a session that no archive names, left by a crash. The caller must hold the archives' claim."""
-    named = set(session.archives.values_list("name", flat=True))
-    discard(name for name in _files(folder_of(session)) if name not in named)
+def sweep(user_pk: int, sessions: Collection[Session]) -> None:
+    """Remove files of a person that no archive names, left by a crash.
+
+    The caller must hold the claim of the person's files, and those of these sessions: earlier versions put files into
+    a folder of each.
+    """
+    folders, files = _listed(str(user_pk))
+    there = [f"{user_pk}/{name}" for name in files]
+    for session in sessions:
+        if str(session.pk) in folders:
+            there += _files(folder_of(session))
+    named = set(Archive.objects.filter(user_id=user_pk, name__in=there).values_list("name", flat=True))
+    discard(name for name in there if name not in named)
 
 
 def remove(folder: str) -> None:
@@ -300,30 +391,30 @@ def remove(folder: str) -> None:
     Raises:
         ArchiveError: The storage fails.
     """
-    with _naming(folder):
-        try:
-            folders, files = storages["archive"].listdir(folder)
-        except FileNotFoundError:
-            return
+    folders, files = _listed(folder)
     for inner in folders:
         remove(f"{folder}/{inner}")
     discard([*(f"{folder}/{name}" for name in files), folder])
 
 
+def _listed(folder: str) -> tuple[list[str], list[str]]:
+    """Return the names of the folders and files in a folder."""
+    with _naming(folder), suppress(FileNotFoundError):
+        return storages["archive"].listdir(folder)
+    return [], []
+
+
 def _files(folder: str) -> list[str]:
     """Return the names of all files in a folder and its subfolders."""
-    with _naming(folder):
-        try:
-            folders, files = storages["archive"].listdir(folder)
-        except FileNotFoundError:
-            return []
+    folders, files = _listed(folder)
     return [f"{folder}/{name}" for name in files] + [name for inner in folders for name in _files(f"{folder}/{inner}")]
 
 
 def refusal() -> str:
     """Write a small file, read it back and remove it; return why that fails, or blank."""
     try:
-        with packed([json.dumps({"sequence": 0}).encode()]) as content:
+        with new_file() as content:
+            content.add([json.dumps({"sequence": 0}).encode()])
             discard([store(content, f"check-{uuid4()}.jsonl.gz")])
     except ArchiveError as error:
         return f"The storage of archives refuses a file: {error}"

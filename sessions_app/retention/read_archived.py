@@ -1,9 +1,11 @@
 """`read_archived`: read the text of some archived turns back from their files.
 
 It serves the few turns that somebody is shown. Only the part of a file that holds the turn is read, however large the
-file is. If a storage fails or hangs, the texts in it are missing and at most `SECONDS` are lost; the request goes on.
+file is. Where the file was just replaced by another, that one is read. If a storage fails or hangs, the texts in it are
+missing and at most `SECONDS` are lost; the request goes on.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -30,7 +32,7 @@ FilePart = tuple[str, int]
 # which it was said.
 _PARTS_SQL = """
 SELECT message.session_id, message.sequence, archive.name,
-    archive.block_offsets[width_bucket(message.sequence, archive.block_sequences)]
+    archive.byte_offset + archive.block_offsets[width_bucket(message.sequence, archive.block_sequences)]
 FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
 CROSS JOIN LATERAL (
     SELECT * FROM sessions_app_message
@@ -75,11 +77,23 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
 
 def _turns(user: UserProfile, places: Collection[TurnPlace]) -> dict[TurnPlace, dict[str, Any]]:
     """Return the turns as their files have them."""
+    end = time.monotonic() + SECONDS
+    parts = _parts(user, places)
+    turns = _read_parts(user, parts, end)
+    if missing := [place for wanted in parts.values() for place in wanted if place not in turns]:
+        moved = {part: wanted for part, wanted in _parts(user, missing).items() if part not in parts}
+        turns |= _read_parts(user, moved, end)
+    return turns
+
+
+def _read_parts(
+    user: UserProfile, parts: Mapping[FilePart, list[TurnPlace]], end: float
+) -> dict[TurnPlace, dict[str, Any]]:
     reads = {
         _threads.submit(archive_files.read_some, *part, [sequence for _session, sequence in wanted]): part
-        for part, wanted in _parts(user, places).items()
+        for part, wanted in parts.items()
     }
-    done, late = wait(reads, SECONDS)
+    done, late = wait(reads, max(end - time.monotonic(), 0))
     for read in late:
         read.cancel()
         logger.warning("archive not read", name=reads[read][0], reason=f"it takes longer than {SECONDS} s")

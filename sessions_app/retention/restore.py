@@ -1,12 +1,11 @@
 """`restore_archive`: put archived turns of a session back into the transcript, exactly as they were.
 
-All files are read to their end before anything changes. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
+All of them are read to their end before anything changes. Restored turns are kept for `RETENTION__TRANSCRIPT_DAYS`.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
@@ -15,6 +14,7 @@ from sessions_app.models import Archive, Event, Session
 from sessions_app.models.message import Message
 from sessions_app.refusals import Conflict
 from sessions_app.retention import archive_files
+from sessions_app.retention.rewrite import remove_archives
 
 LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 1_000_000  # roughly
@@ -54,7 +54,7 @@ class Restored:
 
 
 def restore_archive(session: Session, *, actor: str, month: date | None = None) -> Restored:
-    """Put archived turns back, and remove their files.
+    """Put archived turns back, and remove them from their files.
 
     Args:
         session: The session of the turns.
@@ -79,7 +79,8 @@ def restore_archive(session: Session, *, actor: str, month: date | None = None) 
 
 
 def _archives(session: Session, month: date | None) -> list[Archive]:
-    archives = session.archives.order_by("first_sequence")
+    # Locked, so that none of their files is written again, and the old one removed, before these are read.
+    archives = session.archives.select_for_update(no_key=True).order_by("first_sequence")
     found = list(archives.filter(month=month) if month else archives)
     if not found:
         raise CannotRestore(f"{session} has no archive{f' of {month:%Y-%m}' if month else ''}.")
@@ -120,9 +121,9 @@ def _reopen(session: Session, archives: list[Archive]) -> None:
 
 
 def _finish(session: Session, archives: list[Archive], actor: str) -> Restored:
-    restored = Restored(len(archives), sum(archive.turn_count for archive in archives))
-    names = [archive.name for archive in archives]
-    session.archives.filter(name__in=names).delete()
+    names = {archive.name for archive in archives}
+    restored = Restored(len(names), sum(archive.turn_count for archive in archives))
+    remove_archives(session.user_id, session.archives.filter(pk__in=[archive.pk for archive in archives]))
     Event.objects.create(
         type="archive_restored",
         actor=actor,
@@ -130,5 +131,4 @@ def _finish(session: Session, archives: list[Archive], actor: str) -> Restored:
         session_pk=session.pk,
         payload={"files": restored.files, "turns": restored.turns},
     )
-    transaction.on_commit(partial(archive_files.discard, names), robust=True)
     return restored

@@ -1,18 +1,19 @@
 """`retain`: archive or delete turns past their keep-by date once memory covers them.
 
-A session's oldest turns go, up to the first one that arrived too recently, is not covered yet, or is still live. Their
-archive is written, synced and read back. Then one transaction names it and removes exactly the texts that it holds
-from the table. An archived turn keeps its row, its words and its vectors, so that searches still find it. A crash at
-any point leaves at most a surplus file, which the session's next run removes.
+A session's oldest turns go, up to the first one that arrived too recently, is not covered yet, or is still live. The
+sessions of a person are worked on together: their archives are written into one file a month, synced and read back.
+Then one transaction names it and removes exactly the texts that it holds from the table. An archived turn keeps its
+row, its words and its vectors, so that searches still find it. A crash at any point leaves at most a surplus file,
+which the person's next run removes.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
 
 import structlog
 from django.conf import settings
@@ -24,12 +25,25 @@ from django.utils import timezone
 from sessions_app.models import Archive, Event, Message, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.retention import archive_files
-from sessions_app.retention.archive_files import ArchiveError, PackedFile, TurnsHash
+from sessions_app.retention.archive_files import ArchiveError, Span, TurnsHash
+from sessions_app.retention.rewrite import let_go
 from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
-SESSIONS_AT_ONCE = 500
+SESSIONS_AT_ONCE = 50_000  # of which a person's are worked on together
+SESSIONS_TOGETHER = 100
+TURNS_TOGETHER = 10_000  # of several sessions; a longer one is worked on alone
 TAKEN_AT_ONCE = 1_000
+WRITTEN = (  # of an archive, each time that its month grows
+    "name",
+    "byte_offset",
+    "byte_count",
+    "sha256",
+    "turn_count",
+    "last_sequence",
+    "block_sequences",
+    "block_offsets",
+)
 FAILURES_SHOWN = 10  # in a result; the event log has all of them
 
 logger = structlog.get_logger(__name__)
@@ -95,8 +109,8 @@ def retain(*, dry_run: bool = False) -> Retained:
     if settings.RETENTION.action == "off":
         return retained
     before = timezone.now() - timedelta(days=settings.RETENTION.transcript_days)
-    for pk in _candidates(before):
-        retained += _retain_session(pk, before, dry_run=dry_run)
+    for user_pk, sessions in _together(before):
+        retained += _retain_together(user_pk, sessions, before, dry_run=dry_run)
     retained += Retained(seconds=round(time.monotonic() - started, 3))
     if not dry_run:
         Event.objects.create(type="memory_compaction_completed", actor=ACTOR, payload=retained.counts())
@@ -121,14 +135,31 @@ def candidates(before: datetime) -> QuerySet[Session]:
     )
 
 
-def _candidates(before: datetime) -> Iterator[int]:
+def _together(before: datetime) -> Iterator[tuple[int, list[int]]]:
+    """Yield the primary keys of a person and of sessions of theirs that are worked on together."""
     after = 0
-    while batch := list(candidates(before).filter(pk__gt=after).values_list("pk", flat=True)[:SESSIONS_AT_ONCE]):
-        yield from batch
-        after = batch[-1]
+    turns = F("last_sequence") + 1 - F("kept_from_sequence")
+    found = candidates(before).values_list("pk", "user_id", turns)
+    while page := list(found.filter(pk__gt=after)[:SESSIONS_AT_ONCE]):
+        for user_pk, theirs in groupby(sorted(page, key=itemgetter(1)), key=itemgetter(1)):
+            for portion in _portions(theirs):
+                yield user_pk, portion
+        after = page[-1][0]
 
 
-# --- one session ---
+def _portions(sessions: Iterable[tuple[int, int, int]]) -> Iterator[list[int]]:
+    portion: list[int] = []
+    turns = 0
+    for pk, _user_pk, count in sessions:
+        if portion and (len(portion) == SESSIONS_TOGETHER or turns + count > TURNS_TOGETHER):
+            yield portion
+            portion, turns = [], 0
+        portion.append(pk)
+        turns += count
+    yield portion
+
+
+# --- sessions of one person ---
 
 
 @dataclass(frozen=True)
@@ -136,38 +167,47 @@ class RemovableTurns:
     """The oldest turns of a session, up to the first that has to stay.
 
     Args:
+        session: The session.
         turns: The turns.
         end: The sequence after the last of them.
         is_overdue: True if the turn at `end` is past its keep-by date as well.
     """
 
+    session: Session
     turns: MessageQuerySet
     end: int
     is_overdue: bool
 
 
-def _retain_session(pk: int, before: datetime, *, dry_run: bool) -> Retained:
+def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_run: bool) -> Retained:
+    """Archive or delete turns of a person's sessions in one transaction.
+
+    If that fails, each session is tried by itself, so that one of them keeps no other from going.
+    """
     take = _TAKE[settings.RETENTION.action]
     try:
         with transaction.atomic():
-            session = Session.objects.claim_archive(pk)
-            if session is None:  # another run is working on it
+            if not archive_files.claim(user_pk):  # another run is working on it
                 return Retained()
-            if session.legal_hold:
-                return Retained(held_sessions=1)
-            removable = _removable_turns(session, before)
-            is_empty = not removable.turns.exists()
-            retained = Retained() if is_empty else take(session, removable, dry_run=dry_run)
-    except SessionChanged as changed:
-        logger.info("session left for the next run", session=pk, reason=str(changed))
-        return Retained()
-    except ArchiveError as error:
-        return _failed(session, error, dry_run=dry_run)
-    if removable.is_overdue and not dry_run:
-        with transaction.atomic():
-            if Session.objects.claim_archive(pk):  # it may have been deleted, or its person erased
-                turns_overdue.send(sender=Session, session=session)
-    return retained + Retained(overdue_sessions=int(removable.is_overdue))
+            sessions = Session.objects.claim_archives(pks)
+            free = [session for session in sessions if not session.legal_hold]
+            removable = [_removable_turns(session, before) for session in free]
+            retained = Retained(held_sessions=len(sessions) - len(free)) + take(removable, dry_run=dry_run)
+    except (SessionChanged, ArchiveError) as error:
+        if len(pks) > 1:
+            return sum((_retain_together(user_pk, [pk], before, dry_run=dry_run) for pk in pks), Retained())
+        return _left(pks[0], error, dry_run=dry_run)
+    overdue = [each.session for each in removable if each.is_overdue]
+    if not dry_run:
+        for session in overdue:
+            _ask_for_settling(session)
+    return retained + Retained(overdue_sessions=len(overdue))
+
+
+def _ask_for_settling(session: Session) -> None:
+    with transaction.atomic():
+        if Session.objects.claim_archive(session.pk):  # it may have been deleted, or its person erased
+            turns_overdue.send(sender=Session, session=session)
 
 
 def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
@@ -180,18 +220,24 @@ def _removable_turns(session: Session, before: datetime) -> RemovableTurns:
     stays = turns.exclude(can_go).order_by("sequence").values_list("sequence", "arrived_at").first()
     end, arrived_at = stays or (session.last_sequence + 1, before)
     # The condition stands here again so that a turn that loses its coverage before it is locked is left out.
-    return RemovableTurns(turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
+    return RemovableTurns(session, turns.filter(can_go, sequence__lt=end), end, arrived_at < before)
 
 
-def _failed(session: Session | None, error: ArchiveError, *, dry_run: bool) -> Retained:
-    assert session is not None
-    logger.error("session not archived", session=session.pk, reason=str(error))
+def _left(pk: int, error: SessionChanged | ArchiveError, *, dry_run: bool) -> Retained:
+    """Tell why a session is as it was."""
+    if isinstance(error, SessionChanged):
+        logger.info("session left for the next run", session=pk, reason=str(error))
+        return Retained()
+    logger.error("session not archived", session=pk, reason=str(error))
+    session = Session.objects.filter(pk=pk).first()
+    if session is None:
+        return Retained()
     if not dry_run:
         Event.objects.create(
             type="memory_compaction_failed",
             actor=ACTOR,
             user_pk=session.user_id,
-            session_pk=session.pk,
+            session_pk=pk,
             payload={"reason": str(error)},
         )
     return Retained(failed_sessions=1, failures=(f"session {session.session_id}: {error}",))
@@ -200,27 +246,31 @@ def _failed(session: Session | None, error: ArchiveError, *, dry_run: bool) -> R
 # --- delete ---
 
 
-def _delete(session: Session, removable: RemovableTurns, *, dry_run: bool) -> Retained:
-    count = removable.turns.count()
-    if not dry_run:
-        _lock(session)
-        if _take_out(removable.turns, MessageQuerySet.delete_unread).count != count:
-            raise SessionChanged("turns changed")
-        _keep_from(session, removable.end)
-    return Retained(sessions=1, deleted_turns=count)
+def _delete(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
+    counts = [each.turns.count() for each in removable]
+    going = [(each, count) for each, count in zip(removable, counts, strict=True) if count]
+    if going and not dry_run:
+        _lock([each.session for each, _ in going])
+        for each, count in going:
+            if _take_out(each.turns, MessageQuerySet.delete_unread).count != count:
+                raise SessionChanged("turns changed")
+        _keep_rest([each for each, _ in going])
+    return Retained(sessions=len(going), deleted_turns=sum(counts))
 
 
-def _lock(session: Session) -> None:
-    """Lock a claimed session.
+def _lock(sessions: Sequence[Session]) -> None:
+    """Lock claimed sessions.
 
     Raises:
-        SessionChanged: The session is gone, or it changed in a way that keeps its turns.
+        SessionChanged: A session is gone, or it changed in a way that keeps its turns.
     """
-    now = Session.objects.locked().filter(pk=session.pk).first()
-    if now is None:
-        raise SessionChanged("it is gone")
-    if now.legal_hold or now.live_from_sequence < session.live_from_sequence:
-        raise SessionChanged("its turns have to stay")
+    locked = Session.objects.locked().filter(pk__in=[session.pk for session in sessions]).order_by("pk")
+    now = {session.pk: session for session in locked}
+    for session in sessions:
+        if session.pk not in now:
+            raise SessionChanged("it is gone")
+        if now[session.pk].legal_hold or now[session.pk].live_from_sequence < session.live_from_sequence:
+            raise SessionChanged("its turns have to stay")
 
 
 def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) -> TurnsHash:
@@ -245,12 +295,16 @@ def _take_out(turns: MessageQuerySet, take: Callable[[MessageQuerySet], int]) ->
         first, after = batch[0][0], batch[-1][0]
         if take(turns.filter(sequence__range=(first, after))) != len(batch):
             raise SessionChanged("turns changed")
+        if len(batch) < TAKEN_AT_ONCE:
+            break
     return taken
 
 
-def _keep_from(session: Session, sequence: int) -> None:
-    session.kept_from_sequence = sequence
-    session.save(update_fields=["kept_from_sequence"])
+def _keep_rest(removed: Sequence[RemovableTurns]) -> None:
+    """Note where the transcripts begin now."""
+    for each in removed:
+        each.session.kept_from_sequence = each.end
+    Session.objects.bulk_update([each.session for each in removed], ["kept_from_sequence"])
 
 
 # --- archive ---
@@ -258,9 +312,10 @@ def _keep_from(session: Session, sequence: int) -> None:
 
 @dataclass
 class MonthOfTurns:
-    """The removable turns of one month, which go into one file.
+    """The removable turns of one session and month, which go into one span of a file.
 
     Args:
+        session: The session.
         month: The first day of the month.
         turns: The turns.
         first_sequence, last_sequence: Of the turns.
@@ -268,6 +323,7 @@ class MonthOfTurns:
         added: A hash of the turns as they were written.
     """
 
+    session: Session
     month: date
     turns: MessageQuerySet
     first_sequence: int
@@ -280,71 +336,87 @@ class MonthOfTurns:
         before = archive_files.read(self.old) if self.old else iter(())
         return chain(before, self.added.counted(archive_files.lines_of(self.turns)))
 
-    def record(self, session: Session, name: str, content: PackedFile) -> None:
-        """Store the file's name and figures in the month's row."""
-        row = {
-            "user_id": session.user_id,
-            "name": name,
-            "first_sequence": self.old.first_sequence if self.old else self.first_sequence,
-            "last_sequence": self.last_sequence,
-            "turn_count": content.turns.count,
-            "byte_count": content.byte_count,
-            "sha256": content.sha256,
-            "block_sequences": [sequence for sequence, _ in content.blocks],
-            "block_offsets": [offset for _, offset in content.blocks],
-        }
-        Archive.objects.update_or_create(session=session, month=self.month, defaults=row)
+    def grown_to(self, span: Span) -> Retained:
+        """Return the figures of the turns and bytes that came to the archive with this span."""
+        before = self.old.byte_count if self.old else 0
+        return Retained(archived_turns=self.added.count, archived_bytes=span.byte_count - before)
+
+    def archive(self, name: str, span: Span) -> Archive:
+        """Return the row that tells where the turns are now, not saved yet."""
+        return Archive(
+            session=self.session,
+            user_id=self.session.user_id,
+            month=self.month,
+            name=name,
+            byte_offset=span.byte_offset,
+            first_sequence=self.first_sequence,
+            last_sequence=self.last_sequence,
+            turn_count=span.turns.count,
+            byte_count=span.byte_count,
+            sha256=span.sha256,
+            block_sequences=[sequence for sequence, _ in span.blocks],
+            block_offsets=[offset for _, offset in span.blocks],
+        )
 
 
-def _months(session: Session, turns: MessageQuerySet) -> list[MonthOfTurns]:
+def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
     """Split turns into months. Times may be in any order, so a month's turns need not be consecutive."""
+    session, turns = removable.session, removable.turns
     by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
-    ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
-    old = {archive.month: archive for archive in session.archives.all()}
+    ranges = list(by_month.annotate(first=Min("sequence"), last=Max("sequence")).values_list("month", "first", "last"))
+    old = {archive.month: archive for archive in session.archives.all()} if ranges else {}
     months = []
-    for month, first, last in ranges.values_list("month", "first", "last"):
+    for month, first, last in ranges:
         following = (month + timedelta(days=31)).replace(day=1)
         own = turns.filter(sequence__range=(first, last), created_at__gte=month, created_at__lt=following)
-        months.append(MonthOfTurns(month.date(), own, first, last, old.get(month.date())))
+        months.append(MonthOfTurns(session, month.date(), own, first, last, old.get(month.date())))
     return months
 
 
-def _archive(session: Session, removable: RemovableTurns, *, dry_run: bool) -> Retained:
-    retained = Retained(sessions=1)
+def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
+    by_session = [(each, _months(each)) for each in removable]
+    going = [each for each, months in by_session if months]
+    if not going:
+        return Retained()
+    user_pk, retained = going[0].session.user_id, Retained(sessions=len(going))
     if not dry_run:
-        archive_files.sweep(session)
+        archive_files.sweep(user_pk, [each.session for each in going])
     with ExitStack() as undo:
-        written: list[tuple[MonthOfTurns, str, PackedFile]] = []
-        for month in _months(session, removable.turns):
-            with archive_files.packed(month.lines()) as content:
-                grown = content.byte_count - (month.old.byte_count if month.old else 0)
-                retained += Retained(archived_turns=month.added.count, archived_bytes=grown)
+        written: list[tuple[MonthOfTurns, Archive]] = []
+        parts = sorted((part for _, months in by_session for part in months), key=attrgetter("month"))
+        for month, of_month in groupby(parts, key=attrgetter("month")):
+            with archive_files.new_file() as file:
+                spans = [(part, file.add(part.lines())) for part in of_month]
                 if not dry_run:
-                    name = archive_files.name_of(session, month.month, month.last_sequence)
-                    name = archive_files.store(content, name)
+                    name = archive_files.store(file, archive_files.name_of(user_pk, month))
                     undo.callback(archive_files.discard, [name])
-                    written.append((month, name, content))
+                    written += [(part, part.archive(name, span)) for part, span in spans]
+            retained = sum((part.grown_to(span) for part, span in spans), retained)
         if not dry_run:
-            archive_files.sync_folder(session)
-            _replace(session, written)
-            _keep_from(session, removable.end)
+            archive_files.sync_folder(user_pk)
+            _replace(user_pk, [each.session for each in going], written)
+            _keep_rest(going)
         undo.pop_all()
     return retained
 
 
-def _replace(session: Session, written: list[tuple[MonthOfTurns, str, PackedFile]]) -> None:
+def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[MonthOfTurns, Archive]]) -> None:
     """Record the files, and remove the texts that they hold from the table.
 
     Raises:
-        SessionChanged: The session or a turn is no longer as it was when it was written.
+        SessionChanged: A session or a turn is no longer as it was when it was written.
     """
-    _lock(session)
-    for month, name, content in written:
-        month.record(session, name, content)
-        if not _take_out(month.turns, MessageQuerySet.archive).equal(month.added):
+    _lock(sessions)
+    for part, _archive in written:
+        if not _take_out(part.turns, MessageQuerySet.archive).equal(part.added):
             raise SessionChanged("turns changed")
-    old = [month.old.name for month, _, _ in written if month.old]
-    transaction.on_commit(partial(archive_files.discard, old), robust=True)
+    Archive.objects.bulk_create(
+        [archive for _part, archive in written],
+        update_conflicts=True,  # the month grew
+        unique_fields=["session", "month"],
+        update_fields=WRITTEN,
+    )
+    let_go(user_pk, {part.old.name for part, _archive in written if part.old})
 
 
 _TAKE: dict[str, Callable[..., Retained]] = {"archive": _archive, "delete": _delete}

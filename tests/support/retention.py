@@ -1,19 +1,34 @@
 """Sessions with turns that are past their keep-by date, and what must hold of them wherever they are."""
 
+import gzip
 import hashlib
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+from django.core.files.base import ContentFile
+from django.core.files.storage import storages
+from django.db import connection
 from django.utils import timezone
+from django_q.models import OrmQ
 
 from moments_app.models import Moment
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.retention import archive_files
 from sessions_app.retention.restore import restore_archive
+from sessions_app.retention.rewrite import REWRITE_TASK
+from sessions_app.tasks import rewrite_archives
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.transcript import arrived_when_said
 
 OLD = timedelta(days=70)
+# As the release before archives were together wrote a row.
+EARLIER_ROW = """
+INSERT INTO sessions_app_archive (session_id, user_id, month, name, first_sequence, last_sequence, turn_count,
+    byte_count, sha256, block_sequences, block_offsets, created_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, now())
+"""
 
 
 def covered_session(user: UserProfile, count: int, *, session_id: str = "s1", live: int = 0) -> Session:
@@ -82,3 +97,42 @@ def restore_all() -> None:
     """Brings back what is archived of every session."""
     for session in Session.objects.all():
         restore_archive(session, actor="test")
+
+
+def rewrite_queued() -> None:
+    """Does what the queue has to do at archives."""
+    for entry in OrmQ.objects.order_by("id"):
+        if entry.task["func"] == REWRITE_TASK:
+            rewrite_archives(*entry.task["args"])
+            entry.delete()
+
+
+def named() -> set[str]:
+    """The names of all files of which a row tells."""
+    return set(Archive.objects.values_list("name", flat=True))
+
+
+def texts_in(folder: Path) -> str:
+    """All that can be read in the files below a folder."""
+    return "".join(gzip.decompress(path.read_bytes()).decode() for path in files(folder))
+
+
+def as_earlier_releases_did(session: Session, line_of: Callable[[bytes], bytes] = bytes) -> None:
+    """Have each month of a session in a file of its own, in the session's folder, of which an earlier row tells.
+
+    Args:
+        session: whose turns are in archives.
+        line_of: what stood in a file for a line of today.
+    """
+    there = set(session.archives.values_list("name", flat=True))
+    for archive in session.archives.all():
+        content = gzip.compress(b"".join(line_of(line) + b"\n" for line in archive_files.read(archive)))
+        name = f"{archive_files.folder_of(session)}/{archive.month:%Y-%m}-{archive.last_sequence}.jsonl.gz"
+        storages["archive"].save(name, ContentFile(content))
+        row: list[Any] = [session.pk, session.user_id, archive.month, name]
+        row += [archive.first_sequence, archive.last_sequence, archive.turn_count, len(content)]
+        row += [hashlib.sha256(content).hexdigest(), [archive.first_sequence], [0]]
+        archive.delete()
+        with connection.cursor() as cursor:
+            cursor.execute(EARLIER_ROW, row)
+    archive_files.discard(there - named())

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import random
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from memoryproject.verification import archives
 from moments_app.models import EmbeddingModel, Moment
 from moments_app.models.embedding import TurnEmbedding
 from sessions_app.models import ApiKey, Archive, Event, Message, Session, UserProfile
@@ -28,9 +30,9 @@ from sessions_app.models.application import DEFAULT
 from sessions_app.models.searched import said_fields
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import CannotExport, export_user
-from sessions_app.retention import archive_files
 from sessions_app.retention import retain as process
 from sessions_app.retention.archive_files import ArchiveError
+from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import CannotRestore, restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.signals import turns_overdue
@@ -40,7 +42,19 @@ from tests.support.api import Api
 from tests.support.concurrency import at_once
 from tests.support.killed import FINISHED, KILLED, Killed
 from tests.support.processes import database_url
-from tests.support.retention import cover, covered_session, files, fingerprint, in_archives, in_table
+from tests.support.retention import (
+    as_earlier_releases_did,
+    cover,
+    covered_session,
+    files,
+    fingerprint,
+    in_archives,
+    in_table,
+    named,
+    restore_all,
+    rewrite_queued,
+    texts_in,
+)
 from tests.support.transcript import arrived_when_said, turns
 from tests.support.waiting import wait_until
 
@@ -112,10 +126,11 @@ def test_old_covered_turns_go_into_a_file_a_month_and_come_back_byte_for_byte(ad
 
 
 def test_a_file_is_plain_json_with_every_column_and_no_text_in_its_name(ada: UserProfile, folder: Path) -> None:
-    session = covered_session(ada, 2)
+    covered_session(ada, 2)
     retain()
     [first, second] = files(folder)
-    assert first.relative_to(folder).parts[:2] == (str(ada.pk), str(session.pk))
+    assert first.parent == second.parent == folder / str(ada.pk)
+    assert re.fullmatch(r"\d{4}-\d{2}-\d{20}\.jsonl\.gz", first.name)
     [turn] = map(json.loads, gzip.decompress(first.read_bytes()).splitlines())
     assert turn["content"].startswith("Turn 0 🏺") and turn["external_id"] == "m0"
     assert datetime.fromisoformat(turn["created_at"]).strftime("%Y-%m") == first.name[:7]
@@ -147,6 +162,62 @@ def test_equal_turns_give_equal_bytes(ada: UserProfile, folder: Path) -> None:
     Session.objects.update(restored_at=None)
     retain()
     assert [path.read_bytes() for path in files(folder)] == first
+
+
+def test_sessions_of_a_person_go_into_one_file_a_month(ada: UserProfile, folder: Path) -> None:
+    sessions = [covered_session(ada, 6, session_id=f"s{number}") for number in range(5)]
+    before = [fingerprint(session) for session in sessions]
+    done = retain()
+    assert (done.sessions, done.archived_turns, len(files(folder))) == (5, 30, 2)
+    assert done.archived_bytes == sum(path.stat().st_size for path in files(folder))
+    for path in files(folder):
+        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        assert [line["session_id"] for line in lines] == sorted(3 * [session.pk for session in sessions])
+    for session, turns_of_it in reversed(list(zip(sessions, before, strict=True))):
+        assert restored(session) == turns_of_it
+        rewrite_queued()
+    assert not files(folder) and not Archive.objects.exists()
+
+
+def test_row_9_two_people_are_never_in_one_file(ada: UserProfile, bo: UserProfile, folder: Path) -> None:
+    for number in range(3):
+        for person in (ada, bo):
+            covered_session(person, 4, session_id=f"s{number}")
+    retain()
+    assert len(files(folder)) == 4
+    for path in files(folder):
+        lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        assert {str(line["user_id"]) for line in lines} == {path.parent.name}
+    assert {archive.name.partition("/")[0] for archive in ada.archives.all()} == {str(ada.pk)}
+
+
+def test_a_month_that_grows_goes_into_another_file_and_the_other_sessions_stay(ada: UserProfile, folder: Path) -> None:
+    grows, stays = (covered_session(ada, 8, session_id=name) for name in ("grows", "stays"))
+    before = fingerprint(grows), fingerprint(stays)
+    Session.objects.update(summarised_sequence=1)
+    assert retain().archived_turns == 4
+    [first] = files(folder)
+    Session.objects.filter(pk=grows.pk).update(summarised_sequence=7)
+    assert retain().archived_turns == 6
+    assert len(files(folder)) == 3 and texts_in(folder).count("Turn 1 ") == 3
+    rewrite_queued()
+    assert len(files(folder)) == 3 and texts_in(folder).count("Turn 1 ") == 2 and not first.exists()
+    assert {path.relative_to(folder).as_posix() for path in files(folder)} == named()
+    assert (restored(grows), restored(stays)) == before
+
+
+def test_many_sessions_of_a_person_go_some_at_a_time(
+    ada: UserProfile, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = [4, 1, 2, 1, 1, 1, 1]
+    sessions = [covered_session(ada, count, session_id=f"s{n}") for n, count in enumerate(counts)]
+    monkeypatch.setattr(process, "TURNS_TOGETHER", 3)
+    monkeypatch.setattr(process, "SESSIONS_TOGETHER", 2)
+    assert retain().archived_turns == sum(counts)
+    together = [{archive.session_id for archive in Archive.objects.filter(name=name)} for name in named()]
+    keys = [session.pk for session in sessions]
+    expected = [{keys[0]}, {keys[1], keys[2]}, {keys[3], keys[4]}, {keys[5], keys[6]}]
+    assert sorted(set(map(frozenset, together)) - {frozenset({keys[2]})}, key=min) == expected
 
 
 def test_turns_can_be_deleted_in_place_of_archived_or_stay(ada: UserProfile, settings: Settings, folder: Path) -> None:
@@ -271,6 +342,16 @@ def test_a_turn_that_changes_while_it_is_archived_stays(ada: UserProfile, folder
     assert line["retracted_at"]
 
 
+def test_a_session_that_changes_meanwhile_keeps_no_other_from_going(ada: UserProfile, folder: Path) -> None:
+    first, changed, last = (covered_session(ada, 4, session_id=name) for name in ("s1", "s2", "s3"))
+    hold = f"UPDATE sessions_app_session SET legal_hold = true WHERE id = {changed.pk}"
+    with changed_before("FOR NO KEY UPDATE", hold):
+        done = retain()
+    assert (done.sessions, done.archived_turns, done.held_sessions) == (2, 8, 1)
+    assert [len(sequences(session)) for session in (first, changed, last)] == [0, 4, 0]
+    assert {path.relative_to(folder).as_posix() for path in files(folder)} == named()
+
+
 @pytest.mark.parametrize("change", ["legal_hold = true", "live_from_sequence = 0"])
 def test_a_session_that_is_held_or_reopened_meanwhile_is_left_alone(
     ada: UserProfile, folder: Path, change: str
@@ -307,7 +388,7 @@ def test_runs_at_once_archive_each_turn_once(ada: UserProfile, bo: UserProfile) 
     assert [restored(session) for session in sessions] == before
 
 
-@pytest.mark.slow(seconds=15)
+@pytest.mark.slow(seconds=40)
 def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, folder: Path) -> None:
     variables = {"RETENTION__STORAGE_OPTIONS": json.dumps({"location": str(folder)})}
     steps = 0
@@ -315,19 +396,25 @@ def test_row_16_killed_between_any_two_steps_nothing_is_lost(ada: UserProfile, f
         ended = KILLED
         while ended == KILLED:
             steps += 1
-            session = covered_session(ada, 12, session_id=f"s{steps}")
-            everything, before = in_table(session), fingerprint(session)
-            Session.objects.filter(pk=session.pk).update(summarised_sequence=3)
+            sessions = [covered_session(ada, 4, session_id=f"{name}{steps}") for name in ("grows", "stays")]
+            Session.objects.filter(user=ada).update(summarised_sequence=0)
             retain()
-            Session.objects.filter(pk=session.pk).update(summarised_sequence=11)
+            rewrite_queued()
+            assert {path.relative_to(folder).as_posix() for path in files(folder)} == named()
+            Session.objects.filter(pk=sessions[0].pk).update(summarised_sequence=3)
+            sessions.append(covered_session(ada, 4, session_id=f"comes{steps}"))
+            whole = [in_archives(session) + in_table(session) for session in sessions]
             ended = killed.run(steps)
             wait_for_backends_to_end()
-            assert sorted(in_table(session) + in_archives(session)) == sorted(everything)
+            for session, everything in zip(sessions, whole, strict=True):
+                assert sorted(in_table(session) + in_archives(session)) == sorted(everything)
+            Session.objects.filter(pk=sessions[1].pk).update(summarised_sequence=3)
             retain()
-            assert in_archives(session) == everything
-            assert restored(session) == before
-            assert not [path for path in files(folder / f"{ada.pk}/{session.pk}") if path.stat().st_size == 0]
-            session.delete()
+            assert [in_archives(session) for session in sessions] == whole
+            restore_all()
+            rewrite_queued()
+            assert [in_table(session) for session in sessions] == whole
+            Session.objects.all().delete()
     assert ended == FINISHED
     assert steps > 40
 
@@ -407,20 +494,23 @@ def test_row_16_an_old_file_that_is_damaged_keeps_its_month_from_growing(ada: Us
     [path] = files(folder)
     path.write_bytes(path.read_bytes()[:-1])
     Session.objects.update(summarised_sequence=9)
+    other = covered_session(ada, 1, session_id="other")
     done = retain()
     assert done.failed_sessions == 1 and path.name in done.failures[0]
-    assert len(sequences(session)) == 7 and files(folder) == [path]
+    assert len(sequences(session)) == 7 and path in files(folder)
+    assert not sequences(other)
 
 
-def test_what_a_crash_has_left_is_removed_by_the_sessions_next_run(ada: UserProfile, folder: Path) -> None:
+def test_what_a_crash_has_left_is_removed_by_the_persons_next_run(ada: UserProfile, folder: Path) -> None:
     session = covered_session(ada, 4)
-    stray = folder / f"{ada.pk}/{session.pk}/2020-01-7.jsonl.gz"
-    stray.parent.mkdir(parents=True)
-    stray.write_bytes(b"half a fi")
+    strays = [folder / f"{ada.pk}/2020-01-7.jsonl.gz", folder / f"{ada.pk}/{session.pk}/2020-01-7.jsonl.gz"]
+    strays[1].parent.mkdir(parents=True)
+    for stray in strays:
+        stray.write_bytes(b"half a fi")
     retain(dry_run=True)
-    assert stray.exists()
+    assert files(folder) == sorted(strays)
     retain()
-    assert not stray.exists() and len(files(folder)) == 2
+    assert len(files(folder)) == 2 and not any(stray.exists() for stray in strays)
 
 
 # --- restoring ---
@@ -510,16 +600,13 @@ def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) 
 
 def archived_without_rows(session: Session) -> None:
     """Archive as older versions did: without a row of the turn, and without its arrival in the line."""
-    for archive in session.archives.all():
-        turns = [json.loads(line) for line in archive_files.read(archive)]
-        lines = (json.dumps({k: v for k, v in turn.items() if k != "arrived_at"}).encode() for turn in turns)
-        with archive_files.packed(lines) as content:
-            archive_files.discard([archive.name])
-            archive_files.store(content, archive.name)
-        session.archives.filter(pk=archive.pk).update(
-            sha256=content.sha256, byte_count=content.byte_count, block_sequences=[], block_offsets=[]
-        )
+    as_earlier_releases_did(session, _without_arrival)
+    session.archives.update(block_sequences=[], block_offsets=[])
     session.messages.archived().delete()
+
+
+def _without_arrival(line: bytes) -> bytes:
+    return json.dumps({name: value for name, value in json.loads(line).items() if name != "arrived_at"}).encode()
 
 
 def test_files_of_before_come_back_and_count_as_come_in_now(ada: UserProfile) -> None:
@@ -531,6 +618,32 @@ def test_files_of_before_come_back_and_count_as_come_in_now(ada: UserProfile) ->
     turns = list(session.messages.turns().order_by("sequence"))
     assert [turn.created_at for turn in turns] == times
     assert all(timezone.now() - turn.arrived_at < timedelta(minutes=1) for turn in turns)
+
+
+def test_row_33_files_of_earlier_releases_are_read_grown_restored_exported_and_erased(
+    ada: UserProfile, folder: Path
+) -> None:
+    session = covered_session(ada, 12)
+    exported, before, lines = messages_in_export("ada"), fingerprint(session), in_table(session)
+    Session.objects.update(summarised_sequence=7)
+    retain()
+    as_earlier_releases_did(session)
+    earlier = folder / f"{ada.pk}/{session.pk}"
+    assert files(folder) == files(earlier) and len(files(folder)) == 2
+    places = [(session.pk, sequence) for sequence in range(8)]
+    assert list(read_archived(ada, places).values()) == [json.loads(line)["content"] for line in lines[:8]]
+    assert messages_in_export("ada") == exported
+    assert list(archives()) == []
+    Session.objects.update(summarised_sequence=11)
+    assert retain().archived_turns == 4
+    assert len(files(earlier)) == 1 and len(files(folder)) == 2
+    assert messages_in_export("ada") == exported
+    assert restored(session) == before and not files(folder)
+    Session.objects.update(restored_at=None)
+    retain()
+    as_earlier_releases_did(session)
+    assert not erase_user("ada", application=DEFAULT, actor="test").has_files_left
+    assert files(folder) == []
 
 
 def test_vectors_stay_with_archived_turns_and_are_there_when_they_come_back(ada: UserProfile) -> None:
