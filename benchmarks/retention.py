@@ -16,6 +16,7 @@ from sessions_app.models import Session, UserProfile
 
 TURNS = 1_000_000
 TURNS_EACH = 100  # turns of each of the many short sessions
+PEOPLE = 50  # whose even shorter ones are archived
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
     "One run of `manage.py run_schedule retain` over turns a minute apart: each is written down, compressed, synced, "
@@ -62,27 +63,30 @@ def figures(site: Site) -> list[Figure]:
             sessions=TURNS // TURNS_EACH // 10,
             turns=TURNS_EACH,
         ),
+        _measured(site, f"40 sessions of 20 turns of {PEOPLE} people", sessions=40, turns=20, people=PEOPLE),
     ]
 
 
-def _measured(site: Site, what: str, *, sessions: int, turns: int) -> Figure:
-    _seed(f"raw {what}", sessions, turns)
-    theirs = _raw(site, f"raw {what}")
-    _seed(what, sessions, turns)
+def _measured(site: Site, what: str, *, sessions: int, turns: int, people: int = 1) -> Figure:
+    _seed(f"raw {what}", people, sessions, turns)
+    theirs = sum(_raw(site, f"raw {what} {number}") for number in range(people))
+    _seed(what, people, sessions, turns)
     ours, peak = run_command("run_schedule", "retain")
-    if Session.objects.filter(user__user_id=what, kept_from_sequence=turns).count() != sessions:
+    archived = Session.objects.filter(user__user_id__startswith=what, kept_from_sequence=turns)
+    if archived.count() != people * sessions:
         raise RuntimeError("Not all turns were archived.")
-    rate = f"{sessions * turns / ours:,.0f} turns/s, {peak / 1e6:.0f} MB"
+    rate = f"{people * sessions * turns / ours:,.0f} turns/s, {peak / 1e6:.0f} MB"
     return Figure.of(what, [[ours]], [[theirs]], rate=rate, wanted="< 300 MB")
 
 
-def _seed(name: str, sessions: int, turns: int) -> None:
-    user = UserProfile.objects.ensure(name)
-    with connection.cursor() as cursor:
-        cursor.execute(SEED_SESSIONS, {"user": user.pk, "sessions": sessions, "turns": turns})
-        cursor.execute(SEED_MOMENT, [user.pk])
-        [moment] = cursor.fetchone() or [None]
-        cursor.execute(SEED_TURNS, {"user": user.pk, "text": WORDS, "moment": moment})
+def _seed(name: str, people: int, sessions: int, turns: int) -> None:
+    for number in range(people):
+        user = UserProfile.objects.ensure(f"{name} {number}")
+        with connection.cursor() as cursor:
+            cursor.execute(SEED_SESSIONS, {"user": user.pk, "sessions": sessions, "turns": turns})
+            cursor.execute(SEED_MOMENT, [user.pk])
+            [moment] = cursor.fetchone() or [None]
+            cursor.execute(SEED_TURNS, {"user": user.pk, "text": WORDS, "moment": moment})
     settle()
 
 

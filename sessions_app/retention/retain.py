@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Max, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, Max, Min, OuterRef, Q, QuerySet, Subquery, prefetch_related_objects
 from django.db.models.functions import TruncMonth
 from django.utils import timezone
 
@@ -31,8 +31,8 @@ from sessions_app.signals import turns_overdue
 
 ACTOR = "process:retain"
 SESSIONS_AT_ONCE = 50_000  # of which a person's are worked on together
-SESSIONS_TOGETHER = 100
-TURNS_TOGETHER = 10_000  # of several sessions; a longer one is worked on alone
+SESSIONS_TOGETHER = 50
+TURNS_TOGETHER = 2_000  # of several sessions; a longer one is worked on alone
 TAKEN_AT_ONCE = 1_000
 WRITTEN = (  # of an archive, each time that its month grows
     "name",
@@ -190,9 +190,9 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
             if not archive_files.claim(user_pk):  # another run is working on it
                 return Retained()
             sessions = Session.objects.claim_archives(pks)
-            free = [session for session in sessions if not session.legal_hold]
-            removable = [_removable_turns(session, before) for session in free]
-            retained = Retained(held_sessions=len(sessions) - len(free)) + take(removable, dry_run=dry_run)
+            held = sum(session.legal_hold for session in sessions)
+            removable = [_removable_turns(session, before) for session in sessions if _may_go(session, before)]
+            retained = Retained(held_sessions=held) + take(removable, dry_run=dry_run)
     except (SessionChanged, ArchiveError) as error:
         if len(pks) > 1:
             return sum((_retain_together(user_pk, [pk], before, dry_run=dry_run) for pk in pks), Retained())
@@ -202,6 +202,11 @@ def _retain_together(user_pk: int, pks: Sequence[int], before: datetime, *, dry_
         for session in overdue:
             _ask_for_settling(session)
     return retained + Retained(overdue_sessions=len(overdue))
+
+
+def _may_go(session: Session, before: datetime) -> bool:
+    is_restored = session.restored_at is not None and session.restored_at >= before  # since it was found
+    return not session.legal_hold and not is_restored
 
 
 def _ask_for_settling(session: Session) -> None:
@@ -363,10 +368,10 @@ def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
     """Split turns into months. Times may be in any order, so a month's turns need not be consecutive."""
     session, turns = removable.session, removable.turns
     by_month = turns.values(month=TruncMonth("created_at", tzinfo=UTC))
-    ranges = list(by_month.annotate(first=Min("sequence"), last=Max("sequence")).values_list("month", "first", "last"))
-    old = {archive.month: archive for archive in session.archives.all()} if ranges else {}
+    ranges = by_month.annotate(first=Min("sequence"), last=Max("sequence")).order_by("month")
+    old = {archive.month: archive for archive in session.archives.all()}
     months = []
-    for month, first, last in ranges:
+    for month, first, last in ranges.values_list("month", "first", "last"):
         following = (month + timedelta(days=31)).replace(day=1)
         own = turns.filter(sequence__range=(first, last), created_at__gte=month, created_at__lt=following)
         months.append(MonthOfTurns(session, month.date(), own, first, last, old.get(month.date())))
@@ -374,6 +379,7 @@ def _months(removable: RemovableTurns) -> list[MonthOfTurns]:
 
 
 def _archive(removable: Sequence[RemovableTurns], *, dry_run: bool) -> Retained:
+    prefetch_related_objects([each.session for each in removable], "archives")
     by_session = [(each, _months(each)) for each in removable]
     going = [each for each, months in by_session if months]
     if not going:
@@ -407,16 +413,16 @@ def _replace(user_pk: int, sessions: Sequence[Session], written: Sequence[tuple[
         SessionChanged: A session or a turn is no longer as it was when it was written.
     """
     _lock(sessions)
-    for part, _archive in written:
+    for part, _row in written:
         if not _take_out(part.turns, MessageQuerySet.archive).equal(part.added):
             raise SessionChanged("turns changed")
     Archive.objects.bulk_create(
-        [archive for _part, archive in written],
+        [row for _part, row in written],
         update_conflicts=True,  # the month grew
         unique_fields=["session", "month"],
         update_fields=WRITTEN,
     )
-    let_go(user_pk, {part.old.name for part, _archive in written if part.old})
+    let_go(user_pk, {part.old.name for part, _row in written if part.old})
 
 
 _TAKE: dict[str, Callable[..., Retained]] = {"archive": _archive, "delete": _delete}

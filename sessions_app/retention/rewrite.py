@@ -43,7 +43,8 @@ def let_go(user_pk: int, names: Collection[str]) -> None:
         user_pk: Whose files they are.
         names: Of files from which archives went in this transaction.
     """
-    shared = _named(user_pk, names)
+    rows = Archive.objects.filter(user_id=user_pk, name__in=names)
+    shared = set(rows.values_list("name", flat=True)) if names else set()
     if shared:
         async_task(REWRITE_TASK, user_pk, sorted(shared))
     transaction.on_commit(partial(archive_files.discard, set(names) - shared), robust=True)
@@ -85,7 +86,3 @@ def _rewrite(user_pk: int, name: str, undo: ExitStack) -> None:
             if not row.update(name=new, byte_offset=span.byte_offset):
                 raise ArchivesChanged
     transaction.on_commit(partial(archive_files.discard, [name]), robust=True)
-
-
-def _named(user_pk: int, names: Collection[str]) -> set[str]:
-    return set(Archive.objects.filter(user_id=user_pk, name__in=names).values_list("name", flat=True))

@@ -55,7 +55,7 @@ from tests.support.retention import (
     rewrite_queued,
     texts_in,
 )
-from tests.support.transcript import arrived_when_said, turns
+from tests.support.transcript import arrived_when_said, talk, turns
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -297,6 +297,14 @@ def test_restored_turns_are_kept_for_as_many_days_as_new_ones(ada: UserProfile) 
     assert retain().sessions == 0
     Session.objects.update(restored_at=timezone.now() - timedelta(days=31))
     assert retain().sessions == 1
+
+
+def test_a_session_that_is_restored_after_it_was_found_stays(ada: UserProfile) -> None:
+    session = covered_session(ada, 5)
+    restored_now = "UPDATE sessions_app_session SET restored_at = now()"
+    with changed_before("pg_try_advisory_xact_lock(hashtextextended('archive',", restored_now):
+        assert retain().sessions == 0
+    assert len(sequences(session)) == 5
 
 
 def test_young_turns_are_kept(ada: UserProfile) -> None:
@@ -691,6 +699,19 @@ def test_finding_sessions_is_one_query_a_batch_over_two_indexes(ada: UserProfile
         cursor.execute("ANALYZE sessions_app_session, sessions_app_message")
     plan = process.candidates(timezone.now())[:10].explain()
     assert "session_kept" in plan and "message_turn_sequence_unique" in plan
+
+
+def test_a_session_more_takes_no_file_and_few_statements_more(ada: UserProfile, folder: Path) -> None:
+    took = []
+    for count in (2, 12):
+        for number in range(count):
+            talk(ada, 4, session_id=f"{count}-{number}")
+            cover(Session.objects.latest("pk"), 4)
+        with CaptureQueriesContext(connection) as queries:
+            assert retain().sessions == count
+        took.append(len(queries))
+        assert len(files(folder)) == len(took)
+    assert (took[1] - took[0]) // 10 == 6
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
 """Archives in a bucket: what holds of files on a disk holds there too, told by a server that speaks S3."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from django.core.files.storage import storages
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -13,6 +16,7 @@ from memoryproject import conf
 from memoryproject.providers import refusals
 from sessions_app.models import Archive, Session, UserProfile
 from sessions_app.models.application import DEFAULT
+from sessions_app.people.delete_session import delete_session
 from sessions_app.people.erase import erase_user
 from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import restore_archive
@@ -21,7 +25,7 @@ from sessions_app.transcript.append import NewMessage, append
 from tests.sessions_app.retention.test_retain import wait_for_backends_to_end
 from tests.support.killed import KILLED, Killed
 from tests.support.object_store import BUCKET, ObjectStore
-from tests.support.retention import OLD, cover, covered_session, fingerprint, in_archives, in_table
+from tests.support.retention import OLD, cover, covered_session, fingerprint, in_archives, in_table, rewrite_queued
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -37,7 +41,7 @@ def store(settings: Settings, tmp_path: Path) -> Iterator[ObjectStore]:
 
 def names() -> list[str]:
     """Return the names of objects that the archives' rows tell of."""
-    return sorted(f"memory/{archive.name}" for archive in Archive.objects.all())
+    return sorted({f"memory/{archive.name}" for archive in Archive.objects.all()})
 
 
 def test_turns_go_into_the_bucket_and_come_back_byte_for_byte(ada: UserProfile, store: ObjectStore) -> None:
@@ -54,19 +58,39 @@ def test_turns_go_into_the_bucket_and_come_back_byte_for_byte(ada: UserProfile, 
     assert store.names() == []
 
 
+def test_sessions_together_are_put_read_back_and_written_again_as_one_object_a_month(
+    ada: UserProfile, store: ObjectStore
+) -> None:
+    sessions = [covered_session(ada, 6, session_id=f"s{number}") for number in range(5)]
+    lines = [in_table(session) for session in sessions]
+    store.asked.clear()
+    assert retain().archived_turns == 30
+    # A month: does it exist, put, does it exist, get. And one listing.
+    assert Counter(method for method, _, _ in store.asked) == {"HEAD": 4, "PUT": 2, "GET": 3}
+    assert store.names() == names() and len(names()) == 2
+    assert [in_archives(session) for session in sessions] == lines
+    with transaction.atomic():
+        delete_session(sessions[2], actor="test")
+    rewrite_queued()
+    assert store.names() == names() and len(names()) == 2
+    assert [in_archives(session) for session in sessions[:2] + sessions[3:]] == lines[:2] + lines[3:]
+    assert len(read_archived(ada, [(sessions[4].pk, 1), (sessions[0].pk, 5)])) == 2
+
+
 @pytest.mark.slow(seconds=60)
 def test_row_16_killed_while_it_fills_a_bucket_it_loses_nothing(ada: UserProfile, store: ObjectStore) -> None:
     steps, ended = 0, KILLED
     with Killed("sessions_app.retention.retain.retain", **store.settings()) as killed:
         while ended == KILLED:
             steps += 3  # of a hundred
-            session = covered_session(ada, 12, session_id=f"s{steps}")
-            everything = in_table(session)
+            sessions = [covered_session(ada, 12, session_id=f"{name}{steps}") for name in ("a", "b")]
+            everything = [in_table(session) for session in sessions]
             ended = killed.run(steps)
             wait_for_backends_to_end()
-            assert sorted(in_table(session) + in_archives(session)) == sorted(everything)
+            for session, turns in zip(sessions, everything, strict=True):
+                assert sorted(in_table(session) + in_archives(session)) == sorted(turns)
             retain()
-            assert in_archives(session) == everything
+            assert [in_archives(session) for session in sessions] == everything
             assert store.names() == names()
     assert steps > 30
 
@@ -124,11 +148,15 @@ def test_row_11_an_erased_person_leaves_nothing_in_the_bucket(
 def test_row_34_a_backup_has_the_objects_and_verify_tells_which_are_missing(
     ada: UserProfile, store: ObjectStore, tmp_path: Path
 ) -> None:
-    covered_session(ada, 10)
+    for number in range(3):
+        covered_session(ada, 10, session_id=f"s{number}")
     retain()
     path = tmp_path / "all.backup"
     call_command("backup", str(path))
     call_command("verify", str(path))
+    with ZipFile(path) as file:
+        kept = [name for name in file.namelist() if name.startswith("archives/")]
+    assert kept == [name.replace("memory", "archives") for name in names()] and len(kept) == 2
     gone = names()[0]
     store.client.delete_object(Bucket=BUCKET, Key=gone)
     with pytest.raises(CommandError, match=rf"{gone.removeprefix('memory/')} is missing"):
