@@ -157,8 +157,12 @@ def lines_of(turns: QuerySet[Message]) -> Iterator[bytes]:
 
 @contextmanager
 def new_file() -> Iterator[PackedFile]:
-    """Give a file to fill."""
-    with TemporaryFile() as file:
+    """Give a file to fill.
+
+    Raises:
+        ArchiveError: There is no room for it, which closing it may tell once more.
+    """
+    with _naming("a temporary file"), TemporaryFile() as file:
         yield PackedFile(file)
 
 
