@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             "archive",
             "byte_offset",
-            models.PositiveBigIntegerField(db_default=0, default=0, help_text="Where in the file they begin."),
+            models.BigIntegerField(db_default=0, default=0, help_text="Where in the file they begin."),
         ),
         migrations.AlterField(
             "archive", "name", models.CharField(help_text="Of the file, in the storage.", max_length=255)

@@ -18,7 +18,7 @@ class Archive(models.Model):
     user = models.ForeignKey(UserProfile, on_delete=models.CASCADE, related_name="archives")
     month = models.DateField(help_text="Its first day, UTC.")
     name = models.CharField(max_length=255, help_text="Of the file, in the storage.")
-    byte_offset = models.PositiveBigIntegerField(default=0, db_default=0, help_text="Where in the file they begin.")
+    byte_offset = models.BigIntegerField(default=0, db_default=0, help_text="Where in the file they begin.")
     first_sequence = models.BigIntegerField()
     last_sequence = models.BigIntegerField()
     turn_count = models.PositiveBigIntegerField()

@@ -461,7 +461,7 @@ def _no_other_is_in_a_transaction() -> bool:
         return bool(cursor.fetchone() == (0,))
 
 
-@pytest.mark.parametrize(("count", "noisy"), [(4, 40_000), (10, 7_000)])  # the latter also fails when it is closed
+@pytest.mark.parametrize(("count", "noisy"), [(4, 40_000), (30, 2_800)])  # the latter also fails when it is closed
 def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
     ada: UserProfile, bo: UserProfile, folder: Path, count: int, noisy: int
 ) -> None:
@@ -470,7 +470,7 @@ def test_row_16_on_a_full_disk_a_session_is_left_as_it_was_and_the_others_go_on(
         ada,
         "large",
         [
-            NewMessage("user", noise.randbytes(noisy).hex() + 20_000 * "x", created_at=t.created_at)
+            NewMessage("user", noise.randbytes(noisy).hex() + 30_000 * "x", created_at=t.created_at)
             for t in turns(count)
         ],
     ).session
