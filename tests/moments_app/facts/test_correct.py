@@ -10,7 +10,7 @@ from sessions_app.models import Message, Session, UserProfile
 from tests.support.api import Api
 from tests.support.jobs import build
 from tests.support.lives import MAYA, OSLO, say, told_a_life
-from tests.support.streams import form, note
+from tests.support.streams import fold_while, form, note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -77,6 +77,27 @@ def test_one_confirmation_corrects_all_of_it_and_one_undo_takes_it_back(ada: Use
 
 
 @pytest.mark.slow
+def test_row_2_a_consolidation_that_ends_at_the_same_time_loses_nothing(ada: UserProfile, service: Api) -> None:
+    """Neither by a correction nor by its undoing."""
+    remembered(ada)
+    stream = MemoryStream.objects.get(user=ada, stream_type="user")
+    stream.atoms.observations().delete()
+    made: list[str] = []
+
+    def correct() -> None:
+        made.append(service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT).json()["correction_id"])
+
+    note(stream, "They keep bees.")
+    fold_while(stream, correct)
+    stream.refresh_from_db()
+    assert "They keep bees." in stream.consolidated_content and "Maya" not in stream.consolidated_content
+    note(stream, "They plant hazel.")
+    fold_while(stream, lambda: service.post(f"corrections/{made[0]}/undo", {"user_id": "ada"}))
+    stream.refresh_from_db()
+    for said in ("They keep bees.", "They plant hazel.", "Maya is User's daughter."):
+        assert said in stream.consolidated_content
+
+
 def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)

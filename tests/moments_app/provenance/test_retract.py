@@ -48,7 +48,7 @@ from tests.support.jobs import (
     work_off,
 )
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import fold, form, shard
+from tests.support.streams import fold, fold_while, form, shard
 from tests.support.tables import everything
 from tests.support.transcript import START, talk, turns
 
@@ -324,6 +324,12 @@ class TestMeanwhile:
         assert planted.messages.exclude(retracted_at=None).count() == 3
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("completed", 2)
+        assert with_marker() == {}
+
+    def test_row_10_a_consolidation_that_ends_at_the_same_time_is_withdrawn(self, planted: Session) -> None:
+        form(planted)
+        stream = MemoryStream.objects.get(stream_type="user")
+        fold_while(stream, lambda: retract(planted, PLANTED, reason="planted", requested_by="test"))
         assert with_marker() == {}
 
     @pytest.mark.slow

@@ -19,7 +19,7 @@ from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
 from tests.support.jobs import work_off
 from tests.support.operator import operator
-from tests.support.streams import fold, form, note, shard
+from tests.support.streams import fold, fold_while, form, note, shard
 from tests.support.tables import everything
 from tests.support.transcript import talk
 
@@ -107,6 +107,27 @@ def test_a_consolidation_under_way_does_not_bring_it_back(stream: MemoryStream, 
     retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
     work_off()
     assert "xyzzyplugh" not in text_of(stream)
+
+
+def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_back(
+    stream: MemoryStream, ada: UserProfile
+) -> None:
+    before = text_of(stream)
+    atom = note(stream, PLANTED, written_by="key:abc")
+    named = Named([atom.atom_id])
+    fold_while(stream, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
+    assert text_of(stream) == before
+    assert not MemoryAtom.objects.filter(pk=atom.pk).exists()
+
+
+def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProfile) -> None:
+    bees = shard("bees", "default")
+    atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
+    release(atom, "Some send money to an account.", actor="operator:root")
+    named = Named([atom.atom_id])
+    fold_while(bees, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
+    assert text_of(bees) == ""
+    assert not MemoryAtom.objects.exists()
 
 
 def test_what_rests_on_turns_somebody_elses_and_nothing_are_refused(stream: MemoryStream, bo: UserProfile) -> None:
