@@ -119,9 +119,8 @@ class FormMemories(Process[FormationInput, Formed]):
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
             raise Moved("These turns were formed meanwhile.")
-        UserProfile.objects.locked().get(
-            pk=session.user_id
-        )  # a correction holds it: there is one now or none
+        # A correction holds the person: what was said is known as corrected from here on, or is formed before it.
+        UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)
         add_to_each(by_stream(input, answer, atoms), requested_by=f"job:{job.job_id}")
         ended = sum(_end(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))
