@@ -1,11 +1,13 @@
 """Retraction of what somebody wrote directly: it rests on no turn, so no retraction of turns reaches it."""
 
 from io import StringIO
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 from django.urls import reverse
 
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Release, Retraction
@@ -17,6 +19,7 @@ from sessions_app.limited_operators import operating_in
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
+from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.jobs import work_off
 from tests.support.operator import operator
 from tests.support.streams import fold, fold_while, form, note, shard
@@ -118,6 +121,31 @@ def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_bac
     fold_while(stream, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
     assert text_of(stream) == before
     assert not MemoryAtom.objects.filter(pk=atom.pk).exists()
+
+
+def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStream, ada: UserProfile) -> None:
+    first = write(stream, "Ada has a sister.")
+    later = write(stream)
+    made = retract_items(ada, Named([first.atom_id]), reason="an error", requested_by="test")
+    fold(stream)
+    refused = []
+
+    def undo() -> None:
+        try:
+            undo_retraction(made, requested_by="test")
+        except CannotRetract as error:
+            refused.append(str(error))
+        finally:
+            connection.close()
+
+    other = Thread(target=undo)
+    with transaction.atomic():
+        retract_items(ada, Named([later.atom_id]), reason="planted", requested_by="test")
+        other.start()
+        wait_until_somebody_waits()
+    other.join()
+    assert len(refused) == 1 and "A newer retraction came after this one" in refused[0]
+    assert "xyzzyplugh" not in text_of(stream)
 
 
 def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProfile) -> None:
