@@ -88,7 +88,7 @@ def _lock(retraction: Retraction) -> None:
         retraction.session = locked(retraction.session.pk)
     elif retraction.user_id is not None:
         locked_person(retraction.user_id)
-    else:
+    elif retraction.stream_id is not None:
         MemoryStream.objects.select_for_update(no_key=True).get(pk=retraction.stream_id)
 
 
