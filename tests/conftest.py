@@ -34,6 +34,7 @@ from tests.support import folders
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
 from tests.support.kept_connection import KeptConnection
+from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
@@ -206,6 +207,12 @@ def rolling(settings: Settings) -> None:
 def forming(settings: Settings) -> None:
     """Memory streams as they are by default."""
     settings.MEMORY_FORMATION = MemoryFormationSettings()
+
+
+@pytest.fixture(scope="module")
+def kept_rows() -> KeptRows:
+    """Rows that tests of a module begin with."""
+    return KeptRows()
 
 
 @pytest.fixture
