@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memoryproject.embedded import server
 from memoryproject import process_tree
+from memoryproject.embedded import server
 from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, CannotStart, Fork, Held, Tree, hold
 from tests.support.folders import data_folder, migrated_folder
 from tests.support.processes import manage
