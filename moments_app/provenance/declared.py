@@ -273,8 +273,9 @@ declare(
         File(
             "entities",
             about="tasks, goals and problems",
-            fields="entity_id kind title body status due_at session_id created_at updated_at",
+            fields="entity_id kind title body status due_at session_id created_at updated_at external_id",
             columns=(PublicId("entity_id"), session_of("source_session", is_optional=True)),
+            missing={"external_id": None},
             key=("entity_id",),
         ),
         made_of=("written_by",),
