@@ -163,8 +163,13 @@ def hold_streams(atoms: QuerySet[MemoryAtom]) -> None:
         atoms: no text of a shard tells a candidate; what was released of it may be told.
     """
     released = Release.objects.standing().filter(sources__atom__in=atoms)
-    telling = Q(pk__in=atoms.filter(is_candidate=False).values("stream")) | Q(pk__in=released.values("stream"))
-    list(MemoryStream.objects.filter(telling).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+    # Asked for first: of two conditions together, each with a table of its own, all streams there are would be read.
+    telling = {
+        *atoms.filter(is_candidate=False).values_list("stream_id", flat=True),
+        *released.values_list("stream_id", flat=True),
+    }
+    streams = MemoryStream.objects.filter(pk__in=telling).order_by("pk")
+    list(streams.select_for_update(no_key=True).values_list("pk"))
 
 
 def _found(session: Session, sequences: Sequence[int] | None) -> Derived:
