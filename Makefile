@@ -27,7 +27,7 @@ shuffle: .venv/installed-dev
 # Before one pushes: everything, as continuous integration runs it. What reads the code alone goes first, on two cores.
 test: .venv/installed-dev
 	$(MAKE) --no-print-directory --jobs 2 types checks
-	.venv/bin/python -m pytest --numprocesses 3 --dist worksteal
+	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Takes a core as long as `checks` does, whose tests make what all tests need: the database that theirs are copied from.
 types: .venv/installed-dev

@@ -27,7 +27,7 @@ LOCK_FILE, MARK_FILE = "run.lock", "run.mark"
 LOOK = 0.5  # seconds between two looks after the children
 STOP_SECONDS = 30  # that a child may take to end
 LONGEST_PAUSE = 30.0  # seconds before a child that dies at once is started again
-STEADY_SECONDS = 60  # after which a child counts as well again
+STEADY_SECONDS = 20  # after which a child counts as well: it did not die of its start
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # prctl(2)
 _FORK = multiprocessing.get_context("fork")
 

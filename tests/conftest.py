@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test import TransactionTestCase
+from django.test.utils import override_settings
 from django_q.conf import Conf
 from pydantic import SecretStr
 from pytest_django import DjangoDbBlocker
@@ -33,6 +34,7 @@ from tests.support import folders
 from tests.support.api import Api
 from tests.support.fresh_database import FreshDatabase
 from tests.support.kept_connection import KeptConnection
+from tests.support.kept_rows import KeptRows
 from tests.support.migrated import migrated
 from tests.support.openai_server import OpenAIServer
 
@@ -157,19 +159,34 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     fresh.close()
 
 
-@pytest.fixture(autouse=True)
-def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def _settings_of_tests() -> Iterator[None]:
     """Tests call faster than applications do, and a machine may be busy; those of the throttle and of the limits set
-    their own. Nor is anything written behind their back: what waits is written when a test says so. Nor does each
-    client list all static files, nor does whoever finds the queue empty sleep before it says so.
+    their own. Each round would ask for a summary, and many a turn for a formation; tests that are about them use
+    `rolling` and `forming`. Nor does each client list all static files, nor is a password hashed for long: nobody
+    guesses these. It is set once: to do so for each test takes longer than many a test.
+    """
+    with override_settings(
+        API_RATE=1_000_000,
+        ANONYMOUS_RATE=1_000_000,
+        LIMITS=LimitSettings(lock_seconds=60, statement_seconds=120),
+        WHITENOISE_AUTOREFRESH=True,
+        PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
+        MEMORY_CONTEXT=settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0}),
+        ROLLING_SUMMARY=RollingSummarySettings(enabled=False),
+        MEMORY_FORMATION=MemoryFormationSettings(enabled=False),
+    ):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is written behind the tests' back: what waits is written when a test says so, or after it. Nor does
+    whoever finds the queue empty sleep before it says so.
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
     monkeypatch.setattr(Conf, "POLL", 0)
-    settings.API_RATE = settings.ANONYMOUS_RATE = 1_000_000
-    settings.LIMITS = LimitSettings(lock_seconds=60, statement_seconds=120)
-    settings.WHITENOISE_AUTOREFRESH = True
-    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 0})
     cache.clear()
     daily_limits.meter.forget()
     served_lines.written.forget()
@@ -178,15 +195,6 @@ def _unthrottled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterato
     for waiting in (accesses.waiting, served_lines.waiting, daily_limits.behind):
         with suppress(RuntimeError):  # without a database what waits is let go
             waiting.flush()
-
-
-@pytest.fixture(autouse=True)
-def _without_work_of_rounds(settings: Settings) -> None:
-    """Each round would ask for one, and many a turn for a formation; tests that are about them use `rolling` and
-    `forming`.
-    """
-    settings.ROLLING_SUMMARY = RollingSummarySettings(enabled=False)
-    settings.MEMORY_FORMATION = MemoryFormationSettings(enabled=False)
 
 
 @pytest.fixture
@@ -199,6 +207,12 @@ def rolling(settings: Settings) -> None:
 def forming(settings: Settings) -> None:
     """Memory streams as they are by default."""
     settings.MEMORY_FORMATION = MemoryFormationSettings()
+
+
+@pytest.fixture(scope="module")
+def kept_rows() -> KeptRows:
+    """Rows that tests of a module begin with."""
+    return KeptRows()
 
 
 @pytest.fixture

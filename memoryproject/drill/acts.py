@@ -142,8 +142,9 @@ class _OfItems(Act):
 
     def _write(self, mark: str) -> list[str]:
         ids = []
-        for text in said_of(mark):
-            written = self.insist("POST", f"streams/{self._stream}/atoms", {"atom_type": self.kind, "content": text})
+        for number, text in enumerate(said_of(mark)):
+            item = {"atom_type": self.kind, "content": text, "external_id": f"{mark}-{number}"}
+            written = self.insist("POST", f"streams/{self._stream}/atoms", item)
             if written is None:
                 return []
             ids.append(written["atom_id"])

@@ -324,6 +324,13 @@ class MemoryAtom(Searched):
         editable=False,
         help_text="Who wrote it directly, key:… or operator:…; blank: an engine, or it is not known.",
     )
+    external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
+        max_length=255,
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="The client's own id of it; blank: it gave none.",
+    )
 
     objects = MemoryAtomQuerySet.as_manager()
 
@@ -335,6 +342,12 @@ class MemoryAtom(Searched):
                 condition=Q(state="active"),
                 nulls_distinct=False,
                 name="atom_unique_of_person_while_active",
+            ),
+            models.UniqueConstraint(
+                fields=["stream", "user", "external_id"],
+                condition=Q(external_id__isnull=False),
+                nulls_distinct=False,
+                name="atom_external_id_unique_of_person",
             ),
             models.CheckConstraint(
                 condition=Q(is_candidate=False) | Q(user__isnull=False), name="atom_candidate_has_person"

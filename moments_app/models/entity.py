@@ -58,6 +58,13 @@ class Entity(Searched):
         editable=False,
         help_text="Whose key added it, key:…; blank: it is not known.",
     )
+    external_id = models.CharField(  # noqa: DJ001 (unique where it is set)
+        max_length=255,
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="The client's own id of it; blank: it gave none.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -65,6 +72,13 @@ class Entity(Searched):
 
     class Meta:
         verbose_name_plural = "entities"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "external_id"],
+                condition=Q(external_id__isnull=False),
+                name="entity_external_id_unique_of_person",
+            ),
+        ]
         indexes = [
             models.Index(fields=["user", "status", "-updated_at", "-id"], name="entity_user_latest"),
             GinIndex(fields=["search_vector"], name="entity_search"),

@@ -140,7 +140,7 @@ def correct(fact: MemoryAtom, order: Order, *, requested_by: str, leave: Collect
     Raises:
         CannotCorrect: as `preview`.
     """
-    user = UserProfile.objects.locked().get(pk=_person_of(fact).pk)
+    user = _held(_person_of(fact).pk)
     fact = MemoryAtom.objects.select_related("user", "stream").get(pk=fact.pk)
     changes = [change for change in preview(fact, order) if change.pk == fact.pk or change.ref not in leave]
     correction = Correction.objects.create(
@@ -167,7 +167,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     Raises:
         CannotCorrect: it was undone already, or a later one is of the same fact.
     """
-    user = UserProfile.objects.locked().get(pk=correction.user_id)
+    user = _held(correction.user_id)
     correction = Correction.objects.select_for_update().get(pk=correction.pk)
     _refuse_undoing(correction)
     for change in reversed(correction.changes):
@@ -182,6 +182,13 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
     _touch_person(user)
     _log("correction_undone", correction, requested_by)
     return correction
+
+
+def _held(user: int) -> UserProfile:
+    """Return a person, locked, with their streams: none is consolidated between the reading and writing of its text."""
+    person = UserProfile.objects.locked().get(pk=user)
+    list(MemoryStream.objects.filter(user=user).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+    return person
 
 
 # --- refusing ---

@@ -180,7 +180,7 @@ declare(
             about="facts and observations in the streams",
             fields="atom_id stream_id atom_type content state absorbed_in shown_in formed_at created_at is_pinned "
             "access_count last_accessed_at session_id source_sequences related_users engine subject attribute value "
-            "valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at confidence worth",
+            "valid_from valid_until ended_at ended_by replaced_by is_wrong corrected_at confidence worth external_id",
             columns=(
                 stream(),
                 PublicId("atom_id"),
@@ -191,7 +191,7 @@ declare(
                 session_of("source_session", is_optional=True),
                 SourceSequences(),
             ),
-            missing={"shown_in": None, "related_users": []} | UNTIMED,
+            missing={"shown_in": None, "related_users": [], "external_id": None} | UNTIMED,
             order=("stream_id", "id"),
             key=("atom_id",),
             rows=MemoryAtom.objects.of_person,
@@ -273,8 +273,9 @@ declare(
         File(
             "entities",
             about="tasks, goals and problems",
-            fields="entity_id kind title body status due_at session_id created_at updated_at",
+            fields="entity_id kind title body status due_at session_id created_at updated_at external_id",
             columns=(PublicId("entity_id"), session_of("source_session", is_optional=True)),
+            missing={"external_id": None},
             key=("entity_id",),
         ),
         made_of=("written_by",),

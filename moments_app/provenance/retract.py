@@ -17,6 +17,7 @@ from moments_app.engines.calls.profile import Profile
 from moments_app.models import (
     CorrectedTurn,
     MemoryAtom,
+    MemoryStream,
     Moment,
     ProbeResult,
     Release,
@@ -115,6 +116,7 @@ def retract(session: Session, sequences: Sequence[int] | None, *, reason: str, r
         CannotRetract: there are no such turns, they are retracted already, or were archived.
     """
     session = locked(session.pk)
+    hold_streams(session.atoms.all())
     found = _found(session, sequences)
     retraction = Retraction.objects.create(
         user=session.user,
@@ -152,6 +154,22 @@ def locked_person(user_id: int) -> UserProfile:
     user = UserProfile.objects.locked().get(pk=user_id)
     user.save(update_fields=["updated_at"])
     return user
+
+
+def hold_streams(atoms: QuerySet[MemoryAtom]) -> None:
+    """Lock the streams whose texts may tell some items, so that none is consolidated while what rests on them is found.
+
+    Args:
+        atoms: no text of a shard tells a candidate; what was released of it may be told.
+    """
+    released = Release.objects.standing().filter(sources__atom__in=atoms)
+    # Asked for first: of two conditions together, each with a table of its own, all streams there are would be read.
+    telling = {
+        *atoms.filter(is_candidate=False).values_list("stream_id", flat=True),
+        *released.values_list("stream_id", flat=True),
+    }
+    streams = MemoryStream.objects.filter(pk__in=telling).order_by("pk")
+    list(streams.select_for_update(no_key=True).values_list("pk"))
 
 
 def _found(session: Session, sequences: Sequence[int] | None) -> Derived:

@@ -22,6 +22,7 @@ from moments_app.provenance.retract import (
     CannotRetract,
     consolidations,
     counts_in_streams,
+    hold_streams,
     locked_person,
     log_event,
     withdraw_in_streams,
@@ -126,6 +127,7 @@ def retract_items(owner: Owner, named: Named, *, reason: str, requested_by: str)
         CannotRetract: there are no such items, or they rest on turns.
     """
     whose = _locked(owner)
+    hold_streams(named.atoms(owner))
     found = _found(owner, named)
     retraction = Retraction.objects.create(
         **whose,

@@ -69,6 +69,7 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
             stream are gone.
     """
     retraction = Retraction.objects.select_for_update(of=("self",)).select_related("session").get(pk=retraction.pk)
+    _lock(retraction)
     _refuse(retraction)
     try:
         _put_back_all(retraction)
@@ -79,6 +80,16 @@ def undo_retraction(retraction: Retraction, *, requested_by: str) -> Retraction:
     retraction.save(update_fields=["undone_at"])
     log_event("retraction_undone", retraction, requested_by)
     return retraction
+
+
+def _lock(retraction: Retraction) -> None:
+    """Lock what a retraction locks, so that no newer one can be made meanwhile."""
+    if retraction.session is not None:
+        retraction.session = locked(retraction.session.pk)
+    elif retraction.user_id is not None:
+        locked_person(retraction.user_id)
+    elif retraction.stream_id is not None:
+        MemoryStream.objects.select_for_update(no_key=True).get(pk=retraction.stream_id)
 
 
 def _refuse(retraction: Retraction) -> None:
@@ -99,14 +110,11 @@ def _refuse(retraction: Retraction) -> None:
 
 def _put_back_all(retraction: Retraction) -> None:
     if retraction.item_ids is not None:
-        if retraction.user_id is not None:
-            locked_person(retraction.user_id)
         _put_streams_back(retraction)
         _put_entities_back(retraction)
         refresh(retraction, _streams_of(retraction))
         return
     assert retraction.session is not None  # or it was refused
-    retraction.session = locked(retraction.session.pk)
     _put_back(retraction, retraction.session)
 
 

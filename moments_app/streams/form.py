@@ -53,7 +53,7 @@ from moments_app.streams.formation import (
 )
 from moments_app.streams.timeline import end_by
 from moments_app.turns.platform_text import drop_platform_text
-from sessions_app.models import Message, Session
+from sessions_app.models import Message, Session, UserProfile
 
 SWEEP = 500  # sessions a run
 PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
@@ -119,6 +119,8 @@ class FormMemories(Process[FormationInput, Formed]):
         session = locked_session(job)
         if session.formed_to != input.session.formed_to:
             raise Moved("These turns were formed meanwhile.")
+        # A correction holds the person: what was said is known as corrected from here on, or is formed before it.
+        UserProfile.objects.locked().get(pk=session.user_id)
         atoms = atoms_of(job, input, answer)
         add_to_each(by_stream(input, answer, atoms), requested_by=f"job:{job.job_id}")
         ended = sum(_end(atom, item, input) for atom, item in zip(atoms, answer.candidates, strict=True))

@@ -23,11 +23,14 @@ TEXT = r"^[^\x00]*$"
 ONLY_SPACE = r"^\s*$"
 PUBLIC_ID_MAX = 255
 PUBLIC_ID = r"^(\.{0,2}[^./\x00][^/\x00]*|\.{3}[^/\x00]*)$"
-DAY = r"(02-(0[1-9]|[12][0-9])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
+_DAY = r"(02-(0[1-9]|1[0-9]|2[0-8])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
+_LEAP_DAY = r"(19(7[26]|8[048]|9[26])|20([02468][048]|[13579][26]))-02-29"
+DATE = rf"((19[7-9][0-9]|20[0-9][0-9])-{_DAY}|{_LEAP_DAY})"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 _OFFSET = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-# An offset may take the first and the last of these years beyond the range.
-TIME = rf"^((1970|2099)-{DAY}T{_TIME}Z|(19(7[1-9]|[89][0-9])|20([0-8][0-9]|9[0-8]))-{DAY}T{_TIME}{_OFFSET})$"
+# An offset may take the first and the last of the years beyond the range.
+_INNER_DATE = rf"((19(7[1-9]|[89][0-9])|20([0-8][0-9]|9[0-8]))-{_DAY}|{_LEAP_DAY})"
+TIME = rf"^((1970|2099)-{_DAY}T{_TIME}Z|{_INNER_DATE}T{_TIME}{_OFFSET})$"
 
 CONTRADICTORY = "contradictory"  # the code of values that fit by themselves, and not together
 

@@ -34,6 +34,14 @@ def own(session: Session) -> MemoryStream:
     return stream
 
 
+def test_what_an_item_says_has_the_most_room_in_the_list(tab: Page, own: MemoryStream) -> None:
+    note(own, "Felt wears out in a year, so it is covered anew each spring, before the fair.", "fact")
+    tab.goto(list_url(MemoryAtom))
+    cells = tab.locator("#result_list tbody tr").first.locator("td, th")
+    widths = cells.evaluate_all("cells => cells.map(cell => [cell.offsetWidth, cell.className.split(' ')[0]])")
+    assert max(widths)[1] == "field-content"
+
+
 def test_an_operator_undoes_a_consolidation_and_adds_moves_and_evicts_a_fact(
     tab: Page, own: MemoryStream, session: Session
 ) -> None:

@@ -17,8 +17,11 @@ from django.test import Client
 
 from moments_app.models import EmbeddingModel, Moment
 from sessions_app.models import Archive, Message, UserProfile
+from sessions_app.retention.retain import retain
 from tests.support.furnished import furnish
+from tests.support.object_store import ObjectStore
 from tests.support.processes import database_url, manage
+from tests.support.retention import covered_session
 from tests.support.transcript import talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(seconds=15)]
@@ -77,6 +80,35 @@ def test_row_34_a_backup_restored_elsewhere_is_whole_and_serves(backup: Path, ot
     again = manage("restore", str(backup), **own)
     assert again.returncode != 0
     assert "The database has data" in again.stderr
+
+
+READ = """
+from sessions_app.models import Session
+from tests.support.retention import in_archives
+print(len(in_archives(Session.objects.get(session_id="s1"))), "turns read")
+"""
+
+
+def test_row_34_archives_of_a_disk_are_restored_into_a_bucket_and_back(
+    ada: UserProfile, other: str, tmp_path: Path
+) -> None:
+    covered_session(ada, 30, live=3)
+    retain()
+    on_disk, in_bucket = tmp_path / "disk.backup", tmp_path / "bucket.backup"
+    call_command("backup", str(on_disk), stdout=sys.stderr)
+    with ObjectStore() as store:
+        own = there(other, tmp_path / "elsewhere") | store.settings()
+        for arguments in (["restore", str(on_disk)], ["verify", str(on_disk)], ["backup", str(in_bucket)]):
+            done = manage(*arguments, **own)
+            assert done.returncode == 0, done.stderr
+        assert store.names() == sorted({f"memory/{archive.name}" for archive in Archive.objects.all()})
+        read = manage("shell", "-v", "0", "-c", READ, **own)
+        assert "30 turns read" in read.stdout, read.stderr
+    names = [
+        [name for name in zipfile.ZipFile(path).namelist() if name.startswith("archives/")]
+        for path in (on_disk, in_bucket)
+    ]
+    assert names[0] == names[1] != []
 
 
 def test_row_34_a_backup_that_is_damaged_or_cut_short_says_so(backup: Path, tmp_path: Path) -> None:

@@ -17,12 +17,6 @@ from tests.support.operator import operator
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def quick(settings: Settings) -> None:
-    """Hash passwords quickly: nobody guesses these."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 def log_in(password: str, address: str = "192.0.2.1") -> int:
     """Try a password; return the status: 302 is in, 200 the form once more, 429 locked."""
     given = {"username": "root", "password": password}

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from memoryproject import process_tree
 from memoryproject.embedded import server
 from memoryproject.process_tree import MARK_FILE, STOP_SECONDS, CannotStart, Fork, Held, Tree, hold
 from tests.support.folders import data_folder, migrated_folder
@@ -159,6 +160,22 @@ def test_a_child_that_dies_at_once_is_started_again_ever_later() -> None:
     tree.end()
     assert {text for text, _ in told} == {"The brief one ended with status 3; it is started again."}
     assert all(later - earlier >= seconds for seconds, ((_, earlier), (_, later)) in enumerate(pairwise(told)))
+
+
+def test_a_child_that_had_run_for_a_while_is_started_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_tree, "STEADY_SECONDS", 0)
+    child = Fork("The steady one", lambda: os._exit(3))
+    is_due: list[bool] = []
+    tree = Tree([child], lambda _: is_due.append(child.due_at <= time.monotonic()))
+    tree.start()
+
+    def has_died_again() -> bool:
+        tree.keep()
+        return len(is_due) == 4
+
+    wait_until(has_died_again)
+    tree.end()
+    assert all(is_due)
 
 
 def test_a_fork_is_seen_under_its_name() -> None:

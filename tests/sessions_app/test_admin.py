@@ -205,6 +205,7 @@ def test_an_event_is_told_in_words_and_a_key_by_its_name(root: Client, ada: User
     assert key.actor in viewer and "shop front" not in viewer  # who may not see keys sees no names of them
 
 
+@pytest.mark.slow
 def test_the_log_asks_no_more_of_the_database_when_it_is_longer(root: Client, ada: UserProfile) -> None:
     session = ada.sessions.create(session_id="s1")
 

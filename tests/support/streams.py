@@ -1,15 +1,21 @@
 """Formations and consolidations, run by hand."""
 
+from collections.abc import Callable
+from threading import Thread
 from typing import Any
+
+from django.db import connection, transaction
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
 from moments_app.models.stream import SHARD_DEFAULTS
-from moments_app.streams.consolidate import Consolidate
+from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
 from moments_app.streams.form import FormMemories
+from moments_app.streams.lines import ConsolidatedText, Line
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.append import NewMessage, append
+from tests.support.concurrency import wait_until_somebody_waits
 
 
 def form(session: Session) -> Job:
@@ -25,6 +31,30 @@ def fold(stream: MemoryStream) -> Job:
     job = run_job(asked.job_id)
     assert job is not None
     return job
+
+
+def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
+    """A consolidation whose text is written when something else begins, and committed when that waits for it."""
+
+    def begin() -> None:
+        try:
+            work()
+        finally:
+            connection.close()
+
+    asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
+    job = Job.objects.take(asked.job_id)
+    assert job is not None
+    input = Consolidate().claim(job)
+    assert isinstance(input, ConsolidationInput)
+    old = [Line(piece.text, piece.carries) for piece in input.lines]
+    new = [Line(piece.text.split("] ")[1], piece.carries) for piece in input.observations]
+    other = Thread(target=begin)
+    with transaction.atomic():
+        Consolidate().commit(job, input, Consolidated(ConsolidatedText([*input.fixed, *old, *new]), "test"))
+        other.start()
+        wait_until_somebody_waits()
+    other.join()
 
 
 def shard(name: str, agent_id: str = "", prompt: str = "Ways to repair a kiln.", **fields: Any) -> MemoryStream:

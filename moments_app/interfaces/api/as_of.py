@@ -6,16 +6,15 @@ from typing import Any
 
 from rest_framework import serializers
 
-from sessions_app.api.fields import DAY, TIME, AwareDateTimeField, Patterned
+from sessions_app.api.fields import DATE, TIME, AwareDateTimeField, Patterned
 
-_DATE = rf"(19[7-9][0-9]|20[0-9][0-9])-{DAY}"
 _LAST = "T23:59:59.999999Z"  # of a day
 
 
 class AsOfField(Patterned, serializers.CharField):
     """A time with its offset, or a date, which stands for its end in UTC."""
 
-    pattern = rf"({TIME})|^{_DATE}$"
+    pattern = rf"({TIME})|^{DATE}$"
 
     def to_internal_value(self, data: Any) -> datetime:  # type: ignore[override]  # a text is sent and a time meant
         """Return the time."""

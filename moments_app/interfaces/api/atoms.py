@@ -17,6 +17,7 @@ from sessions_app.api.person_view import created, operation
 from sessions_app.daily_limits import count_values
 from sessions_app.models import UserProfile
 from sessions_app.refusals import Refusal
+from sessions_app.transcript.append import IdTaken
 
 RELATED_MOST = 50
 
@@ -34,6 +35,12 @@ class AtomInput(PersonQuery):
 
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
     content = TextField(max_length=4_000)
+    external_id = TextField(
+        required=False,
+        allow_null=True,
+        max_length=255,
+        help_text="Your own id of it. What has one can be sent again after a lost answer, whatever became of it since.",
+    )
     formed_at = AwareDateTimeField(required=False)
     is_pinned = BooleanField(default=False, help_text="Neither consolidated nor evicted.")
     related_users = serializers.ListField(
@@ -58,6 +65,7 @@ class AtomAnswer(serializers.ModelSerializer[MemoryAtom]):
         fields = (
             "atom_id",
             "uri",
+            "external_id",
             "atom_type",
             "content",
             "state",
@@ -102,10 +110,11 @@ class AtomsView(StreamPersonView):
         atoms = self.filtered(seen, state="state", atom_type="atom_type")
         return self.page(AtomList, atoms.with_rag_indexed().select_related("source_session").newest_first())
 
-    @operation({201: AtomAnswer, 200: AtomAnswer}, body=AtomInput, refuses=[NamesPeople])
+    @operation({201: AtomAnswer, 200: AtomAnswer}, body=AtomInput, refuses=[NamesPeople, IdTaken])
     def post(self, stream_id: uuid.UUID) -> Response:
         """Adds one directly; answers 200 with the present one when the stream has it.
 
+        It has one whose `external_id` this is, whatever became of that, and one in force that says the same.
         In a shard it is this person's alone until an operator releases it; with a key of scope `admin` it is shared.
         """
         stream = self.changeable(stream_id)
@@ -118,7 +127,7 @@ class AtomsView(StreamPersonView):
 def add_directly(
     stream: MemoryStream, person: UserProfile | None, values: dict[str, Any], *, requested_by: str
 ) -> tuple[MemoryAtom, bool]:
-    """Add an atom to a stream, unless it has the same.
+    """Add an atom to a stream, unless it has the same, or had it sent before.
 
     Args:
         stream: of the acting person, or a shard.
@@ -131,13 +140,36 @@ def add_directly(
 
     Raises:
         NamesPeople: it is to be shared, and names people.
+        IdTaken: the one with its `external_id` says something else.
     """
     if person is None and stream.is_shard and values.get("related_users"):
         raise NamesPeople(SHARED_NAMES_NOBODY)
     digest = content_hash(values["content"])
     whose = belonging_to(stream, person.pk) if person else {}
     atom = MemoryAtom(stream=stream, content_hash=digest, written_by=requested_by, **whose, **values)
-    if add_atoms(stream, [atom], requested_by=requested_by):
-        count_values(atom.content)
-        return atom, True
-    return stream.atoms.active().seen_by(person).filter(content_hash=digest).order_by("is_candidate")[0], False
+    # What was there when it was to be added may be absorbed by the time it is looked for.
+    while (present := _sent_before(atom) or _said_already(atom, person)) is None:
+        if add_atoms(stream, [atom], requested_by=requested_by):
+            count_values(atom.content)
+            return atom, True
+    return present, False
+
+
+def _sent_before(atom: MemoryAtom) -> MemoryAtom | None:
+    """Return what was written with the same `external_id`, in whatever state.
+
+    Raises:
+        IdTaken: it says something else.
+    """
+    if not atom.external_id:
+        return None
+    sent = MemoryAtom.objects.filter(stream=atom.stream_id, user=atom.user_id, external_id=atom.external_id).first()
+    if sent and (sent.atom_type, sent.content_hash) != (atom.atom_type, atom.content_hash):
+        raise IdTaken("The external_id is that of another item, which says something else.")
+    return sent
+
+
+def _said_already(atom: MemoryAtom, person: UserProfile | None) -> MemoryAtom | None:
+    """Return the active one that says the same, and that the person sees."""
+    same = atom.stream.atoms.active().seen_by(person).filter(content_hash=atom.content_hash)
+    return same.order_by("is_candidate").first()

@@ -43,6 +43,12 @@ class EntityInput(EntityPatch):
 
     kind = serializers.ChoiceField(choices=Entity.Kind.choices)
     title = TextField(max_length=255)
+    external_id = TextField(
+        required=False,
+        allow_null=True,
+        max_length=255,
+        help_text="Your own id of it. What has one can be sent again after a lost answer, whatever was changed since.",
+    )
     session_id = PublicIdField(required=False, help_text="The session it came up in.")
 
 
@@ -56,6 +62,7 @@ class EntityAnswer(serializers.ModelSerializer[Entity]):
         fields = (
             "entity_id",
             "uri",
+            "external_id",
             "kind",
             "title",
             "body",
@@ -117,15 +124,19 @@ class EntitiesView(EntityPersonView):
         rows = rows.matching(self.query["text"]) if "text" in self.query else rows
         return self.page(EntityList, rows.latest_first())
 
-    @operation({201: EntityAnswer}, body=EntityInput, creates_person=True)
+    @operation({201: EntityAnswer, 200: EntityAnswer}, body=EntityInput, creates_person=True)
     def post(self) -> Response:
-        """Adds one."""
+        """Adds one; answers 200 with the one whose `external_id` this is, as it stands."""
         session_id = self.body.pop("session_id", None)
         session = session_or_404(self.person, session_id) if session_id else None
         fields = self.body | {"source_session": session, "written_by": self.actor}
-        entity = Entity.objects.create(user=self.found_person, **fields)
-        count_values(*self.body.values())
-        return created(EntityAnswer(entity), is_new=True)
+        entity = Entity(user=self.found_person, **fields)
+        is_new = insert_unless_there(entity)
+        if is_new:
+            count_values(*self.body.values())
+        else:
+            entity = self.entities().get(external_id=entity.external_id)
+        return created(EntityAnswer(entity), is_new=is_new)
 
 
 class EntityView(EntityPersonView):

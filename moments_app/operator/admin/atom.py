@@ -32,7 +32,7 @@ DESCRIBED = ("subject", "attribute", "value", "valid_from", "worth")  # columns 
 class MemoryAtomAdmin(PageAdmin):
     """Items of memory. What an operator writes is pinned: kept word for word."""
 
-    list_display = ("content", "kind", "state_label", "in_stream", "said", "recalled")
+    list_display = ("content", "kind", "state_label", "in_stream", "formed", "recalled")
     applications = ("user__application", "stream__application")
     list_filter = (UserFilter, "atom_type", "state", "is_pinned")
     list_filter_submit = True
@@ -135,7 +135,7 @@ class MemoryAtomAdmin(PageAdmin):
         return atom.stream.title
 
     @admin.display(description="Said")
-    def said(self, atom: MemoryAtom) -> str:
+    def formed(self, atom: MemoryAtom) -> str:
         return f"{atom.formed_at:%Y-%m-%d %H:%M}"
 
     @admin.display(description="Recalled")

@@ -38,6 +38,7 @@ def test_a_model_that_names_no_ends_leads_to_the_same(
         assert listed(service.get("facts", user_id="ada", as_of=day)) == expected, day
 
 
+@pytest.mark.slow
 def test_what_holds_now_and_what_ended(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     assert listed(service.get("facts", user_id="ada")) == [STAVANGER, TEACHER, MIA]
@@ -50,6 +51,7 @@ def test_what_holds_now_and_what_ended(ada: UserProfile, service: Api) -> None:
     assert wrong["is_wrong"] and not before["is_wrong"]
 
 
+@pytest.mark.slow
 def test_pages_go_on_where_the_last_one_ended(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     seen: list[str] = []

@@ -1,16 +1,23 @@
 """A fact corrected, ended or withdrawn once: all that says the same goes with it, and comes back with it."""
 
+import json
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from moments_app.models import CorrectedTurn, MemoryAtom, MemoryStream, Moment
+from moments_app.provenance.correct import correct, correcting
 from moments_app.streams.same import Rewording
 from sessions_app.models import Message, Session, UserProfile
+from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.jobs import build
 from tests.support.lives import MAYA, OSLO, say, told_a_life
-from tests.support.streams import form, note
+from tests.support.openai_server import OpenAIServer
+from tests.support.streams import fold_while, form, note
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -77,6 +84,27 @@ def test_one_confirmation_corrects_all_of_it_and_one_undo_takes_it_back(ada: Use
 
 
 @pytest.mark.slow
+def test_row_2_a_consolidation_that_ends_at_the_same_time_loses_nothing(ada: UserProfile, service: Api) -> None:
+    """Neither by a correction nor by its undoing."""
+    remembered(ada)
+    stream = MemoryStream.objects.get(user=ada, stream_type="user")
+    stream.atoms.observations().delete()
+    made: list[str] = []
+
+    def correct() -> None:
+        made.append(service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT).json()["correction_id"])
+
+    note(stream, "They keep bees.")
+    fold_while(stream, correct)
+    stream.refresh_from_db()
+    assert "They keep bees." in stream.consolidated_content and "Maya" not in stream.consolidated_content
+    note(stream, "They plant hazel.")
+    fold_while(stream, lambda: service.post(f"corrections/{made[0]}/undo", {"user_id": "ada"}))
+    stream.refresh_from_db()
+    for said in ("They keep bees.", "They plant hazel.", "Maya is User's daughter."):
+        assert said in stream.consolidated_content
+
+
 def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
@@ -91,6 +119,35 @@ def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile,
     build(session, lag=0)
     assert "Maya" not in everything(ada).replace("Mayara", "")
     assert "Mia" in str(Moment.objects.filter(user=ada).values_list("summary", "detail"))
+
+
+def test_what_is_corrected_while_its_turns_are_formed_is_not_made_of_them(
+    ada: UserProfile, request: pytest.FixtureRequest
+) -> None:
+    remembered(ada)
+    model: OpenAIServer = request.getfixturevalue("model_server")
+    session = Session.objects.get(user=ada, session_id="s1")
+    Session.objects.filter(pk=session.pk).update(last_formation_sequence=None)
+    fact, is_corrected = MemoryAtom.objects.get(atom_id=the_fact()), Event()
+
+    def correct_slowly() -> None:
+        with transaction.atomic():
+            correct(fact, correcting(RIGHT), requested_by="test")
+            is_corrected.set()
+            wait_until_somebody_waits()
+        connection.close()
+
+    def meanwhile(handler: Any, body: dict[str, Any]) -> None:
+        other.start()
+        is_corrected.wait()
+        facts = [{"text": MAYA, "message_indexes": [0]}]
+        behave.content(json.dumps({"streams": [{"stream": "user", "facts": facts}]}))(handler, body)
+
+    other = Thread(target=correct_slowly)
+    model.queue(meanwhile)
+    assert form(session).status == "completed"
+    other.join()
+    assert "Maya" not in everything(ada).replace("Mayara", "")
 
 
 def test_turns_that_were_corrected_are_found_with_that_mark_and_live_ones_have_it(

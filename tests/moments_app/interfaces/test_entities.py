@@ -47,6 +47,20 @@ class TestRest:
         assert service.delete(f"entities/{key}", user_id="ada").status_code == 204
         assert service.get(f"entities/{key}", user_id="ada").status_code == 404
 
+    def test_row_1_one_is_not_added_again_for_a_client_that_got_no_answer(self, service: Api, bo: UserProfile) -> None:
+        body = {"user_id": "ada", "kind": "task", "title": "Order the element", "external_id": "7"}
+        first = service.post("entities", body)
+        service.patch(f"entities/{first.json()['entity_id']}", user_id="ada", status="done")
+        again = service.post("entities", body)
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert again.json() | {"updated_at": ""} == first.json() | {"status": "done", "updated_at": ""}
+        others = (
+            service.post("entities", body | {"user_id": "bo"}),
+            service.post("entities", body | {"external_id": None}),
+        )
+        assert [other.status_code for other in others] == [201, 201]
+        assert service.get("entities", user_id="ada").json()["total"] == 2
+
     def test_the_list_is_filtered(self, service: Api) -> None:
         add(service, "Order the element")
         add(service, "Open the shop", kind="goal")

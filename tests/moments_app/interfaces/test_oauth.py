@@ -121,6 +121,7 @@ def test_the_operator_says_whose_memory_how_much_and_until_when(
     assert (told["error"], told["state"], told["iss"]) == ("access_denied", "s", SITE)
 
 
+@pytest.mark.slow
 def test_nobody_is_made_by_a_slip_and_an_application_has_its_own(root: Browser, assistant: OAuthClient) -> None:
     other = Application.objects.create(name="other")
     there: dict[str, Any] = {"user_id": "nobody", "application": other.pk}
@@ -286,6 +287,7 @@ def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
     assert not opens(tokens["access_token"]) and not OAuthGrant.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_revoked_assistant_has_no_key_any_more_and_asks_for_none(
     root: Browser, assistant: OAuthClient, ada: UserProfile
 ) -> None:

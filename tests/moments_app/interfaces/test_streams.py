@@ -103,6 +103,58 @@ class TestAtoms:
         assert service.get(path, user_id="ada", atom_type="fact").json()["total"] == 1
         assert service.get(path, user_id="ada", state="evicted").json()["total"] == 0
 
+    def test_row_1_one_that_was_absorbed_is_not_added_again_for_a_client_that_got_no_answer(
+        self, service: Api, mine: MemoryStream
+    ) -> None:
+        path = f"streams/{mine.stream_id}"
+        body = {"user_id": "ada", "atom_type": "observation", "content": "Ada likes short answers.", "external_id": "7"}
+        first = service.post(f"{path}/atoms", body)
+        service.post(f"{path}/consolidate", {"user_id": "ada"})
+        work_off()
+        again = service.post(f"{path}/atoms", body)
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert again.json()["atom_id"] == first.json()["atom_id"]
+        assert (again.json()["state"], again.json()["external_id"]) == ("absorbed", "7")
+        retraction = {"user_id": "ada", "atom_ids": [again.json()["atom_id"]], "reason": "It is wrong."}
+        assert service.post("retractions", retraction).status_code == 201
+        work_off()
+        assert "short answers" not in service.get(path, user_id="ada").json()["consolidated_content"]
+        assert not MemoryAtom.objects.filter(content__contains="short answers").exists()
+
+    def test_what_is_said_again_once_it_was_absorbed_is_another(self, service: Api, mine: MemoryStream) -> None:
+        path = f"streams/{mine.stream_id}"
+        body = {"user_id": "ada", "atom_type": "observation", "content": "Ada likes short answers."}
+        ids = []
+        for external_id in ("7", "8", None):
+            answer = service.post(f"{path}/atoms", body | {"external_id": external_id})
+            assert answer.status_code == 201
+            ids.append(answer.json()["atom_id"])
+            service.post(f"{path}/consolidate", {"user_id": "ada"})
+            work_off()
+        assert len(set(ids)) == 3
+
+    def test_an_id_of_another_item_is_refused_by_name(self, service: Api, mine: MemoryStream) -> None:
+        path = f"streams/{mine.stream_id}/atoms"
+        body = {"user_id": "ada", "atom_type": "fact", "content": "Ada keeps bees.", "external_id": "7"}
+        assert service.post(path, body).status_code == 201
+        for other in ({"content": "Ada keeps goats."}, {"atom_type": "observation"}):
+            refused = service.post(path, body | other)
+            assert refused.status_code == 409
+            assert [error["code"] for error in refused.json()["errors"]] == ["external_id_taken"]
+        assert service.post(path, body | {"external_id": "x" * 256}).json()["errors"][0]["attr"] == "external_id"
+        assert service.get(path, user_id="ada").json()["total"] == 1
+
+    def test_row_9_an_id_in_a_shard_is_of_the_one_who_gave_it(self, ada: UserProfile) -> None:
+        UserProfile.objects.ensure("bob")
+        writer = Api(ApiKey.objects.issue("writer", scope="write")[1])
+        path = f"streams/{shard('kilns').stream_id}/atoms"
+        body = {"atom_type": "fact", "external_id": "7"}
+        of_ada = writer.post(path, body | {"user_id": "ada", "content": "Kilns crack."})
+        of_bob = writer.post(path, body | {"user_id": "bob", "content": "Kilns glow."})
+        assert (of_ada.status_code, of_bob.status_code) == (201, 201)
+        again = writer.post(path, body | {"user_id": "bob", "content": "Kilns glow."})
+        assert again.json()["atom_id"] == of_bob.json()["atom_id"]
+
     def test_the_list_costs_the_same_however_long(self, service: Api, mine: MemoryStream) -> None:
         def queries() -> int:
             with CaptureQueriesContext(connection) as captured:

@@ -132,6 +132,7 @@ def test_a_call_that_was_answered_keeps_nothing(model_server: OpenAIServer) -> N
     assert not KeptExchange.objects.exists() and not FailureGroup.objects.exists()
 
 
+@pytest.mark.slow
 def test_row_11_what_was_said_goes_with_the_person(model_server: OpenAIServer) -> None:
     model_server.always(behave.content("no"))
     failed("ada", "bo")

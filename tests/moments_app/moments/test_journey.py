@@ -111,6 +111,7 @@ class TestModel:
             ("Way 2.", ["05", "05"]),
         ]
 
+    @pytest.mark.slow
     def test_moments_made_anew_are_told_of_what_was_before_them(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

@@ -132,6 +132,7 @@ def test_row_37_an_import_is_linked_into_what_is_there(
     assert_one_order_everywhere(again, service, root)
 
 
+@pytest.mark.slow
 def test_row_37_the_engine_is_told_of_what_came_before_in_time(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_line_stays_the_same_when_others_change(session: Session, ada: UserPro
     assert line_about("cats").source_message_ids == []
 
 
+@pytest.mark.slow
 def test_row_10_a_retracted_turn_takes_the_line_that_rests_on_it_and_no_other(
     session: Session, ada: UserProfile
 ) -> None:

@@ -174,6 +174,7 @@ class TestMeanwhile:
         server.wait_for_held(1)
         return thread, job
 
+    @pytest.mark.slow
     def test_row_2_a_moment_corrected_meanwhile_is_not_lost(self, session: Session, model_server: OpenAIServer) -> None:
         thread, job = self.held(session, model_server)
         moment = session.moments.earliest("first_sequence")

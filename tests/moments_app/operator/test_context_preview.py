@@ -22,6 +22,7 @@ class TestContextPreview:
     def url(self, session: Session) -> str:
         return reverse("admin:sessions_app_session_context", args=[session.pk])
 
+    @pytest.mark.slow
     def test_it_shows_layers_with_tokens_and_where_each_line_is_from(self, root: Client, built: Session) -> None:
         entity = Entity.objects.create(user=built.user, kind="task", title="Order the element")
         built.user.merge(summary="Ada is a potter.", interests=[], preferred_topics=[], actor="operator:eve")

@@ -75,6 +75,7 @@ class TestList:
         Job.objects.bulk_create(again)
         assert '<span class="rem-badge-count">99+</span>' in page(root, list_url(UserProfile))
 
+    @pytest.mark.slow
     def test_it_is_found_by_its_id_and_by_whom_it_is_about(self, root: Client, failed: Job, queued: Job) -> None:
         found = {term: page(root, list_url(Job), q=term) for term in (str(failed.job_id), "ad", "s1", "12")}
         assert {term: change_url(failed) in shown for term, shown in found.items()} == {

@@ -115,6 +115,7 @@ def test_row_18_a_viewer_neither_chats_nor_erases(tess: UserProfile, upstream: O
     assert {viewer.post(url(name, tess)).status_code for name in ("chat", "remember", "forget")} == {403}
 
 
+@pytest.mark.slow
 def test_an_editor_has_all_remembered_and_erases_the_test_person_in_one_click(
     tess: UserProfile, upstream: OpenAIServer
 ) -> None:

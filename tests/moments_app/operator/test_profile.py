@@ -99,6 +99,7 @@ class TestHistory:
         shown = root.get(reverse("admin:sessions_app_userprofile_lines", args=[ada.pk])).content.decode()
         assert shown.count("key “the app”") == 2 and key.prefix not in shown
 
+    @pytest.mark.slow
     def test_pages_meet_every_state_once(self, root: Client, ada: UserProfile) -> None:
         for number in range(PAGE + 10):
             ada.merge(summary=f"State {number}.", interests=[], preferred_topics=[], actor="operator:eve")

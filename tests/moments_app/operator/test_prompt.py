@@ -92,6 +92,7 @@ class TestVersions:
         assert root.post(url("activate", prompt, 99)).status_code == 404
         assert root.get(url("compare", prompt), {"old": 1, "new": 99}).status_code == 404
 
+    @pytest.mark.slow
     def test_saving_over_a_version_one_has_not_seen_says_so_and_loses_nothing(
         self, root: Client, prompt: PromptResource
     ) -> None:

@@ -106,6 +106,7 @@ def test_neither_the_answer_nor_the_question_once_more_is_in_it(root: Client, se
     assert ANSWER not in preview and "glue" not in preview
 
 
+@pytest.mark.slow
 def test_any_turn_of_a_round_leads_to_it_by_one_link(root: Client, service: Api, ada: UserProfile) -> None:
     talk(ada, 4)
     session = asked(service)

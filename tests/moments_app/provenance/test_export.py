@@ -19,12 +19,13 @@ from pytest_django.fixtures import Settings
 from moments_app.context import receipts
 from moments_app.models import MemoryStream
 from moments_app.models.job import Job
-from sessions_app.models import Archive, Message, Session, UserProfile
+from sessions_app.models import ApiKey, Archive, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.people.erase import erase_user
 from sessions_app.people.export import export_user
 from tests.support.api import Api
 from tests.support.jobs import build, work_off
+from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import fold, form, note, shard
 from tests.support.transcript import START, talk
@@ -75,13 +76,18 @@ def live(user: UserProfile, service: Api) -> None:
 
 @pytest.fixture
 def lived(
-    rolling: None, settings: Settings, model_server: OpenAIServer, service: Api, ada: UserProfile, bo: UserProfile
+    rolling: None, settings: Settings, model_server: OpenAIServer, transactional_db: None, kept_rows: KeptRows
 ) -> None:
     """Ada and Bo, with like data and a shard in common."""
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"receipt_days": 30})
+    kept_rows.have("lives", make_lives)
+
+
+def make_lives() -> None:
     shard("kilns")
-    for person in (ada, bo):
-        live(person, service)
+    service = Api(ApiKey.objects.issue("service", scope="admin")[1])
+    for name in ("ada", "bo"):
+        live(UserProfile.objects.ensure(name), service)
 
 
 @pytest.mark.slow

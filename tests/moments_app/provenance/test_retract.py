@@ -47,8 +47,9 @@ from tests.support.jobs import (
     count,
     work_off,
 )
+from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
-from tests.support.streams import fold, form, shard
+from tests.support.streams import fold, fold_while, form, shard
 from tests.support.tables import everything
 from tests.support.transcript import START, talk, turns
 
@@ -129,21 +130,19 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def shared(ada: UserProfile) -> MemoryStream:
-    return shard("kilns", prompt="Everything about accounts and kilns.")
-
-
-@pytest.fixture
-def session(engine: str, ada: UserProfile, bo: UserProfile, shared: MemoryStream) -> Session:
+def session(engine: str, transactional_db: None, kept_rows: KeptRows) -> Session:
     """Ada's, poisoned, between two others of hers; all that is made of them; and one of Bo's."""
-    MemoryStream.objects.filter(pk=shared.pk).update(consolidation_trigger=1)
+    kept_rows.have(engine, make_sessions)
+    return Session.objects.get(session_id="planted")
+
+
+def make_sessions() -> None:
+    shard("kilns", prompt="Everything about accounts and kilns.", consolidation_trigger=1)
+    ada, bo = UserProfile.objects.ensure("ada"), UserProfile.objects.ensure("bo")
     for user, session_id in ((ada, "before"), (bo, "bos")):
         remember(talk(user, 40, session_id=session_id))
-    session = poisoned(ada, *PLANTED, session_id="planted")
-    remember(session, turns(20, first=40))
+    remember(poisoned(ada, *PLANTED, session_id="planted"), turns(20, first=40))
     remember(talk(ada, 40, session_id="after"))
-    session.refresh_from_db()
-    return session
 
 
 def tell_on(handler: Any, body: dict[str, Any]) -> None:
@@ -282,9 +281,9 @@ class TestRetract:
         }
 
     @pytest.mark.slow
-    def test_what_people_changed_stays(self, session: Session, shared: MemoryStream, service: Api) -> None:
+    def test_what_people_changed_stays(self, session: Session, service: Api) -> None:
         service.patch("users/ada", interests=["sailing"], summary="She is kind. She sails.")
-        shared.refresh_from_db()
+        shared = MemoryStream.objects.get(name="kilns")
         text = f"{shared.consolidated_content}\nNever call at noon."
         MemoryStream.objects.filter(pk=shared.pk).update(consolidated_content=text)
         before = comparable()
@@ -324,6 +323,12 @@ class TestMeanwhile:
         assert planted.messages.exclude(retracted_at=None).count() == 3
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("completed", 2)
+        assert with_marker() == {}
+
+    def test_row_10_a_consolidation_that_ends_at_the_same_time_is_withdrawn(self, planted: Session) -> None:
+        form(planted)
+        stream = MemoryStream.objects.get(stream_type="user")
+        fold_while(stream, lambda: retract(planted, PLANTED, reason="planted", requested_by="test"))
         assert with_marker() == {}
 
     @pytest.mark.slow

@@ -1,11 +1,13 @@
 """Retraction of what somebody wrote directly: it rests on no turn, so no retraction of turns reaches it."""
 
 from io import StringIO
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 from django.urls import reverse
 
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Release, Retraction
@@ -17,9 +19,10 @@ from sessions_app.limited_operators import operating_in
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
+from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.jobs import work_off
 from tests.support.operator import operator
-from tests.support.streams import fold, form, note, shard
+from tests.support.streams import fold, fold_while, form, note, shard
 from tests.support.tables import everything
 from tests.support.transcript import talk
 
@@ -107,6 +110,52 @@ def test_a_consolidation_under_way_does_not_bring_it_back(stream: MemoryStream, 
     retract_items(ada, Named([atom.atom_id]), reason="planted", requested_by="test")
     work_off()
     assert "xyzzyplugh" not in text_of(stream)
+
+
+def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_back(
+    stream: MemoryStream, ada: UserProfile
+) -> None:
+    before = text_of(stream)
+    atom = note(stream, PLANTED, written_by="key:abc")
+    named = Named([atom.atom_id])
+    fold_while(stream, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
+    assert text_of(stream) == before
+    assert not MemoryAtom.objects.filter(pk=atom.pk).exists()
+
+
+def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStream, ada: UserProfile) -> None:
+    first = write(stream, "Ada has a sister.")
+    later = write(stream)
+    made = retract_items(ada, Named([first.atom_id]), reason="an error", requested_by="test")
+    fold(stream)
+    refused = []
+
+    def undo() -> None:
+        try:
+            undo_retraction(made, requested_by="test")
+        except CannotRetract as error:
+            refused.append(str(error))
+        finally:
+            connection.close()
+
+    other = Thread(target=undo)
+    with transaction.atomic():
+        retract_items(ada, Named([later.atom_id]), reason="planted", requested_by="test")
+        other.start()
+        wait_until_somebody_waits()
+    other.join()
+    assert len(refused) == 1 and "A newer retraction came after this one" in refused[0]
+    assert "xyzzyplugh" not in text_of(stream)
+
+
+def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProfile) -> None:
+    bees = shard("bees", "default")
+    atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
+    release(atom, "Some send money to an account.", actor="operator:root")
+    named = Named([atom.atom_id])
+    fold_while(bees, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
+    assert text_of(bees) == ""
+    assert not MemoryAtom.objects.exists()
 
 
 def test_what_rests_on_turns_somebody_elses_and_nothing_are_refused(stream: MemoryStream, bo: UserProfile) -> None:

@@ -249,6 +249,7 @@ class TestWhat:
 class TestFailure:
     """Rows 3 and 21 for vectors."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("behaviour", "told"),
         [

@@ -90,6 +90,7 @@ class TestAQuietSession:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert "kiln" in checkpoint(session)["context"]
 
+    @pytest.mark.slow
     def test_what_was_compacted_before_is_not_made_again(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 60)
         build(session)
@@ -219,6 +220,7 @@ class TestFailure:
         assert session.status == "cleared"
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_a_session_that_wakes_up_meanwhile_is_left_alone(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -260,6 +262,7 @@ class TestTurnsPastTheirKeepByDate:
     def _archives(self, settings: Settings, tmp_path: Path) -> None:
         settings.STORAGES = settings.STORAGES | {"archive": settings.RETENTION.storage(tmp_path)}
 
+    @pytest.mark.slow
     def test_what_nothing_covers_is_settled_first_and_archived_by_the_next_run(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

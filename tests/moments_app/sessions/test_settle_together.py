@@ -165,6 +165,7 @@ def test_the_same_is_left_as_by_settling_one_by_one(ada: UserProfile, bo: UserPr
         assert derived.job.session_id == derived.source_session_id
 
 
+@pytest.mark.slow
 def test_many_take_hardly_more_statements_than_one(ada: UserProfile, bo: UserProfile) -> None:
     talk(ada, 4)
     for number in range(8):
@@ -181,6 +182,7 @@ def test_many_take_hardly_more_statements_than_one(ada: UserProfile, bo: UserPro
     assert counts["bo"] <= counts["ada"] + 5, counts
 
 
+@pytest.mark.slow
 def test_a_batch_is_small_enough_for_nobody_to_wait(ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moments_app.sessions.quiet_sessions.MOST_TURNS", 9)
     for number in range(5):
@@ -218,6 +220,7 @@ def _waiting() -> list[int]:
         return [pid for (pid,) in cursor]
 
 
+@pytest.mark.slow
 def test_row_25_a_connection_lost_amid_a_batch_leaves_it_as_it_was_and_it_is_done_once(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     compact_sessions()
@@ -232,6 +235,7 @@ def test_row_25_a_connection_lost_amid_a_batch_leaves_it_as_it_was_and_it_is_don
     assert not Job.objects.exclude(status="completed").exclude(process="count_words").exists()
 
 
+@pytest.mark.slow
 def test_a_session_that_wakes_up_meanwhile_is_left_alone_and_the_others_are_settled(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     compact_sessions()
@@ -245,6 +249,7 @@ def test_a_session_that_wakes_up_meanwhile_is_left_alone_and_the_others_are_sett
     assert Job.objects.get(process="settle", session=sessions[1]).status == Job.Status.SKIPPED
 
 
+@pytest.mark.slow
 def test_where_one_fails_the_others_are_settled_all_the_same(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     with connection.cursor() as cursor:

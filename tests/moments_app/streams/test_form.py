@@ -203,6 +203,7 @@ class TestItems:
         assert MemoryAtom.objects.count() == 10
         assert job.result["dropped"] == {"over the stream's limit": 150}
 
+    @pytest.mark.slow
     def test_the_oldest_facts_are_evicted_over_the_buffer_and_not_deleted(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

@@ -119,6 +119,7 @@ class TestALimitThatHoldsAFewLines:
         full.refresh_from_db()
         assert all(line.endswith(".") for line in full.consolidated_content.split("\n"))
 
+    @pytest.mark.slow
     def test_row_31_what_newer_lines_push_out_waits_again(self, full: MemoryStream, service: Api) -> None:
         full.atoms.exclude(content__in=[f"Owns one {thing}." for thing in THINGS[:4]]).delete()
         fold(full)
@@ -211,6 +212,7 @@ class TestAModelThatLosesThings:
         assert not is_due(known)
         assert_nothing_is_lost(known, service)
 
+    @pytest.mark.slow
     def test_row_31_what_two_lines_share_is_carried_when_both_stand(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
@@ -360,6 +362,7 @@ class TestGoingBack:
         stream.refresh_from_db()
         return stream.consolidated_content, list(stream.atoms.order_by("id").values_list("content", "state"))
 
+    @pytest.mark.slow
     def test_row_31_retracting_a_source_takes_the_line_away_that_carries_it_alone(
         self, stream: MemoryStream, session: Session, service: Api
     ) -> None:
@@ -421,6 +424,7 @@ class TestTextsFromBefore:
         StreamVersion.objects.update(lines=None)
         assert len(in_text(stream)) == 5
 
+    @pytest.mark.slow
     def test_row_31_they_are_carried_on_and_what_leaves_the_text_waits_again(
         self, stream: MemoryStream, service: Api
     ) -> None:

@@ -68,6 +68,7 @@ def found(user: UserProfile, query: str = "harpsichord") -> list[str]:
     return [result.content for result in recall(user, "", RecallRequest(query, ("turn",)), most=50)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form_of", FORMATS)
 @pytest.mark.parametrize("role", ["user", "assistant", "tool", "system"])
 @pytest.mark.usefixtures("remembered")

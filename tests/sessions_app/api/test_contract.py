@@ -11,6 +11,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 from rest_framework.exceptions import ValidationError
 
+from moments_app.interfaces.api.as_of import AsOfField
 from sessions_app.api.fields import ONLY_SPACE, TEXT, AwareDateTimeField, PublicIdField, WordsField
 from sessions_app.api.schema import pattern_of
 from sessions_app.models import ApiKey, Session, UserProfile
@@ -130,10 +131,26 @@ class TestFields:
                     "2026-03-02T08:14:05",
                     "2026-02-30T08:14:05Z",
                     "2024-02-29T08:14:05-23:59",
+                    "2023-02-29T08:14:05-23:59",
                     "2026-03-02T24:00:00Z",
                     "2026-03-02T08:14:60Z",
                     "2026-03-02",
                     "yesterday",
+                )
+            ),
+            *(
+                (AsOfField(), it)
+                for it in (
+                    "1970-01-01",
+                    "1972-02-29",
+                    "2000-02-29",
+                    "2023-02-29",
+                    "2023-02-29T08:14:05Z",
+                    "2096-02-29",
+                    "2099-02-29",
+                    "2099-12-31",
+                    "2100-01-01",
+                    "2026-03-02T08:14:05Z",
                 )
             ),
         ],
