@@ -23,6 +23,7 @@ from tests.support.jobs import (
     snapshot,
     work_off,
 )
+from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
 from tests.support.transcript import talk
 
@@ -43,13 +44,16 @@ def ask(session: Session) -> Job:
 
 
 @pytest.fixture
-def session(ada: UserProfile, model_server: OpenAIServer) -> Session:
+def session(model_server: OpenAIServer, transactional_db: None, kept_rows: KeptRows) -> Session:
     """Three builds, the last turns live."""
+    kept_rows.have("three builds", build_thrice)
+    return Session.objects.get()
+
+
+def build_thrice() -> None:
     for _ in range(3):
-        session = talk(ada, 50)
+        session = talk(UserProfile.objects.ensure("ada"), 50)
         assert build(session).status == Job.Status.COMPLETED
-    session.refresh_from_db()
-    return session
 
 
 class TestRebuild:
