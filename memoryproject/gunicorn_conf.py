@@ -6,14 +6,31 @@ Several processes use several cores. How each handles its requests is described 
 import os
 import shutil
 import tempfile
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
 
-from memoryproject.process_tree import die_with, die_with_parent
+from memoryproject.process_tree import die_with, die_with_parent, locked
 
 # Set before the settings are read, and only here: other programs that import the application must not pool connections.
 os.environ["MEMORY_PROCESS"] = "web"
+
+
+def _folder_of_figures() -> tuple[str, TextIO]:
+    """Make a folder, locked as long as this process or one of its workers lives, and remove those of killed ones."""
+    for lock in Path(tempfile.gettempdir()).glob("memory-figures-*/lock"):
+        with suppress(OSError), lock.open("r+") as file:  # OSError: another user's, or just gone
+            if locked(file):
+                shutil.rmtree(lock.parent, ignore_errors=True)
+    new = Path(tempfile.mkdtemp(prefix="memory-new-"))
+    held = (new / "lock").open("w")
+    locked(held)
+    return str(new.rename(new.with_name(new.name.replace("new", "figures")))), held
+
+
 # Where the processes of this host share what they count; known before anything counts.
-_figures = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="memory-figures-")
+_figures, _lock = _folder_of_figures()
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = _figures
 
 from memoryproject.settings import CONF
 

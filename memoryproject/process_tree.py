@@ -57,7 +57,7 @@ def hold(directory: Path, *, patience: float = 0.0) -> Iterator[None]:
         opened = (directory / LOCK_FILE).open("a+")
     with opened as file:
         deadline = time.monotonic() + patience
-        while not _locked(file):
+        while not locked(file):
             if time.monotonic() >= deadline:
                 file.seek(0)
                 raise Held(f"{directory} is held by {file.read().strip() or 'another process'}.")
@@ -101,7 +101,8 @@ def _who() -> str:
     return f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _locked(file: TextIO) -> bool:
+def locked(file: TextIO) -> bool:
+    """Lock a file until this process and all that it forks have closed it; return False if others have it locked."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

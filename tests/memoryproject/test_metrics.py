@@ -180,3 +180,27 @@ def test_requests_are_counted_by_door_and_status_over_the_processes_of_a_host(tm
             check=True,
         ).stdout
         assert f'memory_http_request_seconds_count{{door="rest",status="401"}} {number}.0' in told
+
+
+@pytest.mark.slow
+def test_what_a_killed_web_server_counted_is_removed_by_the_next_and_anothers_is_not(tmp_path: Path) -> None:
+    def start() -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", "from memoryproject import gunicorn_conf; print(flush=True); input()"]
+        own = environment(TMPDIR=str(tmp_path))
+        pipe = subprocess.PIPE
+        server = subprocess.Popen(command, cwd=BASE_DIR, env=own, stdin=pipe, stdout=pipe, text=True)
+        assert server.stdout and server.stdout.readline() == "\n"
+        return server
+
+    def folders() -> set[str]:
+        return {folder.name for folder in tmp_path.iterdir()}
+
+    with start() as living:
+        of_living = folders()
+        with start() as killed:
+            killed.kill()
+        assert len(folders()) == 2
+        with start() as third:
+            assert of_living < folders() and len(folders()) == 2
+            third.kill()
+        living.kill()
