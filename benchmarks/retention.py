@@ -16,7 +16,7 @@ from sessions_app.models import Session, UserProfile
 
 TURNS = 1_000_000
 TURNS_EACH = 100  # turns of each of the many short sessions
-PEOPLE = 50  # whose even shorter ones are archived
+OWNERS = 50  # whose even shorter ones are archived
 TITLE = "Archive turns past their keep-by date"
 NOTE = (
     "One run of `manage.py run_schedule retain` over turns a minute apart: each is written down, compressed, synced, "
@@ -63,7 +63,7 @@ def figures(site: Site) -> list[Figure]:
             sessions=TURNS // TURNS_EACH // 10,
             turns=TURNS_EACH,
         ),
-        _measured(site, f"40 sessions of 20 turns of {PEOPLE} people", sessions=40, turns=20, people=PEOPLE),
+        _measured(site, f"40 sessions of 20 turns of {OWNERS} people", sessions=40, turns=20, people=OWNERS),
     ]
 
 

@@ -33,7 +33,7 @@ few = {
     "TURNS_EACH": 20, "LENGTHS": (60, 300), "MEMORIES": (10, 100), "SIZES": ((300, 1), (1_000, 50)),
     "SESSIONS": 6, "SETTLED": 2, "FILE_MB": 1, "AMONG": 1_000, "MOMENTS": 20, "FACTS": 20,
     "IDLE": 5, "STREAMS": (1, 2), "SECONDS": 0.1, "PAUSES": 2, "PAUSE": 0.1, "OTHERS": 10, "OWN_TURNS": 100, "PAGES": 8,
-    "CLIENTS": 2,
+    "CLIENTS": 2, "OWNERS": 3,
 }
 
 def small(name):
