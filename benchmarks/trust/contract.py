@@ -22,7 +22,7 @@ from memoryproject.drill.site import Site
 SERVER_ERROR = "ServerError"  # of schemathesis: an answer of 5xx
 KNOWN = 0.5  # of the ids in requests are of something that is there
 PHASES = "examples,coverage,fuzzing,stateful"
-REPLACED = "positive_data_acceptance"  # by the check of `accepted.py`, which asks it
+REPLACED = "positive_data_acceptance,missing_required_header"  # by the checks of `accepted.py`, which ask them
 
 
 @dataclass(frozen=True)
