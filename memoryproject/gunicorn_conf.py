@@ -22,7 +22,7 @@ def _folder_of_figures() -> tuple[str, TextIO]:
         with suppress(OSError), lock.open("r+") as file:  # OSError: another user's, or just gone
             if locked(file):
                 shutil.rmtree(lock.parent, ignore_errors=True)
-    new = Path(tempfile.mkdtemp(prefix="memory-new-"))
+    new = Path(tempfile.mkdtemp(prefix="memory-new-"))  # until it is locked: nobody takes it for a killed one's
     held = (new / "lock").open("w")
     locked(held)
     return str(new.rename(new.with_name(new.name.replace("new", "figures")))), held

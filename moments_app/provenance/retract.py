@@ -279,8 +279,8 @@ def _set_profile_back(found: Derived) -> None:
 
 
 def withdraw_in_streams(retraction: Retraction, found: InStreams) -> None:
-    """Keep items and what rests on them as they are; then take them out of streams and their texts."""
-    streams = list(found.streams.select_for_update(no_key=True))
+    """Keep items and what rests on them as they are; then take them out of streams, which are held, and their texts."""
+    streams = list(found.streams)
     sources = ReleaseSource.objects.filter(release__in=found.releases).order_by("pk")
     marks = CorrectedTurn.objects.filter(correction__in=found.corrections).order_by("pk")
     withdrawn: list[Sequence[Model]] = [found.contradictions, found.corrections, found.atoms]
