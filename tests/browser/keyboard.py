@@ -79,8 +79,9 @@ class Keyboard:
         self._tab.keyboard.press(key)
 
     def fill(self, name: str, text: str) -> None:
-        """Go to a field and type over what it holds."""
-        self.to(name)
+        """Go to a field, unless the page has given it the focus, and type over what it holds."""
+        if not self.name().startswith(name):
+            self.to(name)
         self._tab.keyboard.press("Control+a")
         self._tab.keyboard.type(text)
 

@@ -1,11 +1,12 @@
 """What surrounds each page, pressed and typed: the policy must not have broken it."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from moments_app.models import Entity
 from sessions_app.models import ApiKey, Event, Session, UserProfile
@@ -102,6 +103,16 @@ def test_the_keyboard_gets_past_the_sidebar_with_one_key(tab: Page) -> None:
     expect(tab.get_by_role("link", name="Skip to the page")).to_be_focused()
     tab.keyboard.press("Enter")
     expect(tab.get_by_role("main")).to_be_focused()
+
+
+def test_the_first_field_of_a_new_thing_has_the_focus_however_late_the_page_is_shown(tab: Page) -> None:
+    held: list[Route] = []
+    tab.route(re.compile(r"/alpine\.\w+\.js$"), lambda route: held.append(route))  # which shows the page
+    with tab.expect_response("**/change_form.*.js"):  # which gives the focus
+        tab.goto(reverse("admin:sessions_app_apikey_add"), wait_until="commit")
+    tab.wait_for_timeout(100)
+    held[0].continue_()
+    expect(tab.locator("#id_name")).to_be_focused()
 
 
 def test_entries_of_the_sidebar_are_read_without_the_words_of_their_icons(tab: Page) -> None:
