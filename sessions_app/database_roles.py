@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db import ProgrammingError, connection, transaction
+from django.db import IntegrityError, InternalError, ProgrammingError, connection, transaction
 from django.db.migrations import RunSQL
 from psycopg import ClientCursor, sql
 from psycopg.pq import TransactionStatus
@@ -172,6 +172,9 @@ _LOGIN = """
 """
 
 
+# Roles belong to the whole server. Where `migrate` of another database changes one at the same moment, PostgreSQL
+# refuses one of the two, for which the other has done it.
+_DONE_BY_ANOTHER = (InternalError, IntegrityError)  # "tuple concurrently updated", or a membership that is there
 _PRIVILEGES = (_TABLES, _POLICIES, _SEQUENCES, _FUNCTIONS, _FOR_WEB)
 _MEMBERSHIPS = (_MEMBERS, _LOGIN)  # for those who log in by a role
 
@@ -202,7 +205,7 @@ def let_roles_work(**_: Any) -> None:
         for statement in list(missing()):
             cursor.execute(statement)
     for statement in list(missing(_MEMBERSHIPS)):
-        with suppress(ProgrammingError), transaction.atomic(), connection.cursor() as cursor:
+        with suppress(ProgrammingError, *_DONE_BY_ANOTHER), transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(statement)
 
 

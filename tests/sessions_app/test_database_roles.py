@@ -1,10 +1,11 @@
 """The roles of processes: a web process is nobody until it says for whom it works, and no process owns the tables."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.utils import ProgrammingError
 from django.test import Client
 from django.urls import reverse
@@ -15,14 +16,25 @@ from memoryproject.health import readiness
 from memoryproject.schedules import schedules
 from moments_app.models import EmbeddingModel, Job, Moment
 from moments_app.moments.build import BuildMoments
-from sessions_app.database_roles import ADMIN, ADMIN_ROLE, WEB_ROLE, WORKER_ROLE, let_roles_work, missing, taking
+from sessions_app.database_roles import (
+    ADMIN,
+    ADMIN_ROLE,
+    WEB_ROLE,
+    WORKER_ROLE,
+    administrators_sql,
+    let_roles_work,
+    missing,
+    taking,
+)
 from sessions_app.models import ApiKey, Message, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import acting_for
 from tests.support.api import Api
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.furnished import furnish
 from tests.support.jobs import work_off
 from tests.support.operator import operator
+from tests.support.other_database import new_server
 from tests.support.transcript import talk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -190,6 +202,17 @@ class TestGrants:
         finally:
             with connection.cursor() as cursor:
                 cursor.execute("DROP TABLE new_one")
+
+    @pytest.mark.slow(seconds=5)
+    def test_two_databases_of_a_new_server_are_seen_to_at_once(self) -> None:
+        with new_server(), ThreadPoolExecutor(1) as another:
+            with connection.cursor() as cursor:
+                cursor.execute(administrators_sql("postgres"))
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(f"ALTER ROLE {WEB_ROLE} LOGIN; ALTER ROLE {WORKER_ROLE} LOGIN")
+                seen_to = another.submit(on_its_own_connection, let_roles_work)
+                wait_until_somebody_waits()
+            seen_to.result()
 
     def test_web_processes_that_log_in_as_the_owner_are_told_of(self, settings: Settings) -> None:
         assert own_logins() == []

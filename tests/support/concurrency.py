@@ -16,14 +16,19 @@ def at_once(work: Callable[[int], Any], workers: int) -> list[Any]:
     barrier = threading.Barrier(workers)
 
     def run(number: int) -> Any:
-        try:
-            barrier.wait()
-            return work(number)
-        finally:
-            connection.close()
+        barrier.wait()
+        return work(number)
 
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(run, range(workers)))
+        return list(pool.map(lambda number: on_its_own_connection(run, number), range(workers)))
+
+
+def on_its_own_connection(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do it in a thread that is not the test's, whose connection is closed then."""
+    try:
+        return work(*arguments)
+    finally:
+        connection.close()
 
 
 def other_connections() -> int:
@@ -45,8 +50,8 @@ def wait_until_somebody_waits() -> None:
 
 def _somebody_waits() -> bool:
     with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # or a transaction sees the connections of its first look
         cursor.execute(
-            "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks WHERE database ="
-            " (SELECT oid FROM pg_database WHERE datname = current_database()))"
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
         return bool(cursor.fetchone() != (0,))

@@ -1,10 +1,13 @@
-"""Databases beside the one of the run, on the same server."""
+"""Databases beside the one of the run."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import connection
+from django.test import override_settings
+
+from tests.support.folders import data_folder
 
 
 @contextmanager
@@ -32,3 +35,14 @@ def empty_database() -> Iterator[None]:
     finally:
         with connection._nodb_cursor() as cursor:
             cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def new_server() -> Iterator[None]:
+    """Work on a database of a server that has nothing else."""
+    with (
+        data_folder() as folder,
+        override_settings(EMBEDDED_DATABASE_DIR=folder / "postgres"),
+        connected_to("postgres"),
+    ):
+        yield

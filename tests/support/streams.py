@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from moments_app.jobs.runner import run_job
 from moments_app.models import Job, MemoryAtom, MemoryStream
@@ -15,7 +15,7 @@ from moments_app.streams.lines import ConsolidatedText, Line
 from sessions_app.models import Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.transcript.append import NewMessage, append
-from tests.support.concurrency import wait_until_somebody_waits
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 
 
 def form(session: Session) -> Job:
@@ -35,13 +35,6 @@ def fold(stream: MemoryStream) -> Job:
 
 def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
     """A consolidation whose text is written when something else begins, and committed when that waits for it."""
-
-    def begin() -> None:
-        try:
-            work()
-        finally:
-            connection.close()
-
     asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
     job = Job.objects.take(asked.job_id)
     assert job is not None
@@ -49,7 +42,7 @@ def fold_while(stream: MemoryStream, work: Callable[[], Any]) -> None:
     assert isinstance(input, ConsolidationInput)
     old = [Line(piece.text, piece.carries) for piece in input.lines]
     new = [Line(piece.text.split("] ")[1], piece.carries) for piece in input.observations]
-    other = Thread(target=begin)
+    other = Thread(target=on_its_own_connection, args=(work,))
     with transaction.atomic():
         Consolidate().commit(job, input, Consolidated(ConsolidatedText([*input.fixed, *old, *new]), "test"))
         other.start()
