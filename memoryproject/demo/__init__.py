@@ -79,14 +79,15 @@ class Demonstration:
             self.write(f"  {moment['key']}  (turns {turns}; {', '.join(moment['topic_tags'][:4])})")
             self.write(f"      {moment['summary']}")
         profile = self._call("GET", f"users/{self.user_id}")
-        self.write(f"\nThe profile of {self.user_id}\n  {profile['summary'][:600]}")
+        self.write(f"\nThe profile of {self.user_id}\n  {_beginning(profile['summary'], 600)}")
 
     def _show_reload(self) -> None:
         live = self._call("GET", f"sessions/{self.session_id}/messages", user_id=self.user_id)
         messages = live["messages"]
         self.write(f"\nWhat a reload returns: {len(messages)} of {live['message_count']} messages and boundary events")
         for message in messages[:3]:
-            self.write(f"  [{message['sequence']} {message['kind']} {message['role']}] {message['content'][:1200]}")
+            content = _beginning(message["content"], 1200)
+            self.write(f"  [{message['sequence']} {message['kind']} {message['role']}] {content}")
         if len(messages) > 3:
             self.write(f"  … and {len(messages) - 3} more turns, up to {messages[-1]['sequence']}.")
 
@@ -112,3 +113,8 @@ class Demonstration:
         request = urllib.request.Request(url, data=body, method=method, headers=headers)  # noqa: S310 (our own site)
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
             return json.load(response)
+
+
+def _beginning(text: str, most: int) -> str:
+    """Return the beginning of a text that is too long, cut between two words."""
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"

@@ -413,9 +413,8 @@ class MemoryAtom(Searched):
     def describe(self) -> Self:
         """Read its text: whose attribute has which value, since when, and how long that is worth keeping."""
         said = statement_of(self.content)
-        self.subject, self.attribute, self.value = (
-            (said.subject[:255], said.attribute[:64], said.value[:255]) if said else ("", "", "")
-        )
+        self.subject, self.attribute = (said.subject[:255], said.attribute[:64]) if said else ("", "")
+        self.value = said.value[:255] if said and not said.is_over else ""
         if said and self.valid_from is None:
             begins = self.formed_at if said.is_new else None
             self.valid_from = since_in(self.content, self.formed_at) or begins

@@ -26,6 +26,7 @@ from moments_app.streams.timeline import not_ended, settle, touch
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal
+from sessions_app.retention.read_archived import with_text
 
 FOUND = 100  # results of the search for what says the same
 CHANGED = FACT, MOMENT, PROFILE, STREAM, TURN = "fact", "moment", "profile", "stream", "turn"
@@ -273,15 +274,16 @@ def _moments(fact: MemoryAtom, rewording: Rewording, found: Collection[int], tur
     return [change for change in changes if change]
 
 
-def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> list[Message]:
-    """Return the turns that it comes from, and those that were found."""
-    own = Message.objects.turns().believed().filter(user_id=fact.user_id)
+def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequence[Message]:
+    """Return the turns that it comes from, and those that were found, with the text of archived ones."""
+    own = Message.objects.said().believed().filter(user_id=fact.user_id)
     sessions = {session for session, _ in places}
     beside = own.filter(session__in=sessions, sequence__in={sequence for _, sequence in places})
     there = set(places)
     found = [turn for turn in beside.select_related("session") if (turn.session_id, turn.sequence) in there]
     sources = list(own.filter(pk__in=fact.source_message_ids).select_related("session"))
-    return sorted({turn.pk: turn for turn in [*sources, *found]}.values(), key=lambda turn: turn.pk)
+    turns = sorted({turn.pk: turn for turn in [*sources, *found]}.values(), key=lambda turn: turn.pk)
+    return with_text(_person_of(fact), turns)
 
 
 def _marks(rewording: Rewording, turns: Sequence[Message]) -> list[Change]:

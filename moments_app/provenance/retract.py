@@ -191,6 +191,8 @@ def _turns(session: Session, sequences: Sequence[int] | None) -> QuerySet[Messag
     turns = session.messages.turns().filter(user_id=session.user_id)
     if sequences is None:
         if not turns.believed().exists():
+            if session.archives.exists():
+                raise CannotRetract("Its turns were archived; restore the session first.")
             raise CannotRetract("The session has no turn that could be retracted.")
         return turns.believed()
     if not sequences:

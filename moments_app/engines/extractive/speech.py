@@ -35,7 +35,7 @@ _CLAUSE_WORDS = 4
 _LEANING = re.compile(r"\b(?:do|does|did|is|are|was|were|can|will|would|have|has|had|too|either)\W*$", re.IGNORECASE)
 # What leads up to news: "since we last talked, …", "I wanted to let you know that …".
 _SINCE = re.compile(
-    r"(?:since (?:(?:we|I) last \w+|(?:our|my|the) last \w+)[\s,–—-]+"
+    r"(?:since (?:(?:we|I) last \w+|we (?:talked|spoke|chatted|met)|(?:our|my|the) last \w+)[\s,–—-]+"
     r"|(?:I )?(?:just )?(?:wanted|want) to (?:let you know|tell you)(?: that)? (?=I\b|my\b|we\b)"
     r"|(?:I'm )?(?:so |really )?excited to (?:let you know|tell you)(?: that)? (?=I\b|my\b|we\b))",
     re.IGNORECASE,
@@ -50,6 +50,7 @@ _JUDGEMENT = re.compile(
 )
 _DENIAL = re.compile(rf"\b(?:{any_of('negations')})\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+_GREETED = r"(?:[Hh]i|[Hh]ey|[Hh]ello|[Dd]ear) [A-Z][\w'-]+(?=[,!.])"  # by a name that nobody is known to speak under
 _OPENERS = 3  # interjections before the last of a row: with any number, rows that match in two ways would take for ever
 _NICKNAME = 3  # letters of a name that are a way to call somebody
 
@@ -129,6 +130,6 @@ def nicknames(names: Iterable[str]) -> frozenset[str]:
 def _patterns(called: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return what matches an opener, and what matches a name called at the end."""
     names = "|".join(sorted(map(re.escape, called), key=len, reverse=True)) or r"(?!)"
-    word = rf"(?:(?i:{any_of('interjections')})|{names})"
+    word = rf"(?:{_GREETED}|(?i:{any_of('interjections')})|{names})"
     opener = re.compile(rf"(?:{word}[ ,]+){{0,{_OPENERS}}}{word}(?:\s*[,.!?…:;]+|\s*[-–—]+(?=\s)|\s*$)\s*")
     return opener, re.compile(rf",?\s+(?:{names})([.!?…]*)$")

@@ -51,6 +51,9 @@ def _verbs() -> _Verbs:
 
 def singular(verb: str) -> str:
     """Return a verb, as it goes with "I" or "we", as it goes with "she"."""
+    first, hyphen, last = verb.rpartition("-")
+    if hyphen:
+        return f"{first}-{singular(last)}"
     low = verb.lower()
     if low in _SINGULAR:
         return _SINGULAR[low]

@@ -12,7 +12,7 @@ from moments_app.engines.extractive import verbs
 from moments_app.engines.extractive.tables import any_of, word_set
 
 # What is quoted, as a whole; a word; space; a mark.
-_PART = re.compile(r"\"[^\"]*\"|“[^”]*”|[^\W_]+(?:'[^\W_]+)*|\s+|.", re.DOTALL)
+_PART = re.compile(r"\"[^\"]*\"|“[^”]*”|[^\W_]+(?:['-][^\W_]+)*|\s+|.", re.DOTALL)
 _SHORT = {"gonna": "going to", "wanna": "want to", "gotta": "have to", "kinda": "kind of", "im": "I'm", "ive": "I've"}
 _CONTRACTIONS = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will"}
 _AND_I = re.compile(

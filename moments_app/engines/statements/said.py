@@ -12,7 +12,12 @@ _NOT_PLACES = frozenset(
     "January February March April May June July August September October November December "
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 )
-_SUBJECT = r"^(?P<subject>(?:The (?:user|assistant))|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)"
+# A capital letter at the beginning is no name yet: "Recently Nora moved", or "Since Nora moved", which is left alone.
+_SUBJECT = (
+    r"^(?:(?:Now|Recently|Lately|Currently|Today|Yesterday|Finally|Also|So|And|But),? )?"
+    r"(?!(?:Since|When|Because|After|Before|Although|Though|While|If|Once|Until|Unless|As|Then|Maybe|Perhaps)\b)"
+    r"(?P<subject>(?:The (?:user|assistant))|[A-ZÀ-Þ][\w-]*(?: [A-ZÀ-Þ][\w-]*)?)"
+)
 _ADVERBS = (
     r"(?: (?:now|currently|still|just|recently|also|actually|finally|only|already|has|have|had|is|was|been|got|did))*"
 )

@@ -30,6 +30,7 @@ AT = datetime(2026, 3, 10, 12, tzinfo=UTC)
         ("User just turned 35.", ("User", "age", "35", False)),
         ("User got divorced in May.", ("User", "relationship", "divorced", False)),
         ("Caroline adopted a puppy called Pixie.", ("Caroline", "puppy", "Pixie", False)),
+        ("Recently Nora moved to Bergen.", ("Nora", "home", "Bergen", False)),
     ],
 )
 def test_a_statement_is_read(text: str, read: tuple[str, str, str, bool]) -> None:
@@ -47,6 +48,8 @@ def test_a_statement_is_read(text: str, read: tuple[str, str, str, bool]) -> Non
         "User moved to Linux last year.",
         "User started with a joke.",
         "Caroline's son is happy with that.",
+        "Since Nora lost their job at Equinor, things have been tough.",
+        "If User works at Equinor, they will move.",
     ],
 )
 def test_what_is_none_is_not_misread(text: str) -> None:

@@ -11,13 +11,16 @@ from moments_app.models import CorrectedTurn, MemoryAtom, MemoryStream, Moment
 from moments_app.provenance.correct import correct, correcting
 from moments_app.streams.same import Rewording
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.retention.retain import retain
 from tests.support import openai_server as behave
 from tests.support.api import Api
 from tests.support.concurrency import wait_until_somebody_waits
 from tests.support.jobs import build
 from tests.support.lives import MAYA, OSLO, say, told_a_life
 from tests.support.openai_server import OpenAIServer
+from tests.support.retention import cover
 from tests.support.streams import fold_while, form, note
+from tests.support.transcript import arrived_when_said
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("forming")]
 
@@ -160,6 +163,17 @@ def test_turns_that_were_corrected_are_found_with_that_mark_and_live_ones_have_i
     marked = "Maya started school today, I was so proud of her. (corrected since: Mia, not Maya)"
     assert found[0]["content"] == marked
     assert live_turns(service).count(marked) == live_turns(service).count("corrected since") == 1
+
+
+def test_archived_turns_that_are_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:
+    remembered(ada)
+    for session in Session.objects.filter(user=ada):
+        arrived_when_said(session)
+        cover(session, session.message_count)
+    assert retain().archived_turns == Message.objects.archived().count() > 0
+    service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
+    found = service.post("memory/search", user_id="ada", query="started school", kinds=["turn"]).json()["results"]
+    assert found[0]["content"] == "Maya started school today, I was so proud of her. (corrected since: Mia, not Maya)"
 
 
 def live_turns(service: Api) -> str:

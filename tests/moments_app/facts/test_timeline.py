@@ -78,6 +78,13 @@ def test_who_said_their_name_is_one_with_whom_facts_call_the_user(ada: UserProfi
     assert homes(ada) == [("Oslo", "", "2025-03-03"), ("Bergen", "2025-03-03", "")]
 
 
+def test_what_is_over_gives_no_value_from_then_on(ada: UserProfile) -> None:
+    say(ada, "s1", "2025-01-05", "I work as a banker.")
+    say(ada, "s2", "2025-02-05", "I lost my job as a banker.")
+    facts = MemoryAtom.objects.filter(user=ada, attribute="work").in_order()
+    assert [(fact.value, fact.state) for fact in facts] == [("banker", "ended"), ("", "active")]
+
+
 def test_another_of_the_name_that_nobody_said_to_be_theirs_has_a_timeline_of_their_own(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "I live in Oslo.")
     say(ada, "s2", "2025-03-03", "I moved to Bergen.", name="Bo")

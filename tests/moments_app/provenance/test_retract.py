@@ -535,6 +535,14 @@ class TestRefused:
             retract(planted, None, reason="x", requested_by="test")
         assert not Retraction.objects.exists()
 
+    def test_a_session_whose_turns_are_all_archived_is_to_be_restored_first(self, planted: Session) -> None:
+        month = START.date().replace(day=1)
+        counts = {"turn_count": 3, "byte_count": 9, "first_sequence": 0, "last_sequence": 2}
+        planted.archives.create(user=planted.user, month=month, name="a", sha256="", **counts)
+        planted.messages.turns().archive()
+        with pytest.raises(CannotRetract, match="Its turns were archived; restore the session first"):
+            retract(planted, None, reason="x", requested_by="test")
+
     def test_a_turn_whose_text_is_archived_is_to_be_restored_first(self, planted: Session) -> None:
         planted.messages.turns().filter(sequence=3).archive()
         with pytest.raises(CannotRetract, match="Turn 3 was archived; restore the session first"):

@@ -26,7 +26,10 @@ OPENED = {
     "So many people came.": "So many people came.",
     "So I quit.": "I quit.",
     "Since we last talked, I quit.": "I quit.",
+    "Since we talked, I quit.": "I quit.",
     "I wanted to let you know that I quit.": "I quit.",
+    "Hi Claude, I quit.": "I quit.",
+    "Hey Paris is lovely.": "Hey Paris is lovely.",
     "Mellow colors are best.": "Mellow colors are best.",
 }
 

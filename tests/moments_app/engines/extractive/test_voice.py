@@ -36,6 +36,9 @@ TOLD = {
     "Gonna sell my boat.": "Ada is going to sell their boat.",
     'My aunt said "I love my boat" to me.': 'Ada\'s aunt said "I love my boat" to them.',
     "I love music, dance and art.": "Ada loves music, dance and art.",
+    "I color-code my jars.": "Ada color-codes their jars.",
+    "I co-founded a firm.": "Ada co-founded a firm.",
+    "I carve out some me-time.": "Ada carves out some me-time.",
     "The shop opens in May.": "The shop opens in May.",
     "One of us has to stay.": "One of Ada and others has to stay.",
 }
