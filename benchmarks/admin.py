@@ -25,6 +25,7 @@ from tests.support.furnished import furnish
 
 OTHERS = 2_000  # people, each with the sessions below
 SESSIONS = 5
+EVENTS = 50_000
 TURNS_EACH = 100  # turns of a session, with a moment for every 20 of them
 OWN_TURNS = 10_000  # turns of the session that is opened
 ROUNDS, REPEATS = 5, 2
@@ -117,7 +118,7 @@ FROM moments_app_job WHERE requested_by = 'threshold'
 """,
     """
 INSERT INTO sessions_app_event (type, actor, payload, created_at)
-SELECT 'seeded', 'benchmark', '{}', now() - n * interval '1 minute' FROM generate_series(1, 50000) AS n
+SELECT 'seeded', 'benchmark', '{}', now() - n * interval '1 minute' FROM generate_series(1, %(events)s) AS n
 """,
     """
 INSERT INTO moments_app_summary
@@ -158,7 +159,7 @@ def figures(site: Site) -> list[Figure]:
 
 
 def _seed(session: Session) -> None:
-    numbers = {"others": OTHERS, "sessions": SESSIONS, "turns": TURNS_EACH, "own": OWN_TURNS}
+    numbers = {"others": OTHERS, "sessions": SESSIONS, "turns": TURNS_EACH, "own": OWN_TURNS, "events": EVENTS}
     with connection.cursor() as cursor:
         for statement in SEED:
             cursor.execute(statement, numbers | {"text": WORDS, "session": session.pk})

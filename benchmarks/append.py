@@ -10,7 +10,6 @@ from benchmarks.figures import Figure
 from benchmarks.raw import RawAppend
 from benchmarks.site import Site
 from sessions_app.models import Session, UserProfile
-from tests.support.openai_server import OpenAIServer
 
 TITLE = "Append over HTTP"
 NOTE = (
@@ -35,19 +34,15 @@ def figures(site: Site) -> list[Figure]:
 
 def _beside_idle_streams(site: Site) -> Figure:
     what = f"one message, {CLIENTS} clients, {IDLE} idle streams beside"
-    with OpenAIServer() as model:
-        port = site.serve(CHAT__UPSTREAM_BASE_URL=model.base_url)
-        with waiting_streams(model) as open_one:
-            for _ in range(IDLE):
-                open_one(port, site.key)
-            return _measured(site, what, clients=CLIENTS, port=port)
+    with waiting_streams(site.model) as open_one:
+        for _ in range(IDLE):
+            open_one(site.port, site.key)
+        return _measured(site, what, clients=CLIENTS)
 
 
-def _measured(
-    site: Site, what: str, *, clients: int, batch: int = 1, wanted: str = "", port: int | None = None
-) -> Figure:
+def _measured(site: Site, what: str, *, clients: int, batch: int = 1, wanted: str = "") -> Figure:
     _make_sessions(clients, batch)
-    http = Clients(HttpAppend(port or site.port, site.key, batch), clients)
+    http = Clients(HttpAppend(site.port, site.key, batch), clients)
     raw = Clients(RawAppend(site.conninfo, site.key, batch), clients)
     with http, raw:
         http.run(WARM_UP)

@@ -19,6 +19,7 @@ from sessions_app.transcript.append import NewMessage, append
 
 TURNS = 1_000
 TURNS_EACH = 20
+MOMENTS = 5_000  # of a person who has some already
 ROUNDS = 6
 TITLE = f"Build moments of {TURNS:,} turns"
 NOTE = (
@@ -62,7 +63,7 @@ class InstantEngine:
 def figures(site: Site) -> list[Figure]:
     return [
         _measured(site, "of a person without moments", moments=0),
-        _measured(site, "of a person with 5,000 moments", moments=5_000),
+        _measured(site, f"of a person with {MOMENTS:,} moments", moments=MOMENTS),
     ]
 
 

@@ -29,18 +29,16 @@ IDLE = 200
 
 
 def figures(site: Site) -> list[Figure]:
-    with OpenAIServer() as model:
-        port = site.serve(CHAT__UPSTREAM_BASE_URL=model.base_url)
-        model.always(streamed(*["Noted. "] * PAUSES, pause=0.1))
-        spoken = _first_byte(site, model, port, STREAMS[-1], "as people talk", pause=PAUSE)
-        model.always(streamed("Noted", "."))
-        hurried = [_first_byte(site, model, port, count, "without a pause") for count in STREAMS]
-        return [spoken, *hurried, _idle(site, model, port)]
+    site.model.always(streamed(*["Noted. "] * PAUSES, pause=0.1))
+    spoken = _first_byte(site, STREAMS[-1], "as people talk", pause=PAUSE)
+    site.model.always(streamed("Noted", "."))
+    hurried = [_first_byte(site, count, "without a pause") for count in STREAMS]
+    return [spoken, *hurried, _idle(site)]
 
 
-def _first_byte(site: Site, model: OpenAIServer, port: int, count: int, how: str, pause: float = 0) -> Figure:
+def _first_byte(site: Site, count: int, how: str, pause: float = 0) -> Figure:
     ours, raw = [], []
-    ours_by, raw_by = FirstByte(port, site.key, pause), FirstByte(model.port, "none", pause)
+    ours_by, raw_by = FirstByte(site.port, site.key, pause), FirstByte(site.model.port, "none", pause)
     with Clients(ours_by, count) as through, Clients(raw_by, count) as straight:
         for _ in range(ROUNDS):
             raw.append(straight.run(SECONDS))
@@ -49,14 +47,14 @@ def _first_byte(site: Site, model: OpenAIServer, port: int, count: int, how: str
     return Figure.of(f"{name}, {how}", ours, raw, wanted="≤ 40 ms more than raw")
 
 
-def _idle(site: Site, model: OpenAIServer, port: int) -> Figure:
-    processes = list(_web_processes(port))
+def _idle(site: Site) -> Figure:
+    processes = list(_web_processes(site.port))
     before = _memory(processes)
-    with waiting_streams(model) as open_one:
-        ours = [timed(lambda: open_one(port, site.key)) for _ in range(IDLE)]
+    with waiting_streams(site.model) as open_one:
+        ours = [timed(lambda: open_one(site.port, site.key)) for _ in range(IDLE)]
         megabytes = (_memory(processes) - before) / 1e6
         threads = sum(process.num_threads() for process in processes)
-        raw = [timed(lambda: open_one(model.port, "none")) for _ in range(IDLE)]
+        raw = [timed(lambda: open_one(site.model.port, "none")) for _ in range(IDLE)]
     rate = f"{megabytes:.0f} MB, {threads} threads"
     return Figure.of(f"{IDLE} idle streams", [ours], [raw], rate=rate, wanted="bounded memory")
 

@@ -15,6 +15,7 @@ from typing import Self
 
 from tests.support.fresh_database import FreshDatabase
 from tests.support.memory import peak_memory
+from tests.support.openai_server import OpenAIServer
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN_WITH: Path | None = None  # a migrated DATA_DIR to copy, which must not be in use; None to create one
@@ -66,9 +67,14 @@ class Site:
         self._stack.close()
 
     @cached_property
+    def model(self) -> OpenAIServer:
+        """The model that the chat endpoint of the web server asks."""
+        return self._stack.enter_context(OpenAIServer())
+
+    @cached_property
     def port(self) -> int:
         """The port of the web server."""
-        return self.serve()
+        return self.serve(CHAT__UPSTREAM_BASE_URL=self.model.base_url)
 
     def serve(self, **settings: str) -> int:
         """Start a web server as `manage.py run` does, with some settings of its own; return its port."""

@@ -27,10 +27,10 @@ from tests.support.planted import plant
 pytestmark = [pytest.mark.slow(seconds=120), pytest.mark.django_db(transaction=True)]
 
 Looks = list[tuple[ViewportSize, bool]]  # the size, and whether it is dark
-TURN_ABOUT: tuple[Looks, Looks] = [(DESKTOP, False), (PHONE, True)], [(DESKTOP, True), (PHONE, False)]
+TURN_ABOUT: tuple[Looks, Looks] = [(DESKTOP, False), (PHONE, True)], [(PHONE, False), (DESKTOP, True)]
 EVERY_LOOK = TURN_ABOUT[0] + TURN_ABOUT[1]
 # A theme changes colours alone, and pages are made of the same parts: so each is judged at both sizes, by turns in the
-# one theme and the other. `make looks` judges each in all four.
+# one theme and the other, the next at first as the last one was in the end. `make looks` judges each in all four.
 OF_PAGES = [EVERY_LOOK] if os.environ.get("EVERY_LOOK") else TURN_ABOUT
 
 _SET_DARK = """is_dark => {

@@ -146,7 +146,7 @@ def test_row_18_whoever_may_only_look_is_refused_wherever_they_post(monkeypatch:
     for address in every_address():
         if address.name not in NO_PAGES:
             status = viewer.post(address.url, {"post": "yes"}).status_code
-            is_read = status == viewer.get(address.url).status_code == 200
+            is_read = status == 200 == viewer.get(address.url).status_code
             if status not in (403, 405) and not is_read:
                 taken[address.name] = status
     assert taken == {}
