@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from moments_app.models import Entity, EntityLink, MemoryAtom, MemoryStream, Retraction
+from moments_app.models.atom import MemoryAtomQuerySet
 from moments_app.models.entity import EntityQuerySet
 from moments_app.provenance.derived import InStreams, in_streams
 from moments_app.provenance.remake import refresh
@@ -51,7 +52,7 @@ class Named:
         """The ids of all."""
         return {*self.atom_ids, *self.entity_ids}
 
-    def atoms(self, owner: Owner) -> QuerySet[MemoryAtom]:
+    def atoms(self, owner: Owner) -> MemoryAtomQuerySet:
         """Return such items; of a shard those that everybody sees."""
         whose = Q(user=owner) if isinstance(owner, UserProfile) else Q(user=None, stream=owner)
         own = MemoryAtom.objects.filter(whose).written_directly().order_by("pk")
@@ -127,6 +128,8 @@ def retract_items(owner: Owner, named: Named, *, reason: str, requested_by: str)
         CannotRetract: there are no such items, or they rest on turns.
     """
     whose = _locked(owner)
+    # A release locks them first, too: what is being released of them at this moment is found below.
+    list(named.atoms(owner).candidates().select_for_update(no_key=True, of=("self",)).values_list("pk"))
     hold_streams(named.atoms(owner))
     found = _found(owner, named)
     retraction = Retraction.objects.create(

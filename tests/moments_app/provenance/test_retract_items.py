@@ -1,5 +1,6 @@
 """Retraction of what somebody wrote directly: it rests on no turn, so no retraction of turns reaches it."""
 
+from functools import partial
 from io import StringIO
 from threading import Thread
 from typing import Any
@@ -7,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection, transaction
+from django.db import transaction
 from django.urls import reverse
 
 from moments_app.models import Entity, EntityLink, Job, MemoryAtom, MemoryStream, Release, Retraction
@@ -19,7 +20,7 @@ from sessions_app.limited_operators import operating_in
 from sessions_app.models import ApiKey, Application, Event, UserProfile
 from sessions_app.models.application import DEFAULT
 from tests.support.api import Api
-from tests.support.concurrency import wait_until_somebody_waits
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import work_off
 from tests.support.operator import operator
 from tests.support.streams import fold, fold_while, form, note, shard
@@ -135,10 +136,8 @@ def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStre
             undo_retraction(made, requested_by="test")
         except CannotRetract as error:
             refused.append(str(error))
-        finally:
-            connection.close()
 
-    other = Thread(target=undo)
+    other = Thread(target=on_its_own_connection, args=(undo,))
     with transaction.atomic():
         retract_items(ada, Named([later.atom_id]), reason="planted", requested_by="test")
         other.start()
@@ -156,6 +155,20 @@ def test_row_10_nor_does_one_in_a_shard_of_what_was_released_of_it(ada: UserProf
     fold_while(bees, lambda: retract_items(ada, named, reason="planted", requested_by="test"))
     assert text_of(bees) == ""
     assert not MemoryAtom.objects.exists()
+
+
+def test_row_10_what_is_released_of_it_at_the_same_time_goes_with_it(ada: UserProfile) -> None:
+    bees = shard("bees", "default")
+    atom = bees.atoms.create(user=ada, is_candidate=True, source_user=ada, atom_type="observation", content=PLANTED)
+    retracting = partial(retract_items, ada, Named([atom.atom_id]), reason="planted", requested_by="test")
+    other = Thread(target=on_its_own_connection, args=(retracting,))
+    with transaction.atomic():
+        release(atom, "Some send money to an account.", actor="operator:root")
+        other.start()
+        wait_until_somebody_waits()
+    other.join()
+    assert Retraction.objects.exists()
+    assert not Release.objects.standing().exists() and not MemoryAtom.objects.exists()
 
 
 def test_what_rests_on_turns_somebody_elses_and_nothing_are_refused(stream: MemoryStream, bo: UserProfile) -> None:
