@@ -40,7 +40,15 @@ def test_what_only_passes_the_time_before_a_statement_goes(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["That sounds great!", "I'm so proud of you.", "You sound like my mother.", "No worries!", "Take care."]
+    "said",
+    [
+        "That sounds great!",
+        "I'm so proud of you.",
+        "You sound like my mother.",
+        "No worries!",
+        "Kudos to you.",
+        "Take care.",
+    ],
 )
 def test_a_reaction_is_told_from_a_statement(said: str) -> None:
     assert is_reaction(said)
