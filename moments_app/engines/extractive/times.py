@@ -34,6 +34,7 @@ _RELATIVE = re.compile(
     (?P<said>,?\ (?:the\ )?(?:{_DAY}(?:\ of)?\ (?:{_MONTH})|(?:{_MONTH})\ {_DAY})\b)?""",
     re.IGNORECASE | re.VERBOSE,
 )
+_PREDICATE = re.compile(r" (?:is|was|has|had|will|won't|wasn't|isn't)\b")
 _SHIFTS = {
     "the day before yesterday": -2,
     "yesterday": -1,
@@ -70,8 +71,14 @@ def _replaced(match: re.Match[str], said_on: date) -> str:
     except (OverflowError, ValueError):  # before the year 1, or after 9999
         return match[0]
     time = match["said"].lstrip(", ") if match["said"] and _is_of_day(match) else time + (match["said"] or "")
-    said = f"{match['before'] or preposition} {time}".replace("  ", " ").strip()
+    preposition = "" if _is_subject(match) else match["before"] or preposition
+    said = f"{preposition} {time}".replace("  ", " ").strip()
     return said[0].upper() + said[1:] if match[0][0].isupper() else said
+
+
+def _is_subject(match: re.Match[str]) -> bool:
+    """Tell whether the time is what a sentence is about: "Last week was hard"."""
+    return match.start() == 0 and bool(_PREDICATE.match(match.string, match.end()))
 
 
 def _is_of_day(match: re.Match[str]) -> bool:

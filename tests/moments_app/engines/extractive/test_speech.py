@@ -27,6 +27,8 @@ OPENED = {
     "So I quit.": "I quit.",
     "Since we last talked, I quit.": "I quit.",
     "Since we talked, I quit.": "I quit.",
+    "Since we chatted last, I quit.": "I quit.",
+    "Hi Claude, since we last chatted": "",
     "I wanted to let you know that I quit.": "I quit.",
     "Hi Claude, I quit.": "I quit.",
     "Hey Paris is lovely.": "Hey Paris is lovely.",
@@ -47,6 +49,7 @@ def test_what_only_passes_the_time_before_a_statement_goes(said: str) -> None:
         "You sound like my mother.",
         "No worries!",
         "Kudos to you.",
+        "Long time no see!",
         "Take care.",
     ],
 )
