@@ -124,7 +124,7 @@ def _saying_same(fact: MemoryAtom, order: Order) -> list[Change]:
     changes += _texts(user, rewording)
     if order.kind != Correction.Kind.ENDED:
         changes += _moments(fact, rewording, pks["moment"], turns)
-        changes += _marks(rewording, turns)
+        changes += _marks(fact, rewording, turns)
     return changes
 
 
@@ -286,14 +286,19 @@ def _turns(fact: MemoryAtom, places: Sequence[tuple[int, int | None]]) -> Sequen
     return with_text(_person_of(fact), turns)
 
 
-def _marks(rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
-    """Return the turns that say what was wrong: they are marked, and read as corrected."""
+def _marks(fact: MemoryAtom, rewording: Rewording, turns: Sequence[Message]) -> list[Change]:
+    """Return the turns that say what was wrong: they are marked, and read as corrected.
+
+    Those that the fact comes from may say it in words of their own: "Oscar, my guinea pig".
+    """
+    sources = set(fact.source_message_ids)
     return [
         Change(
             TURN, f"rem://sessions/{turn.session.session_id}/messages/{turn.sequence}", turn.pk, "content", wrong, right
         )
         for turn in turns
         for wrong, right in rewording.wrong_in(turn.content)
+        or (rewording.names_in(turn.content) if turn.pk in sources else [])
     ]
 
 

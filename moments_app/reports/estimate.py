@@ -11,7 +11,7 @@ from decimal import Decimal
 from django.conf import settings
 from django.db.models import Avg, Sum
 
-from moments_app.engines import engine_name
+from moments_app.engines import EXTRACTIVE, engine_name
 from moments_app.jobs.process import processes
 from moments_app.jobs.workload import Workload, tokens_of, turns_that
 from moments_app.models import EngineCall, PromptResource
@@ -88,4 +88,5 @@ def _estimate(purpose: str, workload: Workload, calls: float | None, tokens: flo
     latest = EngineCall.objects.made().filter(purpose=purpose, engine=engine, ok=True).order_by("-created_at", "-id")
     an_answer = latest[:LATEST_CALLS].aggregate(average=Avg("output_tokens"))["average"] or workload.usual_answer
     answered = round(number * an_answer)
-    return Estimate(purpose, engine, number, given, answered, cost_of(engine, given, answered))
+    usd = Decimal(0) if engine == EXTRACTIVE else cost_of(engine, given, answered)
+    return Estimate(purpose, engine, number, given, answered, usd)

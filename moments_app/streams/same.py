@@ -17,6 +17,7 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？]+|\n|$)\s*")
 _NO_NAMES = (HOME, WORK, AGE, RELATIONSHIP)
 _WRITERS = frozenset("user assist".split())  # stems of those who speak
 _NAME = re.compile(r"\b(?:[A-Z]|[^\W_]*\d[^\W_]*[^\W\d_])[\w'’-]*|\b[^\W\d_]+\d\w*")
+_PARTICULAR = re.compile(r"[A-Z\d]")  # a name or a number begins so
 _STANDS_FOR_SOMEBODY = re.compile(r"\b(?:I|me|my|we|us|our|he|his|she|her|they|their)\b", re.IGNORECASE)
 
 
@@ -57,6 +58,10 @@ class Rewording:
         if self.words:
             return [(old, new) for old, new in self.words if self.of(text) != text and reading(text, old, new) != text]
         return [(sentence.strip(), self.after) for sentence in _SENTENCE.findall(text) if self.says_same(sentence)]
+
+    def names_in(self, text: str) -> list[tuple[str, str]]:
+        """Return the names and numbers that are wrong and stand in a text, in whatever sentence."""
+        return [(old, new) for old, new in self.words if _PARTICULAR.match(old) and reading(text, old, new) != text]
 
     def says_same(self, sentence: str) -> bool:
         """Tell whether a sentence says what the fact says."""

@@ -19,6 +19,8 @@ LIKED = re.compile(
     rf"\b(?:I|we)(?:'ve|'d|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('likes')})\b", re.IGNORECASE
 )
 PURSUED = re.compile(rf"\bI(?:'ve|'m| am| have)?(?: been)?(?: (?:{_EVEN}))* (?:{any_of('pursuits')})\b", re.IGNORECASE)
+# "I started going to a gym" is no plan.
+_NO_HABIT = r"(?!(?:(?<=started )|(?<=began )|(?<=been )|(?<=love )|(?<=like )|(?<=enjoy ))going)"
 _HAVING = r"\b(?:my|our|have|has|had|got|adopted|a|another|two|three|four|new)(?: [\w'-]+){0,2}? "
 _PATTERNS = {
     WHO: re.compile(rf"{_BEING}|{_SELF_NAMED}|(?i:\b(?:{any_of('who')})\b)"),
@@ -27,7 +29,7 @@ _PATTERNS = {
     ),
     WORK: re.compile(rf"(?i:\b(?:{any_of('work')})\b)"),
     HEALTH: re.compile(rf"(?i:\b(?:{any_of('health')})\b)"),
-    PLANS: re.compile(rf"(?i:(?:\b|(?='))(?:{any_of('plans')})\b)"),
+    PLANS: re.compile(rf"(?i:(?:\b|(?=')){_NO_HABIT}(?:{any_of('plans')})\b)"),
     LIKES: re.compile(rf"(?i:{LIKED.pattern}|\bmy (?:favou?rite|hobby|hobbies|passion)\b)"),
 }
 _WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:as|at|for|in|on)\b", re.IGNORECASE)

@@ -250,7 +250,7 @@ class Window:
 
     def _clauses(self, sentence: str) -> list[str]:
         """Return the clauses of a sentence that are statements by themselves."""
-        return clauses(without_openers(sentence, self.called)) if self.language == ENGLISH else [sentence]
+        return clauses(sentence) if self.language == ENGLISH else [sentence]
 
     def _read_once(self, sentence: str) -> tuple[str, frozenset[str], tuple[str, ...], bool]:
         """Return what is known of a sentence, which is read and kept once however often it is said."""

@@ -35,7 +35,7 @@ _CLAUSE_WORDS = 4
 _LEANING = re.compile(r"\b(?:do|does|did|is|are|was|were|can|will|would|have|has|had|too|either)\W*$", re.IGNORECASE)
 # What leads up to news: "since we last talked, …", "I wanted to let you know that …".
 _SINCE = re.compile(
-    r"(?:since (?:(?:we|I) last \w+|we (?:talked|spoke|chatted|met)|(?:our|my|the) last \w+)[\s,–—-]+"
+    r"(?:since (?:(?:we|I) last \w+|we (?:talked|spoke|chatted|met)(?: last)?|(?:our|my|the) last \w+)(?:[\s,–—-]+|$)"
     r"|(?:I )?(?:just )?(?:wanted|want) to (?:let you know|tell you)(?: that)? (?=I\b|my\b|we\b)"
     r"|(?:I'm )?(?:so |really )?excited to (?:let you know|tell you)(?: that)? (?=I\b|my\b|we\b))",
     re.IGNORECASE,

@@ -21,6 +21,8 @@ _SATURDAY = 5
 
 _COUNT = "|".join((*(few.replace(" ", r"\ ") for few in _FEW), r"\d{1,2}", *_NUMBERS))
 _NAMED = "|".join((*_DAYS, "weekend", "week", "month", "year", *_SEASONS, *map(str.lower, MONTHS)))
+_MONTH = "|".join(MONTHS)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _RELATIVE = re.compile(
     rf"""\b(?P<before>(?:since|until|till|from|by|before|after|on|for|of|in|during|over|around|about)\ )?
     (?<!\bthe\ )(?<!\bmy\ )(?<!\bour\ )(?:
@@ -28,9 +30,11 @@ _RELATIVE = re.compile(
         this\ (?:morning|afternoon|evening))(?:\ (?P<part>morning|afternoon|evening|night))?
       |(?P<which>last|this\ past|past|this\ coming|this|next)\ (?P<named>{_NAMED})
       |(?P<count>{_COUNT})\ (?P<unit>day|week|weekend|month|year)s?\ ago
-    )\b(?!['’]s)""",
+    )\b(?!['’]s)
+    (?P<said>,?\ (?:the\ )?(?:{_DAY}(?:\ of)?\ (?:{_MONTH})|(?:{_MONTH})\ {_DAY})\b)?""",
     re.IGNORECASE | re.VERBOSE,
 )
+_PREDICATE = re.compile(r" (?:is|was|has|had|will|won't|wasn't|isn't)\b")
 _SHIFTS = {
     "the day before yesterday": -2,
     "yesterday": -1,
@@ -66,8 +70,20 @@ def _replaced(match: re.Match[str], said_on: date) -> str:
         preposition, time = _time(match, said_on)
     except (OverflowError, ValueError):  # before the year 1, or after 9999
         return match[0]
-    said = f"{match['before'] or preposition} {time}".replace("  ", " ").strip()
+    time = match["said"].lstrip(", ") if match["said"] and _is_of_day(match) else time + (match["said"] or "")
+    preposition = "" if _is_subject(match) else match["before"] or preposition
+    said = f"{preposition} {time}".replace("  ", " ").strip()
     return said[0].upper() + said[1:] if match[0][0].isupper() else said
+
+
+def _is_subject(match: re.Match[str]) -> bool:
+    """Tell whether the time is what a sentence is about: "Last week was hard"."""
+    return match.start() == 0 and bool(_PREDICATE.match(match.string, match.end()))
+
+
+def _is_of_day(match: re.Match[str]) -> bool:
+    """Tell whether it is of a day, and a date behind it of the same: "next Tuesday, 17 March"."""
+    return bool(match["near"]) or (match["named"] or "").lower() in _DAYS
 
 
 def _time(match: re.Match[str], said_on: date) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from django.contrib import admin
 from django.core.cache import cache
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from moments_app.models import Contradiction, Correction
@@ -13,6 +14,8 @@ from moments_app.operator.views.fact import (
     TakeAnswerBack,
     UndoCorrection,
 )
+from sessions_app.actors import named_actor
+from sessions_app.admin.actors import with_key_names
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.limited_operators import scope_key
 
@@ -23,7 +26,7 @@ COUNTED, KEPT = 100, 30  # questions, and for how many seconds their number is k
 class CorrectionAdmin(ReadOnlyAdmin):
     """Corrections, newest first."""
 
-    list_display = ("created_at", "kind", "before", "after", "user", "requested_by", "undone_at")
+    list_display = ("created_at", "kind", "before", "after", "user", "by", "undone_at")
     list_select_related = ("user",)
     applications = ("user__application",)
     list_filter = ("kind", ("undone_at", admin.EmptyFieldListFilter))
@@ -33,7 +36,16 @@ class CorrectionAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     form_page = CorrectionForm
     views = (UndoCorrection,)
-    fields = (("user", "kind"), "before", "after", ("valid_until", "requested_by"), ("created_at", "undone_at"))
+    fields = (("user", "kind"), "before", "after", ("valid_until", "by"), ("created_at", "undone_at"))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Correction]:
+        queryset: QuerySet[Correction] = with_key_names(request, super().get_queryset(request), "requested_by")
+        return queryset
+
+    @admin.display(description="Requested by", ordering="requested_by")
+    def by(self, correction: Correction) -> str:
+        """Name who asked for it."""
+        return named_actor(correction.requested_by, correction.key_name)  # type: ignore[attr-defined]
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change corrections undo them."""

@@ -165,6 +165,17 @@ def test_turns_that_were_corrected_are_found_with_that_mark_and_live_ones_have_i
     assert live_turns(service).count(marked) == live_turns(service).count("corrected since") == 1
 
 
+def test_a_turn_that_a_fact_comes_from_is_marked_where_it_says_the_name_in_words_of_its_own(ada: UserProfile) -> None:
+    said = "Yup, I do - Oscar, my guinea pig, who came to us in May and eats nothing but parsley."
+    session = say(ada, "s1", "2025-01-20", said).session
+    assert session
+    turn = session.messages.get(sequence=0)
+    stream = MemoryStream.objects.get(user=ada, stream_type="user")
+    fact = note(stream, "Nora's guinea pig is called Oscar.", source_message_ids=[turn.pk])
+    correct(fact, correcting("Nora's guinea pig is called Otto."), requested_by="test")
+    assert list(CorrectedTurn.objects.values_list("sequence", "wrong", "right")) == [(0, "Oscar", "Otto")]
+
+
 def test_archived_turns_that_are_corrected_are_found_with_that_mark(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     for session in Session.objects.filter(user=ada):

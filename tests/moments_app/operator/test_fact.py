@@ -5,7 +5,9 @@ from django.test import Client
 from django.urls import reverse
 
 from moments_app.models import Contradiction, Correction, MemoryAtom
-from sessions_app.models import UserProfile
+from moments_app.provenance.correct import correct
+from moments_app.provenance.correct import correcting as correcting_to
+from sessions_app.models import ApiKey, UserProfile
 from tests.support.lives import BERGEN, CHILD, DATES, MAYA, OSLO, say, told_a_life
 from tests.support.operator import operator
 from tests.support.pages import MAX_QUERIES, change_url, page, queries_of
@@ -59,6 +61,13 @@ def test_a_correction_is_shown_confirmed_once_and_undone_once(root: Client, ada:
     root.post(reverse("admin:moments_app_correction_undo", args=[made.pk]))
     ada.refresh_from_db()
     assert ada.summary == f"{MAYA} They like tea."
+
+
+def test_the_list_of_corrections_names_the_key_that_asked(root: Client, ada: UserProfile) -> None:
+    say(ada, "s1", *CHILD[0])
+    key, _ = ApiKey.objects.issue("the shop", scope="write")
+    correct(MemoryAtom.objects.get(), correcting_to(RIGHT["content"]), requested_by=f"key:{key.prefix}")
+    assert "the shop" in page(root, reverse("admin:moments_app_correction_changelist"))
 
 
 def test_what_is_unticked_stays_as_it_is(root: Client, ada: UserProfile) -> None:

@@ -87,5 +87,6 @@ def test_the_command_tells_it_by_person(ada: UserProfile, bo: UserProfile) -> No
     assert "moment-builder by extractive: 0 calls" in out.getvalue()
     call_command("estimate", everything=True, stdout=out)
     assert "moment-builder by extractive: 1 calls" in out.getvalue()
+    assert "price unknown" not in out.getvalue()
     with pytest.raises(CommandError, match="no user nobody"):
         call_command("estimate", user="nobody")

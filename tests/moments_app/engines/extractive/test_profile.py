@@ -61,6 +61,11 @@ def test_plans_of_long_ago_are_dropped_and_what_lasts_stays() -> None:
     assert "marathon" not in later.user_summary_update and "hazelnuts" in later.user_summary_update
 
 
+def test_what_somebody_does_by_habit_is_no_plan() -> None:
+    assert "Plans:" in built("I am going to hike in Peru.").user_summary_update
+    assert "Plans:" not in built("I started going to boot camps in Turin.").user_summary_update
+
+
 def test_what_an_operator_wrote_stays_and_lines_of_earlier_versions_find_a_place() -> None:
     text = "Nora is a potter.\nAnswer her briefly.\nHealth:\n- Nora is diabetic (2025-01-01)"
     told = built("I'm allergic to hazelnuts.", profile=Profile(text)).user_summary_update

@@ -27,6 +27,8 @@ OPENED = {
     "So I quit.": "I quit.",
     "Since we last talked, I quit.": "I quit.",
     "Since we talked, I quit.": "I quit.",
+    "Since we chatted last, I quit.": "I quit.",
+    "Hi Claude, since we last chatted": "",
     "I wanted to let you know that I quit.": "I quit.",
     "Hi Claude, I quit.": "I quit.",
     "Hey Paris is lovely.": "Hey Paris is lovely.",
@@ -40,7 +42,16 @@ def test_what_only_passes_the_time_before_a_statement_goes(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["That sounds great!", "I'm so proud of you.", "You sound like my mother.", "No worries!", "Take care."]
+    "said",
+    [
+        "That sounds great!",
+        "I'm so proud of you.",
+        "You sound like my mother.",
+        "No worries!",
+        "Kudos to you.",
+        "Long time no see!",
+        "Take care.",
+    ],
 )
 def test_a_reaction_is_told_from_a_statement(said: str) -> None:
     assert is_reaction(said)

@@ -32,6 +32,12 @@ DATED = {
     "It broke seven days ago.": "It broke on 18 May 2023.",
     "It broke a week ago.": "It broke around 18 May 2023.",
     "It broke a few weeks ago.": "It broke a few weeks before 25 May 2023.",
+    "We meet next Friday, 26 May.": "We meet on 26 May.",
+    "We meet next Friday, May 26th, at noon.": "We meet on May 26th, at noon.",
+    "From tomorrow, the 26th of May 2023, it is shut.": "From the 26th of May 2023, it is shut.",
+    "We moved last year, 3 May.": "We moved in 2022, 3 May.",
+    "Last week was hard.": "The week before 25 May 2023 was hard.",
+    "Tomorrow will be better.": "26 May 2023 will be better.",
     "We know since yesterday.": "We know since 24 May 2023.",
 }
 AS_IT_IS = ("The last week was hard.", "It may sit in the sun.", "An hour ago.", "Today's bread.", "Years ago we ran.")
