@@ -1,4 +1,4 @@
-"""`recover_jobs`: every running job whose worker has gone silent is put back.
+"""`recover_jobs`: every running job whose worker is gone, or has gone silent, is put back.
 
 Nothing here runs a job. What a process had begun and has no job, such as the next version of a summary, is begun again.
 """
@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import transaction
 
 from moments_app.jobs.process import processes
+from moments_app.jobs.whereabouts import is_gone
 from moments_app.models import Job
 
 
@@ -31,13 +32,15 @@ class Recovered:
 
 
 @transaction.atomic
-def recover_jobs(*, dry_run: bool = False) -> Recovered:
+def recover_jobs(*, dry_run: bool = False, idle: str = "") -> Recovered:
     """Find jobs that nobody works on and put them back.
 
     Args:
         dry_run: only count.
+        idle: the name of a worker that works on nothing: what it seems to run it has lost, with its connection.
     """
-    stale = list(Job.objects.stale().select_for_update(skip_locked=True))
+    gone = [name for name in Job.objects.workers() if name == idle or is_gone(name)]
+    stale = list(Job.objects.stale(gone).select_for_update(skip_locked=True))
     dead = [job for job in stale if job.attempts >= settings.JOBS.max_attempts]
     alive = [job for job in stale if job.attempts < settings.JOBS.max_attempts]
     begun_again = sum(process.recover(dry_run=dry_run) for process in processes())

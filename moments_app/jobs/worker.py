@@ -29,6 +29,7 @@ from moments_app.jobs.process import Lane, names_in
 from moments_app.jobs.recovery import recover_jobs
 from moments_app.jobs.runner import Stopped, TookTooLong, run_taken
 from moments_app.jobs.scheduled import run_scheduled
+from moments_app.jobs.whereabouts import this_process
 from moments_app.models import Circuit, Job
 from sessions_app.trace import HEADER, continued
 
@@ -70,6 +71,7 @@ class Worker:
         self._processes = {lane: names_in(lane) for lane in lanes}
         self._runs_schedules = max(Lane) in lanes
         self._last = dict.fromkeys(lanes, Job.FIRST_SUBJECT)  # whose job was taken last
+        self._name = this_process()
         self._recovered_at = self._probed_at = 0.0
         self._ending = threading.Event()
 
@@ -100,7 +102,7 @@ class Worker:
         """Do one thing; return False when there was nothing to do."""
         if time.monotonic() - self._recovered_at > RECOVERY:
             self._recovered_at = time.monotonic()
-            recover_jobs()
+            recover_jobs(idle=self._name)
         if time.monotonic() - self._probed_at > PROBES:
             self._probed_at = time.monotonic()
             Circuit.objects.send_probes()
@@ -108,7 +110,7 @@ class Worker:
 
     def _work(self, lane: Lane) -> bool:
         urgent = [name for other in sorted(self._processes) if other < lane for name in self._processes[other]]
-        job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent)
+        job = Job.objects.take_next(self._processes[lane], after=self._last[lane], urgent=urgent, worker=self._name)
         if job is None:
             return False
         self._last[lane] = job.subject

@@ -140,9 +140,19 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Keep running ones whose worker is alive."""
         return self.filter(status=Job.Status.PROCESSING, heartbeat_at__gte=silent_since())
 
-    def stale(self) -> Self:
-        """Keep running ones that are silent for so long that their worker must be dead."""
-        return self.filter(status=Job.Status.PROCESSING, heartbeat_at__lt=silent_since())
+    def stale(self, gone: Collection[str] = ()) -> Self:
+        """Keep running ones that are silent for so long that their worker must be dead.
+
+        Args:
+            gone: names of workers that are known to be, whose jobs are kept, too.
+        """
+        is_dead = Q(heartbeat_at__lt=silent_since()) | Q(worker__in=gone)
+        return self.filter(is_dead, status=Job.Status.PROCESSING)
+
+    def workers(self) -> list[str]:
+        """Return the names of those that run some."""
+        running = self.filter(status=Job.Status.PROCESSING).exclude(worker="")
+        return list(running.order_by("worker").values_list("worker", flat=True).distinct())
 
     def oldest_wait(self) -> float:
         """Return the seconds that the due job waiting longest has waited, silent running ones included; 0 for none."""
@@ -253,7 +263,9 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Claim a due job for this worker; None when there is nothing to do: not due, taken, ended, unknown."""
         return self._claimed(job_id=job_id)
 
-    def take_next(self, processes: Collection[str], *, after: int, urgent: Collection[str] = ()) -> "Job | None":
+    def take_next(
+        self, processes: Collection[str], *, after: int, urgent: Collection[str] = (), worker: str = ""
+    ) -> "Job | None":
         """Claim the next due job of some processes, people in turn; None when there is none.
 
         Nobody has two jobs running at a time: whoever has one is passed over until it ends. A job that has fallen
@@ -263,11 +275,12 @@ class JobQuerySet(models.QuerySet["Job"]):
             processes: names of them.
             urgent: names of the processes that are more urgent, the most urgent first.
             after: the subject of the job that was taken last, as `Job.subject`: the turn is with the one after it.
+            worker: name of the process that takes it.
         """
         for start in dict.fromkeys((after, Job.FIRST_SUBJECT)):
             while (found := self._next(processes, urgent, start)) is not None:
                 pk, start = found
-                if job := self._take_alone(pk, start):
+                if job := self._take_alone(pk, start, worker):
                     return job
         return None
 
@@ -286,7 +299,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return found
 
     @transaction.atomic
-    def _take_alone(self, pk: int, subject: int) -> "Job | None":
+    def _take_alone(self, pk: int, subject: int, worker: str) -> "Job | None":
         """Claim a job unless another of the same person runs, or is being taken just now."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('job', %s))", [subject])
@@ -294,7 +307,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         if not is_alone:
             return None
         is_busy = self.working().of_subject(subject).exists()
-        return None if is_busy else self._claimed(pk=pk)
+        return None if is_busy else self._claimed(worker, pk=pk)
 
     def take_each(self, jobs: "Sequence[Job]") -> bool:
         """Claim due jobs for this worker, in the transaction that ends them; tell whether all of them are."""
@@ -306,7 +319,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         with connection.cursor() as cursor:
             cursor.execute(COMPLETE_SQL, [timezone.now(), [job.pk for job in results], made])
 
-    def _take(self) -> int:
+    def _take(self, worker: str = "") -> int:
         now = timezone.now()
         return self.update(
             status=Job.Status.PROCESSING,
@@ -314,11 +327,12 @@ class JobQuerySet(models.QuerySet["Job"]):
             started_at=now,
             heartbeat_at=now,
             progress_done=0,
+            worker=worker,
         )
 
-    def _claimed(self, **which: Any) -> "Job | None":
+    def _claimed(self, worker: str = "", **which: Any) -> "Job | None":
         """Claim the job that is meant, if it is due; of several workers one succeeds."""
-        taken = self.due().filter(**which)._take()
+        taken = self.due().filter(**which)._take(worker)
         # An erasure may have deleted it since.
         return Job.objects.select_related("session__user", "stream").filter(**which).first() if taken else None
 
@@ -384,6 +398,13 @@ class Job(models.Model):
     )
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
+    worker = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",  # for jobs that processes of an earlier release ask for
+        help_text="The process that took it last; blank if it isn't known.",
+    )
     finished_at = models.DateTimeField(null=True, blank=True)
     progress_done = models.PositiveIntegerField(default=0)
     progress_total = models.PositiveIntegerField(default=0)
@@ -581,8 +602,15 @@ class Job(models.Model):
         self._hold(held_by, error=reason, run_after=until, attempts=F("attempts") - 1, circuit=circuit)
 
     def release(self) -> None:
-        """Take the job from a worker that has died: it is due again, and the attempt has counted."""
-        self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=timezone.now())
+        """Take the job from a worker that has died: it is due again, and the attempt has counted.
+
+        The first time it is due at once. Later it waits as if it had been found by its silence: it may be what kills
+        its workers, or they are killed one after the other, and its attempts are to last.
+        """
+        due = timezone.now()
+        if self.attempts > 1 and self.heartbeat_at:
+            due = max(due, self.heartbeat_at + timedelta(seconds=settings.JOBS.stale_seconds))
+        self._update(status=Job.Status.QUEUED, error="The worker died or fell silent.", run_after=due)
 
     def cancel(self, *, actor: str) -> None:
         """End a job that is queued or running: as skipped, with the reason. A run that goes on writes nothing.

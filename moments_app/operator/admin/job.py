@@ -88,7 +88,9 @@ class JobAdmin(LogAdmin):
     form_page = JobForm
     views = (RetryJob, CancelJob)
     when_empty = "Work appears here when an append, a schedule or somebody asks for it."
-    fieldsets = (("As it is stored", {"classes": ("collapse",), "fields": ("job_id", "status", "params", "result")}),)
+    fieldsets = (
+        ("As it is stored", {"classes": ("collapse",), "fields": ("job_id", "status", "worker", "params", "result")}),
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")

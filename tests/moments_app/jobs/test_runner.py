@@ -169,6 +169,26 @@ class TestRecovery:
         job.refresh_from_db()
         assert (job.status, job.attempts) == ("completed", 2)
 
+    def test_row_25_what_a_worker_lost_with_its_connection_is_put_back(self, ada: UserProfile) -> None:
+        job = asked(talk(ada, 50))
+        assert Job.objects.take_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
+        assert recover_jobs(idle="another").taken_over == 0
+        assert recover_jobs(idle="this one").taken_over == 1
+        assert ran(job).status == "completed"
+
+    def test_row_25_a_job_whose_worker_died_twice_waits_as_if_it_were_found_by_its_silence(
+        self, ada: UserProfile, settings: Settings
+    ) -> None:
+        job = asked(talk(ada, 50))
+        for attempt in (1, 2):
+            assert Job.objects.take_next([job.process], after=Job.FIRST_SUBJECT, worker="this one")
+            began = timezone.now()
+            assert recover_jobs(idle="this one").taken_over == 1
+            job.refresh_from_db()
+            assert job.attempts == attempt and job.is_due == (attempt == 1)
+        waits = job.run_after - began
+        assert waits.total_seconds() == pytest.approx(settings.JOBS.stale_seconds, abs=5)
+
     def test_a_job_that_kills_its_worker_every_time_is_given_up(self, ada: UserProfile, settings: Settings) -> None:
         settings.JOBS = settings.JOBS.model_copy(update={"max_attempts": 2})
         job = asked(talk(ada, 50))

@@ -8,6 +8,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
+import psutil
 import pytest
 from django.db import connection
 from django.utils import timezone
@@ -136,6 +137,26 @@ def test_row_32_six_sessions_of_one_person_take_as_many_calls_as_builds(ada: Use
     calls = EngineCall.objects.filter(purpose="moment-builder")
     assert calls.count() == sum(job.result["engine_calls"] for job in builds)
     assert_chain_is_whole(ada)
+
+
+@pytest.mark.slow
+def test_row_25_a_job_whose_worker_is_killed_is_taken_over_long_before_it_counts_as_silent(
+    ada: UserProfile, bo: UserProfile
+) -> None:
+    with OpenAIServer() as server, worker(ENGINE__BASE_URL=server.base_url, JOBS__STALE_SECONDS="3600") as cluster:
+        for person, kill in ((ada, _kill_who_works), (bo, cluster.restart)):
+            server.hold()
+            talk(person, 250)
+            wait_until(Job.objects.filter(process="build_moments", status="processing", user=person).exists)
+            kill()
+            server.release()
+            wait_until_no_job_is_open()
+            assert Job.objects.filter(process="build_moments", user=person).earliest("pk").attempts == 2
+
+
+def _kill_who_works() -> None:
+    for name in Job.objects.workers():
+        psutil.Process(int(name.split()[-2])).kill()
 
 
 @pytest.mark.slow
