@@ -132,7 +132,7 @@ def _built(
         known=one.before.with_new(new, one.place.until).known,
         first_sequence=one.session.built_to + 1,
         last_sequence=one.unbuilt[-1].sequence,
-        chunks=chunks_read(shown, [one.read[turn.sequence] for turn in shown]),
+        chunks=chunks_read(shown, [one.read[turn.sequence] for turn in shown], one.session.user.zone),
     )
     return input, divide(input, engine, _no_progress)
 
