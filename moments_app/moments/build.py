@@ -74,7 +74,7 @@ class BuildMoments(Process[BuildInput, Built]):
             known=known_before(session, _first_waiting(session), max(turn.created_at for turn in shown)),
             first_sequence=_first_waiting(session),
             last_sequence=turns[-1].sequence,
-            chunks=chunks_of(shown),
+            chunks=chunks_of(shown, session.user.zone),
             is_cut=is_cut,
             is_again=AGAIN_TO in job.params,
         )

@@ -5,7 +5,7 @@ Builds and rebuilds share this; the profile's replay shares what is shown.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import reduce
 from itertools import pairwise
 from operator import or_
@@ -140,19 +140,20 @@ def fitting(turns: Sequence[Message], most: int) -> int:
     return min(len(turns), most)
 
 
-def chunks_of(shown: Sequence[Message]) -> list[Chunk]:
+def chunks_of(shown: Sequence[Message], zone: tzinfo) -> list[Chunk]:
     """Cut the turns that an engine is shown, without what the platform itself had said, into what one call gets."""
-    return chunks_read(shown, blank_platform_text(shown))
+    return chunks_read(shown, blank_platform_text(shown), zone)
 
 
-def chunks_read(shown: Sequence[Message], read: Sequence[Message]) -> list[Chunk]:
+def chunks_read(shown: Sequence[Message], read: Sequence[Message], zone: tzinfo) -> list[Chunk]:
     """Cut turns into what one call gets.
 
     Args:
         shown: the turns.
         read: the same without platform text.
+        zone: where the person is.
     """
-    turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens) for turn in read]
+    turns = [engine_turn(turn, settings.MOMENT_BUILDER.max_input_tokens, zone) for turn in read]
     parts = split(
         [turn.tokens for turn in turns],
         settings.MOMENT_BUILDER.max_input_tokens,

@@ -150,7 +150,7 @@ def _input(session: Session, moments: list[Moment], shown: list[Message]) -> Reb
         known=known_before(session, moments[0].first_sequence, until),
         first_sequence=moments[0].first_sequence,
         last_sequence=moments[-1].last_sequence,
-        chunks=chunks_of(shown),
+        chunks=chunks_of(shown, session.user.zone),
         is_again=True,
     )
     return RebuildInput(build.prompt_version, build, {moment.pk: moment.updated_at for moment in moments})

@@ -70,7 +70,7 @@ class RebuildProfile(Process[ReplayInput, Replayed]):
                     left=builds[position + 1 :],
                     session=session,
                     profile=known_profile(user),
-                    chunks=chunks_of(shown),
+                    chunks=chunks_of(shown, user.zone),
                 )
         return Skipped("no build is left whose turns are there")
 

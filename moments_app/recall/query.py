@@ -90,5 +90,5 @@ def _engine_input(user: UserProfile, session_id: str) -> EngineInput:
     turns_read = drop_platform_text(list(latest)[::-1])
     prompts = PromptResource.objects.for_application(RECALL_QUERY_URI, user.application_id)
     resource = prompts.filter(active_version__isnull=False).select_related("active_version").first()
-    shown = [engine_turn(turn, TURN_TOKENS, index=turn.sequence) for turn in turns_read]
+    shown = [engine_turn(turn, TURN_TOKENS, user.zone, index=turn.sequence) for turn in turns_read]
     return EngineInput(shown, resource.active_version if resource else None)

@@ -114,7 +114,7 @@ def input_of(session: Session, shown: Sequence[Message], end: int, known: str, p
     """
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     request = DigestRequest(
-        turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, share, session.user.zone, index=turn.sequence) for turn in shown],
         context=known,
         max_words=MAX_WORDS,
         prompt=prompt.content,

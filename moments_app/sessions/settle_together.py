@@ -50,6 +50,7 @@ from moments_app.streams.add_atoms import add_to_each
 from moments_app.streams.formation import FormationInput, Formed
 from moments_app.streams.known_so_far import KnownSoFar
 from sessions_app.copy_rows import update_rows
+from sessions_app.insert import insert_those_missing
 from sessions_app.models import Event, Message, ProfileVersion, Session, UserProfile
 from sessions_app.models.user_profile import LEARNED
 
@@ -131,7 +132,7 @@ def _built(
         known=one.before.with_new(new, one.place.until).known,
         first_sequence=one.session.built_to + 1,
         last_sequence=one.unbuilt[-1].sequence,
-        chunks=chunks_read(shown, [one.read[turn.sequence] for turn in shown]),
+        chunks=chunks_read(shown, [one.read[turn.sequence] for turn in shown], one.session.user.zone),
     )
     return input, divide(input, engine, _no_progress)
 
@@ -221,10 +222,15 @@ Steps = Mapping[tuple[int, str], Job]  # by the primary key of the session, and 
 
 
 def _step_jobs(settlings: Sequence[Settling]) -> Steps:
-    """Return the jobs of the steps, which are running while this transaction does."""
+    """Return the jobs of the steps, which are running while this transaction does.
+
+    Raises:
+        Moved: somebody asked for one of them meanwhile.
+    """
     steps = {(one.session.pk, BUILDING): _step(one, BUILDING, division.SETTLING) for one in settlings if one.build}
     steps |= {(one.session.pk, FORMING): _step(one, FORMING, {}) for one in settlings if one.formation}
-    Job.objects.bulk_create(steps.values())
+    if len(insert_those_missing(list(steps.values()), named_by="job_id")) < len(steps):
+        raise Moved("A step of a session was asked for meanwhile.")
     return steps
 
 

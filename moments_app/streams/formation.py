@@ -138,7 +138,7 @@ def formation_input(
         prompt_version=prompt,
         session=session,
         streams=streams,
-        request=_request(shown, streams, known, prompt),
+        request=_request(session, shown, streams, known, prompt),
         messages={turn.sequence: turn for turn in shown},
         last_sequence=turns[-1].sequence,
         facts={number: fact.pk for number, fact in known.facts.items()},
@@ -157,11 +157,15 @@ def labelled(streams: Iterable[MemoryStream]) -> dict[str, MemoryStream]:
 
 
 def _request(
-    shown: Sequence[Message], streams: Mapping[str, MemoryStream], known: Known, prompt: PromptVersion
+    session: Session,
+    shown: Sequence[Message],
+    streams: Mapping[str, MemoryStream],
+    known: Known,
+    prompt: PromptVersion,
 ) -> FormationRequest:
     share = max(settings.MOMENT_BUILDER.max_input_tokens // len(shown), 50)
     return FormationRequest(
-        turns=[engine_turn(turn, share, index=turn.sequence) for turn in shown],
+        turns=[engine_turn(turn, share, session.user.zone, index=turn.sequence) for turn in shown],
         sections=[_section(label, stream, len(shown), known) for label, stream in streams.items()],
         prompt=prompt.content,
     )

@@ -103,7 +103,7 @@ class RollSummary(Process[SummaryInput, Rolled]):
             prompt_version=prompt_version,
             summary=summary,
             request=SummaryRequest(
-                turns=[engine_turn(message, max(share, 1), index=message.sequence) for message in messages],
+                turns=[engine_turn(one, max(share, 1), session.user.zone, index=one.sequence) for one in messages],
                 base_text=base.text if base else "",
                 base_facts=_facts_in_window(base, summary.start_sequence),
                 start=summary.start_sequence,

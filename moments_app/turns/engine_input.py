@@ -1,6 +1,7 @@
 """A message as an engine is shown it."""
 
 import json
+from datetime import tzinfo
 
 from moments_app.engines.transcript import Turn
 from moments_app.turns.tool_pairs import tool_calls
@@ -11,12 +12,13 @@ from sessions_app.tokens import estimate_tokens
 TOOL_MAX_CHARS = 4_000  # of a tool's result, and of what it was asked
 
 
-def engine_turn(message: Message, max_tokens: int, *, index: int = 0) -> Turn:
+def engine_turn(message: Message, max_tokens: int, zone: tzinfo, *, index: int = 0) -> Turn:
     """Return a message as an engine is shown it: whole, unless it is a long tool result or larger than `max_tokens`.
 
     Args:
         message: a user, assistant or tool turn.
         max_tokens: most of its text.
+        zone: where the person is: what they call yesterday is a day there.
         index: by which the engine is to name it.
     """
     text, calls = _text(message, max_tokens), tool_calls(message.payload)
@@ -25,7 +27,7 @@ def engine_turn(message: Message, max_tokens: int, *, index: int = 0) -> Turn:
         index=index,
         role=message.role,
         content=text,
-        created_at=message.created_at,
+        created_at=message.created_at.astimezone(zone),
         tool_name=message.tool_name,
         name=message.name,
         tool_calls=shown_calls,

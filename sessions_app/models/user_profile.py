@@ -155,6 +155,14 @@ class UserProfile(models.Model):
         """The public address of the profile."""
         return f"rem://users/{self.user_id}"
 
+    @property
+    def zone(self) -> zoneinfo.ZoneInfo:
+        """The time zone in which the person lives; UTC where the profile names none that there is."""
+        try:
+            return zoneinfo.ZoneInfo(self.timezone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+            return zoneinfo.ZoneInfo("UTC")
+
     def keep_version(self, actor: str) -> None:
         """Store the profile as a version before it is changed, in the same transaction.
 

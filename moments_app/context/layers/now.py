@@ -1,7 +1,6 @@
 """`now`: date, time and part of the day where the person is."""
 
 from collections.abc import Sequence
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.utils import timezone
 
@@ -14,10 +13,7 @@ PARTS = ((5, "night"), (12, "morning"), (17, "afternoon"), (22, "evening"), (24,
 
 def items(source: ContextInput) -> Sequence[Item]:
     """Return one item, by the profile's time zone; by UTC where that is not a time zone."""
-    try:
-        zone = ZoneInfo(source.user.timezone)
-    except (ZoneInfoNotFoundError, ValueError):
-        zone = ZoneInfo("UTC")
+    zone = source.user.zone
     local = timezone.now().astimezone(zone)
     part = next(name for end, name in PARTS if local.hour < end)
     return [Item(f"{local:%A, %Y-%m-%d, %H:%M} ({zone.key}), {part}", is_certain=True)]

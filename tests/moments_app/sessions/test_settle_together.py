@@ -250,6 +250,19 @@ def test_a_session_that_wakes_up_meanwhile_is_left_alone_and_the_others_are_sett
 
 
 @pytest.mark.slow
+def test_a_step_that_is_asked_for_meanwhile_is_no_error_and_all_are_settled(
+    ada: UserProfile, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
+    compact_sessions()
+    with settling_meanwhile(sessions[1]):
+        Job.objects.request("form_memories", sessions[1], requested_by="schedule")
+    settle_all()
+    assert "job error" not in caplog.text
+    assert set(Session.objects.values_list("status", flat=True)) == {"cleared"}
+
+
+@pytest.mark.slow
 def test_where_one_fails_the_others_are_settled_all_the_same(ada: UserProfile) -> None:
     sessions = [talk(ada, 4, session_id=f"s{number}") for number in range(3)]
     with connection.cursor() as cursor:
