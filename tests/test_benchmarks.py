@@ -69,7 +69,7 @@ def run() -> Run:
     return measure
 
 
-@pytest.mark.slow(seconds=90)
+@pytest.mark.slow(seconds=45)
 def test_each_measures_the_platform_beside_raw_statements(run: Run) -> None:
     done = run(SMALL)
     assert done.returncode == 0, done.stderr[-3_000:]
