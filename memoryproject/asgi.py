@@ -10,6 +10,7 @@ import os
 
 import django
 
+gc.set_threshold(10_000)  # a start drops little, and a request leaves few cycles behind: thousands go by themselves
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryproject.settings")
 
 from django.conf import settings
@@ -48,7 +49,6 @@ _in_threads = Bridge(Handlers(), CONF.web_threads)
 lexemes.load()
 engines.load()
 gc.freeze()  # what is there now stays: no collection during a request has to look through it
-gc.set_threshold(10_000)  # a request leaves few cycles behind, and makes thousands of objects that go by themselves
 
 CHAT = "/v1/"
 _chat, _mcp = counted(chat), counted(Endpoint())

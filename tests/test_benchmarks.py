@@ -69,7 +69,7 @@ def run() -> Run:
     return measure
 
 
-@pytest.mark.slow(seconds=90)
+@pytest.mark.slow(seconds=45)
 def test_each_measures_the_platform_beside_raw_statements(run: Run) -> None:
     done = run(SMALL)
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -167,7 +167,8 @@ def write(folder: Path, *conversations: dict[str, Any]) -> Path:
 @pytest.fixture
 def recall_quality(run: Run) -> Run:
     """Run that benchmark with these arguments, without a provider unless the environment names one."""
-    few = "import sys; from benchmarks import prompt_caches, recall_quality; prompt_caches.ROUNDS = 3"
+    few = "import sys; from benchmarks import prompt_caches, recall_quality; prompt_caches.ROUNDS = 3; "
+    few += "recall_quality.settle = lambda: None"
     alone = {"EMBEDDING__PROVIDER": "auto", "EMBEDDING__BASE_URL": "", "EMBEDDING__API_KEY": ""}
 
     def measure(*arguments: object, **env: str) -> "subprocess.CompletedProcess[str]":

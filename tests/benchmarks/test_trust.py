@@ -143,6 +143,7 @@ class TestFuzz:
         assert found.failures == []
         assert sum(path.startswith("/api/v1/moments/build") for path in asked) >= 10
 
+    @pytest.mark.slow
     def test_an_answer_of_5xx_is_a_failure(self, transactional_db: None) -> None:
         found = self.fuzzed(lambda path: (500 if path == "/api/v1/moments/build" else 404, "{}"))
         assert len(found.failures) == 10

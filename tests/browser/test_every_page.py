@@ -24,7 +24,7 @@ from tests.support.furnished import furnish
 from tests.support.oauth import asked
 from tests.support.planted import plant
 
-pytestmark = [pytest.mark.slow(seconds=120), pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.slow(seconds=75), pytest.mark.django_db(transaction=True)]
 
 Looks = list[tuple[ViewportSize, bool]]  # the size, and whether it is dark
 TURN_ABOUT: tuple[Looks, Looks] = [(DESKTOP, False), (PHONE, True)], [(PHONE, False), (DESKTOP, True)]

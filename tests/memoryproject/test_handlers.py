@@ -64,6 +64,7 @@ def test_each_middleware_is_of_pages_or_of_every_request() -> None:
     assert not {*OF_PAGES} & {*OF_EVERY_REQUEST}
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_pages_keep_their_middleware_and_only_calls_by_key_go_without() -> None:
     handlers = Handlers()

@@ -97,6 +97,7 @@ def states() -> list[str]:
     return [str(change.state) for change in reversed(last_changes(10))]
 
 
+@pytest.mark.slow
 def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     be_late(ada)
     watched.look(AFTER + 5)
@@ -112,6 +113,7 @@ def test_a_change_is_recorded_and_told_with_its_reasons(watched: Watched, receiv
     assert len(receiver.told) == 2
 
 
+@pytest.mark.slow
 def test_what_does_not_last_is_no_change(watched: Watched, receiver: Receiver, ada: UserProfile) -> None:
     for _ in range(3):
         be_late(ada)
@@ -146,6 +148,7 @@ def test_that_the_database_is_away_is_told_without_it_and_recorded_afterwards(
     assert down.since.isoformat(timespec="milliseconds") == receiver.told[0]["since"]
 
 
+@pytest.mark.slow
 def test_a_watch_that_comes_late_writes_nothing_down_that_is_over(watched: Watched, receiver: Receiver) -> None:
     other = Watched(receiver)
     other.look()
@@ -230,6 +233,7 @@ def test_migrations_of_a_newer_version_take_the_site_down(
     assert "newer version" in receiver.told[0]["reasons"][0]
 
 
+@pytest.mark.slow
 def test_a_database_that_does_not_take_connections_keeps_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -241,6 +245,7 @@ def test_a_database_that_does_not_take_connections_keeps_nobody_for_long(monkeyp
             connection.ensure_connection()
 
 
+@pytest.mark.slow
 def test_a_statement_that_hangs_keeps_nobody_for_long_and_does_not_go_on(transactional_db: None) -> None:
     with pytest.raises(Away), database(0.3):
         connection.cursor().execute("SELECT pg_sleep(600)")

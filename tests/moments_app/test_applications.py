@@ -153,6 +153,7 @@ def readable(cursor: Any) -> Iterator[tuple[str, str]]:
         yield table, cursor.fetchone()[0]
 
 
+@pytest.mark.slow
 def test_row_24_whatever_shards_a_request_names_searches_find_its_applications(both: dict[str, int]) -> None:
     shards = dict(MemoryStream.objects.filter(name="kilns").values_list("application_id", "pk"))
     facts = dict(MemoryAtom.objects.filter(user=None, atom_type="fact").values_list("stream__application_id", "pk"))
@@ -176,6 +177,7 @@ def searches_of_shards(then: str = "", until: str = "") -> tuple[str, str]:
     )
 
 
+@pytest.mark.slow
 def test_row_24_a_request_changes_nothing_of_another_application_though_its_key_may_share(
     both: dict[str, int], other: int
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_query_is_read_as_people_write_them_to_search_engines() -> None:
     assert not matches("the", text) and not matches("", text) and not matches('"', text)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=200))

@@ -48,6 +48,7 @@ def code_of(answer: Any) -> str:
 # --- what is told ---
 
 
+@pytest.mark.slow
 def test_row_29_who_waits_for_a_locked_row_is_told_503_and_nothing_is_half_done(
     service: Api, ada: UserProfile, bo: UserProfile
 ) -> None:
@@ -71,6 +72,7 @@ def test_row_29_a_key_that_cannot_be_looked_up_is_answered_503(service: Api) -> 
     assert (refused.status_code, code_of(refused)) == (503, "busy")
 
 
+@pytest.mark.slow
 def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: UserProfile, settings: Settings) -> None:
     settings.LIMITS = settings.LIMITS.model_copy(update={"lock_seconds": 60, "statement_seconds": 0.2})
     session = talk(ada, 3)
@@ -80,6 +82,7 @@ def test_row_29_a_statement_that_takes_too_long_is_ended(service: Api, ada: User
     assert "too long" in refused.json()["errors"][0]["detail"]
 
 
+@pytest.mark.slow
 def test_an_operator_gets_a_page_that_says_so(ada: UserProfile) -> None:
     root, session = operator(), talk(ada, 3)
     with row_locked(session):
@@ -90,6 +93,7 @@ def test_an_operator_gets_a_page_that_says_so(ada: UserProfile) -> None:
     assert not session.legal_hold
 
 
+@pytest.mark.slow
 def test_the_text_of_the_databases_error_is_told_to_nobody(
     service: Api, ada: UserProfile, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,6 +155,7 @@ def test_an_erasure_may_take_longer_than_a_call(service: Api, ada: UserProfile, 
         assert service.delete("users/ada").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_worker_and_a_command_wait_as_long_as_it_takes(ada: UserProfile) -> None:
     session = talk(ada, 3)
     with row_locked(session) as other:

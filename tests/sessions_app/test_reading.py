@@ -125,6 +125,7 @@ class TestLists:
 class TestHowOften:
     """Reloading doesn't flood the log, and a page costs one statement more."""
 
+    @pytest.mark.slow
     def test_a_page_is_noted_once_an_hour_for_an_operator_and_a_person(self, eve: Client, ada: UserProfile) -> None:
         other = operator("view_userprofile")
         for client in (eve, eve, other, eve, other):

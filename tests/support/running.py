@@ -27,13 +27,14 @@ class Run:
     def __init__(self, folder: Path, *arguments: str, port: int | None = None) -> None:
         self.folder, self.port = folder, port or free_port()
         self.log = (folder if folder.is_dir() else folder.parent) / f"run-{time.monotonic_ns()}.log"
-        # As on a user's machine: what it prints into a file is not unbuffered for it.
-        environment = os.environ | {"DATA_DIR": str(folder), "DATABASE_URL": "", "PYTHONUNBUFFERED": ""}
+        # As on a user's machine: what it prints into a file is not unbuffered for it. A second web process would be one
+        # more of the same.
+        own = {"DATA_DIR": str(folder), "DATABASE_URL": "", "PYTHONUNBUFFERED": "", "WEB_WORKERS": "1"}
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "manage.py", "run", "--port", str(self.port), *arguments],
                 cwd=BASE_DIR,
-                env=environment,
+                env=os.environ | own,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -71,6 +71,7 @@ def test_every_call_of_memory_gets_an_answer_that_is_taken_whole(
     assert len(records) == 5 and not any(record.dropped for record in records)
 
 
+@pytest.mark.slow
 def test_a_streamed_answer_has_the_mark_that_was_sent(provider: Provider) -> None:
     mark = new_mark()
     body = {"stream": True, "messages": [{"role": "user", "content": f"Please note {mark}."}]}
@@ -82,6 +83,7 @@ def test_a_streamed_answer_has_the_mark_that_was_sent(provider: Provider) -> Non
     assert mark in said
 
 
+@pytest.mark.slow
 def test_a_streamed_response_has_the_mark_that_was_sent_and_an_end(provider: Provider) -> None:
     mark = new_mark()
     _, text = post(provider, "/responses", {"stream": True, "input": [{"role": "user", "content": f"Note {mark}."}]})

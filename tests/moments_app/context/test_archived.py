@@ -268,6 +268,7 @@ def test_row_38_a_file_that_cannot_be_read_costs_its_texts_alone(
     assert with_text(ada, list(Message.objects.archived()))[0].content == UNREADABLE
 
 
+@pytest.mark.slow
 def test_row_38_a_storage_that_hangs_holds_nobody_up(
     ada: UserProfile, archive_folder: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def remembered(ada: UserProfile, rolling: None) -> None:
 class TestLayers:
     """What stands in a context."""
 
+    @pytest.mark.slow
     def test_they_stand_in_their_order_and_say_where_they_come_from(self, service: Api, remembered: None) -> None:
         found = context(service, query="How is the kiln?")
         assert [one["name"] for one in found["layers"]] == list(DEFAULT)
@@ -88,6 +89,7 @@ class TestLayers:
         assert found["has_partition_event"] is True
         assert layer(found, "query") == ["How is the kiln?"]
 
+    @pytest.mark.slow
     def test_turns_that_the_summary_covers_are_not_repeated_but_the_newest_round(
         self, service: Api, ada: UserProfile, remembered: None
     ) -> None:
@@ -316,6 +318,7 @@ class TestFreshness:
         cached, text = self.seen(service)
         assert not cached and "Quite another story." not in text
 
+    @pytest.mark.slow
     def test_a_new_summary(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", turns(2, first=122))
         work_off()
@@ -422,6 +425,7 @@ class TestReceipts:
         found = context(service)
         wait_until(ContextReceipt.objects.filter(context_id=found["context_id"]).exists)
 
+    @pytest.mark.slow
     def test_a_receipt_says_what_went_in_and_holds_no_text(self, service: Api, remembered: None) -> None:
         found = context(service, query="the marker", max_tokens=300)
         receipts.waiting.flush()

@@ -21,6 +21,7 @@ def listed(answer: Any) -> list[str]:
     return [fact["content"] for fact in answer.json()["facts"]][::-1]
 
 
+@pytest.mark.slow
 def test_over_rest_the_facts_of_five_dates(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     for day, expected in DATES.items():
@@ -143,6 +144,7 @@ def test_a_list_takes_the_same_statements_however_much_there_is(ada: UserProfile
     assert taken[0] == taken[1] <= 5
 
 
+@pytest.mark.slow
 def test_what_was_said_since_takes_no_place_of_what_held_then(ada: UserProfile, service: Api) -> None:
     told_a_life(ada)
     multiply(MemoryAtom.objects.get(content=STAVANGER), 1_200)

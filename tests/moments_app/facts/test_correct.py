@@ -72,6 +72,7 @@ def test_a_preview_shows_all_that_says_the_same_and_changes_nothing(ada: UserPro
     assert everything(ada) == before and not CorrectedTurn.objects.exists()
 
 
+@pytest.mark.slow
 def test_one_confirmation_corrects_all_of_it_and_one_undo_takes_it_back(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     before, turns = everything(ada), list(Message.objects.values_list("content", flat=True))
@@ -108,6 +109,7 @@ def test_row_2_a_consolidation_that_ends_at_the_same_time_loses_nothing(ada: Use
         assert said in stream.consolidated_content
 
 
+@pytest.mark.slow
 def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT)
@@ -124,6 +126,7 @@ def test_what_is_corrected_is_not_made_again_of_the_same_turns(ada: UserProfile,
     assert "Mia" in str(Moment.objects.filter(user=ada).values_list("summary", "detail"))
 
 
+@pytest.mark.slow
 def test_what_is_corrected_while_its_turns_are_formed_is_not_made_of_them(
     ada: UserProfile, request: pytest.FixtureRequest
 ) -> None:
@@ -153,6 +156,7 @@ def test_what_is_corrected_while_its_turns_are_formed_is_not_made_of_them(
     assert "Maya" not in everything(ada).replace("Mayara", "")
 
 
+@pytest.mark.slow
 def test_turns_that_were_corrected_are_found_with_that_mark_and_live_ones_have_it(
     ada: UserProfile, service: Api
 ) -> None:
@@ -193,6 +197,7 @@ def live_turns(service: Api) -> str:
     return str(service.get("memory/context", **asked).json()["context"])
 
 
+@pytest.mark.slow
 def test_what_is_left_stays_though_it_says_the_same(ada: UserProfile, service: Api) -> None:
     remembered(ada)
     shown = service.patch(f"facts/{the_fact()}", user_id="ada", content=RIGHT, preview=True).json()

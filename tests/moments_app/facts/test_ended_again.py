@@ -96,6 +96,7 @@ def item(text: str, **more: Any) -> dict[str, Any]:
     return {"text": text, "message_indexes": list(range(100))} | more
 
 
+@pytest.mark.slow
 def test_a_model_ends_by_number_what_it_was_shown_at_no_further_call(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:

@@ -103,6 +103,7 @@ def names() -> dict[str, str]:
     return dict(MemoryAtom.objects.filter(attribute="daughter").values_list("value", "state"))
 
 
+@pytest.mark.slow
 def test_an_operators_answer_ends_the_fact_or_not_and_can_be_taken_back(ada: UserProfile) -> None:
     say(ada, "s1", "2025-01-05", "My daughter is called Maya.")
     say(ada, "s2", "2025-02-05", "My daughter is called Mia.")

@@ -64,6 +64,7 @@ def test_the_list_is_newest_first_in_pages(service: Api, keys: list[str]) -> Non
     }
 
 
+@pytest.mark.slow
 def test_the_list_is_filtered(service: Api, keys: list[str]) -> None:
     assert listed(service) == keys
     assert listed(service, session_id="s2") == keys[:2]
@@ -103,6 +104,7 @@ def test_the_chain_is_walked_backwards(service: Api, keys: list[str]) -> None:
     assert service.get(f"moments/{keys[-1]}/chain", user_id="ada").json() == {"moments": [], "has_more": False}
 
 
+@pytest.mark.slow
 def test_the_chain_is_one_statement_whatever_its_depth(service: Api, keys: list[str]) -> None:
     listed(service)  # the key's last use is on record
     counts = []
@@ -113,6 +115,7 @@ def test_the_chain_is_one_statement_whatever_its_depth(service: Api, keys: list[
     assert counts[0] == counts[1]
 
 
+@pytest.mark.slow
 def test_a_moment_can_be_corrected_and_keeps_key_and_turns(service: Api, keys: list[str]) -> None:
     answer = service.patch(f"moments/{keys[0]}", user_id="ada", summary="Better.", topic_tags=["a", "b"])
     assert answer.status_code == 200
@@ -128,6 +131,7 @@ def test_a_moment_can_be_corrected_and_keeps_key_and_turns(service: Api, keys: l
         assert service.patch(f"moments/{keys[0]}", user_id="ada", **fields).status_code == 400
 
 
+@pytest.mark.slow
 def test_a_deleted_moment_leaves_its_turns_and_a_whole_chain(service: Api, ada: UserProfile, keys: list[str]) -> None:
     assert service.delete(f"moments/{keys[2]}", user_id="ada").status_code == 204
     assert_chain_is_whole(ada)
@@ -136,6 +140,7 @@ def test_a_deleted_moment_leaves_its_turns_and_a_whole_chain(service: Api, ada: 
     assert service.delete(f"moments/{keys[2]}", user_id="ada").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_deleted_session_leaves_its_moments(service: Api, keys: list[str]) -> None:
     assert service.delete("sessions/s2", user_id="ada").status_code == 204
     assert listed(service) == keys
@@ -143,6 +148,7 @@ def test_a_deleted_session_leaves_its_moments(service: Api, keys: list[str]) -> 
     assert not Message.objects.filter(session__session_id="s2").exists()
 
 
+@pytest.mark.slow
 def test_jobs_are_listed_and_filtered(service: Api, keys: list[str]) -> None:
     answer = service.get("jobs", user_id="ada").json()
     assert (answer["total"], answer["has_more"], len(answer["jobs"])) == (2, False, 2)
@@ -199,6 +205,7 @@ def test_row_9_every_endpoint_answers_another_persons_ids_as_unknown_ones(
     assert (list(Moment.objects.values()), list(Message.objects.values()), list(Job.objects.values())) == before
 
 
+@pytest.mark.slow
 def test_row_9_like_data_of_two_persons_does_not_meet(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     for user in (ada, bo):
         build(talk(user, 40), lag=0)

@@ -230,6 +230,7 @@ def test_row_36_a_key_that_was_granted_is_limited_as_any_other(
     assert opens(text) and not opens(text), "One request a day."
 
 
+@pytest.mark.slow
 def test_row_36_a_code_is_good_once_for_whoever_asked_and_for_a_minute(
     root: Browser, assistant: OAuthClient, ada: UserProfile
 ) -> None:
@@ -269,6 +270,7 @@ def test_row_36_what_renews_a_key_is_good_once_and_not_for_another_or_after_the_
     assert refresh(assistant, third["refresh_token"]).status_code == 400
 
 
+@pytest.mark.slow
 def test_a_key_ends_where_keys_are_ended_by_its_client_and_with_its_person(
     root: Browser, assistant: OAuthClient, ada: UserProfile
 ) -> None:

@@ -63,6 +63,7 @@ def test_it_needs_a_key_of_scope_admin(session: Session, ada: UserProfile) -> No
     assert retracted() == []
 
 
+@pytest.mark.slow
 def test_row_9_another_persons_retractions_are_answered_as_unknown_ones(
     service: Api, as_ada: Api, session: Session, bo: UserProfile
 ) -> None:
@@ -76,6 +77,7 @@ def test_row_9_another_persons_retractions_are_answered_as_unknown_ones(
     assert Retraction.objects.get().undone_at is None
 
 
+@pytest.mark.slow
 def test_a_session_with_a_retraction_can_be_deleted(service: Api, session: Session) -> None:
     made = service.post("retractions", user_id="ada", session_id="s1", sequences=[3], reason="x").json()
     assert service.delete("sessions/s1", user_id="ada").status_code == 204

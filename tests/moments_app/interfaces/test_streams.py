@@ -103,6 +103,7 @@ class TestAtoms:
         assert service.get(path, user_id="ada", atom_type="fact").json()["total"] == 1
         assert service.get(path, user_id="ada", state="evicted").json()["total"] == 0
 
+    @pytest.mark.slow
     def test_row_1_one_that_was_absorbed_is_not_added_again_for_a_client_that_got_no_answer(
         self, service: Api, mine: MemoryStream
     ) -> None:
@@ -121,6 +122,7 @@ class TestAtoms:
         assert "short answers" not in service.get(path, user_id="ada").json()["consolidated_content"]
         assert not MemoryAtom.objects.filter(content__contains="short answers").exists()
 
+    @pytest.mark.slow
     def test_what_is_said_again_once_it_was_absorbed_is_another(self, service: Api, mine: MemoryStream) -> None:
         path = f"streams/{mine.stream_id}"
         body = {"user_id": "ada", "atom_type": "observation", "content": "Ada likes short answers."}

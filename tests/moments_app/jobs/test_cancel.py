@@ -84,6 +84,7 @@ def test_a_cancelled_embedding_writes_no_vector(ada: UserProfile, embeddings_ser
     assert FactEmbedding.objects.exists()
 
 
+@pytest.mark.slow
 def test_a_job_retried_while_its_cancelled_run_thinks_is_done_by_the_new_run_alone(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:

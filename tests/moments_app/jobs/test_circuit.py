@@ -106,6 +106,7 @@ class TestOpening:
             "circuit_opened"
         ]
 
+    @pytest.mark.slow
     def test_an_answer_in_between_keeps_it_closed(self, model_server: OpenAIServer) -> None:
         model_server.queue(behave.error(500), behave.answer_well, behave.error(500), behave.answer_well)
         assert [ran(asked(name)).status for name in "abcd"] == ["queued", "completed", "queued", "completed"]
@@ -134,6 +135,7 @@ class TestOpening:
             Circuit.objects.note(record, "text", job=asked(name))
         assert not Circuit.objects.exists()
 
+    @pytest.mark.slow
     def test_without_seconds_there_are_none_and_what_one_held_goes_on(
         self, model_server: OpenAIServer, settings: Settings
     ) -> None:
@@ -180,6 +182,7 @@ class TestHolding:
 class TestProbes:
     """An engine is tried again by one job at a time."""
 
+    @pytest.mark.slow
     def test_row_30_of_many_workers_one_sends_a_probe(self, model_server: OpenAIServer) -> None:
         opened(model_server, "cy", "di")
         Circuit.objects.update(next_probe_at=timezone.now())
@@ -232,6 +235,7 @@ class TestProbes:
             assert len(model_server.requests) == asked_before + 1, number
             assert Job.objects.held().count() == Job.objects.filter(process__in=["settle", "build_moments"]).count()
 
+    @pytest.mark.slow
     def test_when_nothing_is_held_the_next_job_is_the_probe(self, model_server: OpenAIServer) -> None:
         opened(model_server)
         Job.objects.all().delete()
@@ -327,6 +331,7 @@ class TestOnePersonsText:
         model_server.always(behave.answer_well)
         assert ran(send_probe()).status == "completed"
 
+    @pytest.mark.slow
     def test_row_30_nor_is_one_who_is_alone_tried_without_end(self, model_server: OpenAIServer) -> None:
         model_server.always(behave.error(500))
         job = asked("ada")

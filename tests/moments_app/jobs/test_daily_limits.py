@@ -42,6 +42,7 @@ def ran(job: Job) -> Job:
     return job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "told"),
     [
@@ -66,6 +67,7 @@ def test_when_a_persons_calls_are_used_up_their_jobs_wait_and_go_on_the_next_day
     assert EngineCall.objects.count() == 3
 
 
+@pytest.mark.slow
 def test_those_that_are_due_are_put_off_together(ada: UserProfile, bo: UserProfile) -> None:
     limit(ada, model_calls=1)
     jobs = [asked(ada, f"s{number}") for number in range(4)]
@@ -79,6 +81,7 @@ def test_those_that_are_due_are_put_off_together(ada: UserProfile, bo: UserProfi
     assert any("3 jobs wait for another day" in reason for reason in site_state.judge().reasons)
 
 
+@pytest.mark.slow
 def test_they_go_on_at_once_when_the_limit_is_raised_or_taken_away(ada: UserProfile) -> None:
     made = limit(ada, model_calls=1)
     ran(asked(ada))
@@ -91,6 +94,7 @@ def test_they_go_on_at_once_when_the_limit_is_raised_or_taken_away(ada: UserProf
     assert ran(put_off[1]).status == "completed"
 
 
+@pytest.mark.slow
 def test_settings_limit_those_of_whom_the_admin_says_nothing(
     ada: UserProfile, bo: UserProfile, settings: Settings
 ) -> None:
@@ -100,6 +104,7 @@ def test_settings_limit_those_of_whom_the_admin_says_nothing(
     assert states == {"ada": ["completed", "queued", "queued"], "bo": ["completed", "completed", "queued"]}
 
 
+@pytest.mark.slow
 def test_what_a_keys_calls_lead_to_counts_for_the_key(service: Api, ada: UserProfile, bo: UserProfile) -> None:
     key = ApiKey.objects.get(name="service")
     for user in (ada, bo):

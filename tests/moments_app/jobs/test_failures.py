@@ -102,6 +102,7 @@ def test_retrying_all_has_the_engine_tried(model_server: OpenAIServer, settings:
     assert Circuit.objects.get().is_probe_due
 
 
+@pytest.mark.slow
 def test_what_was_said_in_a_call_that_failed_is_kept_sealed_for_days(
     model_server: OpenAIServer, settings: Settings
 ) -> None:

@@ -47,6 +47,7 @@ def ran(job: Job) -> Job:
 QUICK = [(behaviour, kind) for behaviour, kind in BAD_ANSWERS if kind != "timeout"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("behaviour", "kind"), QUICK)
 def test_row_3_a_failed_engine_call_changes_nothing_but_the_job(
     ada: UserProfile, model_server: OpenAIServer, behaviour: behave.Behaviour, kind: str
@@ -66,6 +67,7 @@ def test_row_3_a_failed_engine_call_changes_nothing_but_the_job(
     assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
 
+@pytest.mark.slow
 def test_row_3_an_engine_that_dies_in_the_second_of_three_calls_leaves_nothing_of_the_first(
     ada: UserProfile, model_server: OpenAIServer, settings: Settings
 ) -> None:
@@ -101,6 +103,7 @@ def test_row_4_with_an_engine_that_fails_at_random_every_turn_ends_in_exactly_on
     assert_chain_is_whole(ada)
 
 
+@pytest.mark.slow
 def test_after_the_last_attempt_a_job_is_failed_for_good_and_can_be_retried(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
@@ -127,6 +130,7 @@ def test_a_failed_job_is_not_retried_beside_an_open_one(ada: UserProfile, model_
         job.restart()
 
 
+@pytest.mark.slow
 def test_the_wait_after_a_failure_doubles(ada: UserProfile, model_server: OpenAIServer, settings: Settings) -> None:
     settings.JOBS = settings.JOBS.model_copy(update={"backoff_seconds": 10, "max_attempts": 9})
     model_server.always(behave.error(500))

@@ -153,6 +153,7 @@ class TestWhenThereIsNothing:
         assert [made.error for made in trial.answers] == ["openai:gpt-4.1-mini answered with status 500."] * 2
         assert before != everything() and EngineCall.objects.filter(ok=False).count() == 2
 
+    @pytest.mark.slow
     def test_failing_trials_delay_no_work(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:
@@ -174,6 +175,7 @@ class TestWhenThereIsNothing:
         with pytest.raises(CannotTry, match="MAX_CALLS_PER_DAY"):
             tried(Purpose.MOMENT_BUILDER, session)
 
+    @pytest.mark.slow
     def test_a_third_trial_at_once_is_refused(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 120)
         model_server.hold()

@@ -133,6 +133,7 @@ class TestWhich:
         assert (result["first_sequence"], result["last_sequence"]) == (35, 69)
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_few_but_huge_turns_leave_the_least_lag(self, ada: UserProfile) -> None:
         session = talk(ada, 40, text="word " * 2500)
         work_off()
@@ -401,6 +402,7 @@ class TestMeanwhile:
         assert "Written by hand." in model_server.requests[-1]["messages"][1]["content"]
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
 
+    @pytest.mark.slow
     def test_row_17_no_connection_is_held_while_the_engine_thinks(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -413,6 +415,7 @@ class TestMeanwhile:
             thread.join()
         assert others == 0
 
+    @pytest.mark.slow
     def test_enough_turns_meanwhile_make_the_finishing_run_ask_for_the_next(
         self, ada: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:

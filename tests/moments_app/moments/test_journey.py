@@ -55,6 +55,7 @@ def told_at(session: Session) -> list[str]:
 class TestModel:
     """What a model is told."""
 
+    @pytest.mark.slow
     def test_it_is_carried_from_call_to_call_and_from_build_to_build(
         self, ada: UserProfile, bo: UserProfile, model_server: OpenAIServer, settings: Settings
     ) -> None:

@@ -35,6 +35,7 @@ class TestContextPreview:
         assert "words no. 1" in shown and "the newest round" in shown
         assert "What would come next" in page(root, self.url(built), query="Turn", max_tokens=400, format="xml")
 
+    @pytest.mark.slow
     def test_it_says_what_was_trimmed_and_when_the_budget_is_too_small(self, root: Client, built: Session) -> None:
         assert "over its share of the budget" in page(root, self.url(built), max_tokens=300, format="xml")
         assert "Policy and query alone need" in page(root, self.url(built), max_tokens=5, format="xml")

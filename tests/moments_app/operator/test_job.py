@@ -176,6 +176,7 @@ class TestPage:
         assert few.moments.count() < many.moments.count()
         assert queries_of(root, change_url(few)) == queries_of(root, change_url(many)) <= MAX_QUERIES
 
+    @pytest.mark.slow
     def test_row_18_a_viewer_sees_it_and_changes_nothing(self, failed: Job, queued: Job) -> None:
         viewer = operator("view_")
         shown = page(viewer, change_url(failed)) + page(viewer, change_url(queued))

@@ -146,6 +146,7 @@ class TestOnesOwn:
         assert b"".join(export).startswith(b"PK")
         assert set(Event.objects.filter(type="user_read").values_list("user_pk", flat=True)) == {own.user_id}
 
+    @pytest.mark.slow
     def test_they_correct_request_and_erase(self, eve: Client, own: Session, ada: UserProfile) -> None:
         stream = MemoryStream.objects.ensure_of_person(own.user, "default")
         atom = note(stream, "Throws pots.", "fact")

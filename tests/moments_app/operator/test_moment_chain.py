@@ -84,6 +84,7 @@ class TestChain:
         assert [step.moment.name for step in steps if step.begins_session] == ["Moment 1 of s2", "Moment 11 of s1"]
         assert steps[0].hue != steps[2].hue
 
+    @pytest.mark.slow
     def test_as_of_a_day_it_ends_with_that_and_the_links_carry_it(self, root: Client, ada: UserProfile) -> None:
         moments = remember(ada, 40)  # ten a day that has any, three days apart
         day = f"{moments[14].ends_at:%Y-%m-%d}"

@@ -94,6 +94,7 @@ class TestWho:
         assert f"{reverse('admin:moments_app_moment_chain', args=[ada.pk])}?as_of=2025-02-01" in then
         assert "Enter a valid date" in page(root, change_url(ada), as_of="soon")
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("forming")
     def test_each_fact_leads_to_where_else_it_is_said(self, root: Client, ada: UserProfile) -> None:
         say(ada, "s1", "2025-01-20", "My daughter is called Maya.")
@@ -171,6 +172,7 @@ class TestDays:
         assert last.event.at > first.event.at
         assert [column.is_after_gap for column in found.columns] == [False, True]
 
+    @pytest.mark.slow
     def test_the_page_lists_what_the_lanes_show_and_leads_to_earlier_days(self, root: Client, ada: UserProfile) -> None:
         facts_of(ada, 120)
         remember(ada, 3)

@@ -207,6 +207,7 @@ class TestTrying:
         shown = self.ask(root, prompt, stream.pk).content.decode()
         assert "1 observations" in shown and shown.count("Likes kilns.") == 2
 
+    @pytest.mark.slow
     def test_probes_of_what_it_is_tried_on_are_asked_for_both_texts(
         self, root: Client, prompt: PromptResource, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

@@ -88,6 +88,7 @@ class TestSession:
         assert root.post(change_url(built), {"title": "Kiln"}).status_code == 302
         assert Event.objects.filter(type__startswith="legal_hold").count() == 2
 
+    @pytest.mark.slow
     def test_turns_that_are_archived_are_told_there_and_at_their_moments(self, root: Client, built: Session) -> None:
         built.messages.filter(sequence__lt=50).delete()
         Session.objects.update(kept_from_sequence=50)
@@ -100,6 +101,7 @@ class TestSession:
         Session.objects.update(kept_from_sequence=120)
         assert "no turns" in page(root, change_url(built))
 
+    @pytest.mark.slow
     def test_archived_turns_are_read_from_their_files_and_found(
         self, root: Client, ada: UserProfile, archive_folder: Path
     ) -> None:
@@ -149,6 +151,7 @@ class TestTranscript:
         assert f"rem-hue-{moment.pk % 8}" in line
         assert f"turns {moment.first_sequence}–{moment.last_sequence}" in shown
 
+    @pytest.mark.slow
     def test_the_lag_is_marked_where_the_next_build_will_stop(self, root: Client, built: Session) -> None:
         talk(built.user, 30)
         shown = page(root, change_url(built))
@@ -168,6 +171,7 @@ class TestTranscript:
         assert 'id="turn-10"' in middle and 'id="turn-9"' not in middle
         assert 'id="turn-119"' in page(root, change_url(built), at=10**12)
 
+    @pytest.mark.slow
     def test_the_turns_of_a_moment_are_marked(self, root: Client, built: Session) -> None:
         moment = Moment.objects.filter(source_session=built).order_by("first_sequence")[1]
         shown = page(root, change_url(built), moment=moment.pk)

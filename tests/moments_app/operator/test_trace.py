@@ -84,6 +84,7 @@ def test_the_memory_of_a_day_is_asked_in_place_of_that_of_now_and_the_links_carr
     assert "Turn 3 is about" in lines(page(root, url(session), turn=5, as_of="2026-03-02"), "same")
 
 
+@pytest.mark.slow
 def test_a_round_of_an_archived_session_is_traced_as_any(root: Client, ada: UserProfile, archive_folder: Path) -> None:
     session = covered_session(ada, 8)
     assert retain().archived_turns == 8
@@ -251,6 +252,7 @@ class TestAskingAgain:
         shown = root.post(f"{url(session)}?turn=5", {"model": "m"}).content.decode()
         assert "answered with status 500" in shown
 
+    @pytest.mark.slow
     def test_only_who_may_change_sessions_asks_and_only_where_there_is_one(
         self, root: Client, service: Api, ada: UserProfile, upstream: OpenAIServer, settings: Settings
     ) -> None:

@@ -47,6 +47,7 @@ def only_by_other_words(handler: Handler, body: dict[str, Any]) -> None:
     handler.complete(json.dumps({"streams": [{"stream": "session", "observations": [], "facts": facts}]}))
 
 
+@pytest.mark.slow
 def test_each_version_is_asked_for_what_it_would_bring_into_the_context(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:
@@ -80,6 +81,7 @@ DOING: dict[str, Callable[[Session], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("purpose", DOING)
 @pytest.mark.parametrize("done_before", [False, True], ids=["waiting", "done"])
 def test_whatever_prompt_is_tried_its_probes_get_a_context_and_nothing_stays(

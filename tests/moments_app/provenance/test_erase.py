@@ -233,6 +233,7 @@ class TestShards:
         stream.refresh_from_db()
         return stream
 
+    @pytest.mark.slow
     def test_row_11_a_text_that_took_an_item_of_theirs_in_is_made_again_without(self, kilns: MemoryStream) -> None:
         assert "Ada one." in kilns.consolidated_content
         first = kilns.versions.order_by("id")[0]
@@ -247,6 +248,7 @@ class TestShards:
         assert [f"Bo {n}." in kilns.consolidated_content for n in ("one", "two", "three", "four")] == [True] * 4
         assert traced("ada one") == []
 
+    @pytest.mark.slow
     def test_a_text_that_had_nothing_of_theirs_stays(self, kilns: MemoryStream, bo: UserProfile) -> None:
         lessons = shard("lessons")
         said_by(Session.objects.get(user=bo), lessons, "Bo's lesson.")
@@ -266,6 +268,7 @@ class TestShards:
         erase_user("ada", application=DEFAULT, actor="test")
         assert not StreamVersion.objects.exists()
 
+    @pytest.mark.slow
     def test_row_11_what_came_from_a_session_that_was_deleted_before_goes_too(
         self, service: Api, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -277,6 +280,7 @@ class TestShards:
         erase_user("ada", application=DEFAULT, actor="test")
         assert not stream.atoms.exists()
 
+    @pytest.mark.slow
     def test_row_11_a_consolidation_under_way_does_not_write_it_down(
         self, kilns: MemoryStream, model_server: OpenAIServer
     ) -> None:
@@ -286,6 +290,7 @@ class TestShards:
         work_off()
         assert traced("ada one") == traced("ada two") == []
 
+    @pytest.mark.slow
     def test_the_context_of_others_is_made_anew(self, kilns: MemoryStream, service: Api) -> None:
         asked = {"user_id": "bo", "session_id": "s1"}
         assert "Ada two." in service.get("memory/context", **asked).content.decode()

@@ -304,6 +304,7 @@ class TestMeanwhile:
     def planted(self, ada: UserProfile) -> Session:
         return poisoned(ada, *PLANTED)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("process", ["build_moments", "roll_summary", "form_memories"])
     def test_row_10_what_an_engine_was_told_before_is_not_written_after(
         self, planted: Session, model_server: OpenAIServer, process: str
@@ -435,6 +436,7 @@ class TestMeanwhile:
         work_off()
         assert other.moments.exists() and with_marker() == {}
 
+    @pytest.mark.slow
     def test_a_context_made_before_is_not_served_after(self, planted: Session, service: Api) -> None:
         form(planted)
         build(planted, lag=0)

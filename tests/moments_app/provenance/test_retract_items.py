@@ -124,6 +124,7 @@ def test_row_10_a_consolidation_that_ends_at_the_same_time_does_not_bring_it_bac
     assert not MemoryAtom.objects.filter(pk=atom.pk).exists()
 
 
+@pytest.mark.slow
 def test_row_10_nor_does_the_undoing_of_an_earlier_retraction(stream: MemoryStream, ada: UserProfile) -> None:
     first = write(stream, "Ada has a sister.")
     later = write(stream)
@@ -293,6 +294,7 @@ class TestShards:
         assert foreign.post(f"{path}/{undo}").status_code == 404
         assert service.post(f"{path}/{undo}").json()["undone_at"] and MemoryAtom.objects.filter(pk=atom.pk).exists()
 
+    @pytest.mark.slow
     def test_an_operator_retracts_it_and_undoes_that(self) -> None:
         atom = self.written()
         root, url = operator(), reverse("admin:moments_app_memoryatom_retract", args=[atom.pk])
@@ -323,6 +325,7 @@ class TestRest:
         path = f"streams/{stream['stream_id']}/atoms"
         return [api.post(path, user_id="ada", atom_type="fact", content=content).json() for content in contents]
 
+    @pytest.mark.slow
     def test_row_10_all_that_a_key_wrote_is_taken_back(self, service: Api, stream: MemoryStream) -> None:
         [first, second] = self.written(service, PLANTED, "Ada likes tea.")
         [other] = self.written(Api(ApiKey.objects.issue("other")[1]), "Ada has a cat.")
@@ -363,6 +366,7 @@ class TestRest:
 class TestOperator:
     """In the admin: from the page of the item."""
 
+    @pytest.mark.slow
     def test_one_item_or_all_of_its_writer_are_previewed_and_retracted(self, stream: MemoryStream) -> None:
         atom = write(stream)
         write(stream, "Ada likes tea.")
@@ -386,6 +390,7 @@ class TestOperator:
         operator().post(reverse("admin:moments_app_memoryatom_add"), written | {"formed_at_1": "10:00"})
         assert MemoryAtom.objects.get(content="Ada likes tea.").written_by == "operator:root"
 
+    @pytest.mark.slow
     def test_an_item_that_rests_on_turns_is_refused(self, ada: UserProfile) -> None:
         atom = MemoryAtom.objects.filter(job=form(talk(ada, 12))).first()
         assert atom

@@ -105,6 +105,7 @@ class TestSideBySide:
         assert embedded_sequences() == list(range(24))
         assert EngineCall.objects.filter(purpose="embedding", error_kind="").count() == 3
 
+    @pytest.mark.slow
     def test_beside_calls_that_are_rate_limited_the_others_vectors_are_kept_and_the_rest_waits_as_long_as_it_says(
         self, embeddings_server: OpenAIServer, ada: UserProfile, settings: Settings
     ) -> None:

@@ -80,6 +80,7 @@ def test_one_call_has_each_turn_once_and_its_parts_are_stored_under_the_prompts_
     assert (call.purpose, call.input_tokens, call.job) == ("combined", 100, Job.objects.get(process=Settle.name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "bad"), [("memories", {"nonsense": 1}), ("moments", {}), ("digest", {})])
 def test_row_3_a_bad_part_fails_alone_and_is_asked_for_by_itself(
     ada: UserProfile, model_server: OpenAIServer, part: str, bad: dict[str, Any]
@@ -95,6 +96,7 @@ def test_row_3_a_bad_part_fails_alone_and_is_asked_for_by_itself(
     assert failed.prompt_version is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [behave.error(500), behave.content("{}")])
 def test_row_3_where_the_call_fails_each_asks_by_itself(
     ada: UserProfile, model_server: OpenAIServer, bad: behave.Behaviour
@@ -123,6 +125,7 @@ def test_row_2_a_part_that_was_asked_about_something_else_by_now_is_not_used(
     all_is_there(session)
 
 
+@pytest.mark.slow
 def test_row_5_what_was_stored_before_a_worker_died_is_not_asked_for_again(
     ada: UserProfile, model_server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +151,7 @@ def test_row_5_what_was_stored_before_a_worker_died_is_not_asked_for_again(
     assert Counter(MemoryAtom.objects.values_list("stream", "content")).most_common(1)[0][1] == 1
 
 
+@pytest.mark.slow
 def test_turns_that_one_part_has_had_already_are_told_from_the_others(
     ada: UserProfile, model_server: OpenAIServer
 ) -> None:

@@ -120,6 +120,7 @@ class TestWhatIsLeft:
         session.refresh_from_db()
         assert (session.live_from_sequence, session.last_sequence, session.live_count) == (10, 12, 3)
 
+    @pytest.mark.slow
     def test_a_boundary_left_meanwhile_makes_it_begin_anew(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 40)
         job = Job.objects.request(DigestSession.name, session, requested_by="test", force=True)

@@ -44,6 +44,7 @@ def checkpoint(session: Session) -> dict[str, Any]:
 class TestAQuietSession:
     """Everything is brought up to date."""
 
+    @pytest.mark.slow
     def test_it_becomes_moments_memories_and_a_checkpoint_that_stands_for_a_summary(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:
@@ -100,6 +101,7 @@ class TestAQuietSession:
         assert set(before) < set(Moment.objects.values_list("key", flat=True))
         assert checkpoint(session)["first_sequence"] == 42
 
+    @pytest.mark.slow
     def test_a_digest_before_it_is_carried_on(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         session = talk(ada, 9)
         run_job(Job.objects.request("digest_session", session, requested_by="test", force=True).job_id)
@@ -108,6 +110,7 @@ class TestAQuietSession:
         assert_each_compacted_turn_is_in_exactly_one_moment(session)
         assert checkpoint(session)["context"].startswith("Last said: Turn 8")
 
+    @pytest.mark.slow
     def test_a_call_that_was_never_answered_is_taken_along(self, ada: UserProfile, model_server: OpenAIServer) -> None:
         call = NewMessage("assistant", payload={"tool_calls": [{"id": "c1", "function": {"name": "look"}}]})
         append(ada, "s1", [*turns(5), call])

@@ -286,6 +286,7 @@ class TestFailure:
         active = MemoryAtom.objects.active().values_list("stream_id", "content_hash")
         assert len(set(active)) == len(active)
 
+    @pytest.mark.slow
     def test_row_1_two_workers_on_the_same_turns_add_each_item_once(
         self, ada: UserProfile, model_server: OpenAIServer
     ) -> None:

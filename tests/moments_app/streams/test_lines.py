@@ -144,6 +144,7 @@ class TestALimitThatHoldsAFewLines:
         assert fold(full).result["absorbed"] == 26
         assert waiting(full) == set()
 
+    @pytest.mark.slow
     def test_row_31_a_line_longer_than_the_limit_does_not_stand_in_part(
         self, full: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
@@ -166,6 +167,7 @@ class TestAModelThatLosesThings:
         note_all(stream, THINGS[10:])
         return stream
 
+    @pytest.mark.slow
     def test_row_31_what_no_line_names_waits_and_lines_it_forgot_stay(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
@@ -175,6 +177,7 @@ class TestAModelThatLosesThings:
         assert len(in_text(known)) == 15
         assert_nothing_is_lost(known, service)
 
+    @pytest.mark.slow
     def test_row_31_lines_it_forgot_and_that_do_not_fit_wait_again(
         self, known: MemoryStream, model_server: OpenAIServer, service: Api
     ) -> None:
@@ -341,6 +344,7 @@ class TestGoingBack:
             assert all(state == "active" for _content, state in later)
             assert_nothing_is_lost(stream, service)
 
+    @pytest.mark.slow
     def test_row_31_of_old_versions_only_the_texts_are_kept_and_undoing_them_loses_nothing(
         self, stream: MemoryStream, service: Api, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -94,6 +94,7 @@ def test_over_rest_it_is_written_and_read(service: Api, ada: UserProfile) -> Non
         assert service.post(address, **body, related_users=wrong).status_code == 400
 
 
+@pytest.mark.slow
 def test_row_11_an_erasure_takes_the_person_out_of_what_others_items_name(
     ada: UserProfile, bo: UserProfile, atom: MemoryAtom
 ) -> None:

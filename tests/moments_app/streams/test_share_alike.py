@@ -121,6 +121,7 @@ class TestReleased:
         assert not Release.objects.standing().exists()
         assert left() == {"an operator revoked a release that says much the same"}
 
+    @pytest.mark.slow
     def test_one_shard_of_every_agent_switches_on_those_of_its_name_and_each_agent_has_its_own(
         self, model_server: OpenAIServer
     ) -> None:
@@ -297,6 +298,7 @@ class TestTooFewRemain:
         assert not self.stands(made) and WORDING not in reached(service, "bo")["context"]
         assert Event.objects.filter(type="memory_release_revoked", actor__startswith="rule:").exists()
 
+    @pytest.mark.slow
     def test_row_24_so_does_a_retraction(self, made: Release) -> None:
         source = made.sources.first()
         assert source and source.atom and source.atom.source_session
@@ -352,6 +354,7 @@ class TestTooFewRemain:
 class TestAlike:
     """By meaning where there are vectors."""
 
+    @pytest.mark.slow
     def test_candidates_wait_for_their_vectors_and_are_grouped_by_them(
         self, lessons: MemoryStream, embeddings_server: OpenAIServer, settings: Settings
     ) -> None:

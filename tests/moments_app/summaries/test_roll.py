@@ -89,6 +89,7 @@ class TestWhen:
         assert [job.process for job in append(ada, "s1", turns(1, first=5)).jobs] == ["roll_summary"]
         assert not append(ada, "s1", turns(1, first=6)).jobs
 
+    @pytest.mark.slow
     def test_it_waits_until_contexts_no_longer_have_each_turn_since_as_it_was_said(
         self, ada: UserProfile, service: Api, settings: Settings
     ) -> None:

@@ -191,6 +191,7 @@ def test_honcho_the_person_and_the_agent_are_peers_by_name(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_row_1_an_import_repeated_adds_nothing_and_brings_nothing_back(
     tmp_path: Path, service: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

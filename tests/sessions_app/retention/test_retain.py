@@ -164,6 +164,7 @@ def test_equal_turns_give_equal_bytes(ada: UserProfile, folder: Path) -> None:
     assert [path.read_bytes() for path in files(folder)] == first
 
 
+@pytest.mark.slow
 def test_sessions_of_a_person_go_into_one_file_a_month(ada: UserProfile, folder: Path) -> None:
     sessions = [covered_session(ada, 6, session_id=f"s{number}") for number in range(5)]
     before, exported = [fingerprint(session) for session in sessions], messages_in_export("ada")
@@ -648,6 +649,7 @@ def test_files_of_before_come_back_and_count_as_come_in_now(ada: UserProfile) ->
     assert all(timezone.now() - turn.arrived_at < timedelta(minutes=1) for turn in turns)
 
 
+@pytest.mark.slow
 def test_row_33_files_of_earlier_releases_are_read_grown_restored_exported_and_erased(
     ada: UserProfile, folder: Path
 ) -> None:

@@ -136,6 +136,7 @@ def test_what_a_file_is_rid_of_twice_or_too_late_changes_nothing(
     assert words_in(archive_folder) == readable(ada) == ["sorb"] and len(files(archive_folder)) == 1
 
 
+@pytest.mark.slow
 def test_row_11_a_person_who_is_erased_meanwhile_leaves_nothing(
     sessions: list[Session], ada: UserProfile, archive_folder: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_file_waits_when_its_process_has_left_it_and_is_taken_by_one(folder: P
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("was_found", ["before", "after"])
 def test_whoever_is_patient_waits_for_another_who_stores_it(was_found: str) -> None:
     path = left()
