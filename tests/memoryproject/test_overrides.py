@@ -17,6 +17,7 @@ OURS = {"templates": settings.BASE_DIR / "templates/overrides", "static": settin
 ORIGINALS = {
     "templates/admin/actions.html": "b5332aace8e6919204a65b842e626bd8",
     "templates/admin/base.html": "2ce9250b3c649e3a1d3c7ea52308a285",
+    "templates/admin/change_form.html": "e9824d4d8a447d9741a1fe4a83180042",
     "templates/admin/change_list.html": "5885c39760f6085d55b2db8e740d4fdc",
     "templates/admin/delete_confirmation.html": "d2f1e1adb500396f025df904076d09a0",
     "templates/admin/delete_selected_confirmation.html": "a984df47ec4909b34cb49a904fb5260f",
