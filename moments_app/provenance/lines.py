@@ -85,8 +85,9 @@ def _is_touched(row: ProfileLine, turns: Collection[int], builds: Collection[str
 
 
 def _is_carried(row: ProfileLine, since: datetime) -> bool:
-    """Tell whether an engine wrote a line that may have been shown what is retracted."""
-    return row.actor.startswith(JOB) and row.created_at >= since
+    """Tell whether an engine that may have been shown what is retracted wrote a line, or one of which this was made."""
+    is_of_engine = row.actor.startswith(JOB) or (row.source_message_ids and not row.is_pinned)
+    return bool(is_of_engine) and row.created_at >= since
 
 
 def _is_revived(row: ProfileLine, gone: Collection[int], ended_by: Collection[str]) -> bool:

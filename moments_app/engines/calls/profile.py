@@ -7,6 +7,7 @@ the sentences of what is no list. So a profile is changed line by line, whoever 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -140,8 +141,21 @@ def rewritten(
             result.append(replace(same, heading=new.heading, joint=new.joint))
         else:
             result.append(replace(new, sources=(sources or {}).get(new.text, ())))
-    pinned = [] if by_hand else [line for line in left if line.is_pinned]
-    return _with_pinned(result, pinned)
+    if by_hand:
+        return _in_place_of(left, result)
+    return _with_pinned(result, [line for line in left if line.is_pinned])
+
+
+def _in_place_of(gone: list[Line], lines: Sequence[Line]) -> list[Line]:
+    """Return lines of which each new one takes the place of the line that is gone and most like it, if any is."""
+    result = []
+    for line in lines:
+        alike = [] if line.key else get_close_matches(line.text, [old.text for old in gone], 1)
+        old = next((old for old in gone if old.text in alike), None)
+        if old:
+            gone.remove(old)
+        result.append(replace(line, before=old.key) if old else line)
+    return result
 
 
 def _with_pinned(lines: list[Line], pinned: Sequence[Line]) -> list[Line]:

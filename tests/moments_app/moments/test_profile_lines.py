@@ -93,6 +93,15 @@ def test_a_line_stays_the_same_when_others_change(session: Session, ada: UserPro
     assert line_about("cats").source_message_ids == []
 
 
+def test_row_10_a_retracted_turn_takes_the_line_in_which_a_word_was_changed(session: Session, ada: UserProfile) -> None:
+    old = line_about("Pepper")
+    ada.merge(summary=summary(ada).replace("Pepper", "Peppa"), interests=[], preferred_topics=[], actor="operator:eve")
+    new, old = line_about("Peppa"), ProfileLine.objects.get(pk=old.pk)
+    assert new.source_message_ids == old.source_message_ids and old.replaced_by == new
+    retract(session, [3], reason="mistaken", requested_by="test")
+    assert "Pepp" not in summary(ada) and len(standing()) == 3
+
+
 @pytest.mark.slow
 def test_row_10_a_retracted_turn_takes_the_line_that_rests_on_it_and_no_other(
     session: Session, ada: UserProfile
