@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Substr
 from django.http import HttpRequest
 
 from sessions_app.actors import KEY, named_actor
+from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.views.base import may_see
 from sessions_app.models import ApiKey
 
@@ -33,3 +35,16 @@ def name_of(request: HttpRequest, actor: str) -> str:
     return named_actor(
         actor, ApiKey.objects.filter(prefix=actor.removeprefix(KEY)).values_list("name", flat=True).first()
     )
+
+
+class AskedForAdmin(ReadOnlyAdmin):
+    """A base of admin classes whose rows somebody asked for: `by` names who it was."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        named: QuerySet[Any] = with_key_names(request, super().get_queryset(request), "requested_by")
+        return named
+
+    @admin.display(description="Requested by", ordering="requested_by")
+    def by(self, row: Any) -> str:
+        """Name who asked for it."""
+        return named_actor(row.requested_by, row.key_name)

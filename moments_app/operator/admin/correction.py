@@ -2,7 +2,6 @@
 
 from django.contrib import admin
 from django.core.cache import cache
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from moments_app.models import Contradiction, Correction
@@ -14,8 +13,7 @@ from moments_app.operator.views.fact import (
     TakeAnswerBack,
     UndoCorrection,
 )
-from sessions_app.actors import named_actor
-from sessions_app.admin.actors import with_key_names
+from sessions_app.admin.actors import AskedForAdmin
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.limited_operators import scope_key
 
@@ -23,7 +21,7 @@ COUNTED, KEPT = 100, 30  # questions, and for how many seconds their number is k
 
 
 @admin.register(Correction)
-class CorrectionAdmin(ReadOnlyAdmin):
+class CorrectionAdmin(AskedForAdmin):
     """Corrections, newest first."""
 
     list_display = ("created_at", "kind", "before", "after", "user", "by", "undone_at")
@@ -37,15 +35,6 @@ class CorrectionAdmin(ReadOnlyAdmin):
     form_page = CorrectionForm
     views = (UndoCorrection,)
     fields = (("user", "kind"), "before", "after", ("valid_until", "by"), ("created_at", "undone_at"))
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Correction]:
-        queryset: QuerySet[Correction] = with_key_names(request, super().get_queryset(request), "requested_by")
-        return queryset
-
-    @admin.display(description="Requested by", ordering="requested_by")
-    def by(self, correction: Correction) -> str:
-        """Name who asked for it."""
-        return named_actor(correction.requested_by, correction.key_name)  # type: ignore[attr-defined]
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change corrections undo them."""

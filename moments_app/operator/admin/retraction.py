@@ -6,14 +6,12 @@ from django.http import HttpRequest
 
 from moments_app.models import Retraction
 from moments_app.operator.views.retraction import RetractionForm, UndoRetraction
-from sessions_app.actors import named_actor
-from sessions_app.admin.actors import with_key_names
+from sessions_app.admin.actors import AskedForAdmin
 from sessions_app.admin.ask_first import asks_first
-from sessions_app.admin.base import ReadOnlyAdmin
 
 
 @admin.register(Retraction)
-class RetractionAdmin(ReadOnlyAdmin):
+class RetractionAdmin(AskedForAdmin):
     """Retractions, newest first."""
 
     list_display = ("created_at", "session", "whose", "reason", "by", "undone_at")
@@ -37,15 +35,6 @@ class RetractionAdmin(ReadOnlyAdmin):
     def whose(self, retraction: Retraction) -> str:
         """Name the person, or the shard in which everybody saw it."""
         return str(retraction.user or retraction.stream)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Retraction]:
-        queryset: QuerySet[Retraction] = with_key_names(request, super().get_queryset(request), "requested_by")
-        return queryset
-
-    @admin.display(description="Requested by", ordering="requested_by")
-    def by(self, retraction: Retraction) -> str:
-        """Name who asked for it."""
-        return named_actor(retraction.requested_by, retraction.key_name)  # type: ignore[attr-defined]
 
     def has_undo_permission(self, request: HttpRequest) -> bool:
         """Let whoever may change retractions undo them."""
