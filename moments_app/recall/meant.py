@@ -70,7 +70,7 @@ def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, An
 
 
 def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
-    """Return the known words nearest to those that nothing has, and those of which they are a part, or which are theirs.
+    """Return the known words nearest to those that nothing has, then compounds that they are in, and their parts.
 
     What a word may be indexed under is compared with known words of the same language. A word that was not counted, but
     has just been said, is known.
