@@ -59,7 +59,7 @@ def _may_be_mistyped(word: str) -> bool:
 def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     """Return all stems about as long as those of some words, and compounds and parts of them, with their counts."""
     stems = [stem for term in unknown for stem in term.all_stems]
-    wanted = {
+    wanted: dict[str, Any] = {
         "lengths": list({len(stem) + edits for stem in stems for edits in _edits(stem)}),
         "parts": compounds.parts(stems),
         "compounds": compounds.patterns(stems),
