@@ -12,7 +12,7 @@ from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.transcript import Turn
 
 LANGUAGES = {one.language: one for one in read_languages() if one.language != "en"}
-READ = ("de", "es", "fr", "pl", "pt")
+READ = ("de", "es", "fr", "nl", "pl", "pt", "sv")
 UNKNOWN = ("ar", "hi", "ja", "ko", "ru", "th", "zh")
 
 
