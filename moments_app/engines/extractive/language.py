@@ -10,16 +10,21 @@ from sessions_app.lexemes import stop_words
 
 ENGLISH = "en"
 UNKNOWN = ""  # nothing is known of the language but where its sentences end
-LANGUAGES = (ENGLISH, "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi")
+# Those with stop words. On a tie the first counts: the list begins with English.
+LANGUAGES = (
+    *(ENGLISH, "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi", "cs", "hu", "id", "ro", "tr"),
+    *("ar", "el", "ru"),
+)
 SENTENCE_TEXT_MAX = 4_000  # characters of one text that are split into sentences
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or no prose at all
 LEAST_STOP_WORDS = 0.12  # share of a text's words; with fewer it is in none of the languages
+MOSTLY = 0.5  # share of a text's words in a script that makes it one of that script
 SAMPLE = 1_000  # characters of a text that tell its language
 
 # A word, a number with its punctuation, or one character of a script that puts no spaces between words.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,:/-]\d+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-_LATIN = re.compile(r"[a-z]", re.IGNORECASE)
+_KANA = re.compile(r"[\u3040-\u30ff]")
 _WIDE_SENTENCE = re.compile(r"[^。！？\n]+[。！？]?")
 # An end of a sentence, with what closes a quotation, before a space; the mark of Arabic and Hindi, too.
 _END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
@@ -44,15 +49,22 @@ def ignored_words(language: str) -> frozenset[str]:
 
 
 def language_of(texts: Iterable[str]) -> str:
-    """Return the language whose stop words the texts use most; `UNKNOWN` when they use too few of any."""
+    """Return the language whose stop words the texts use most; `UNKNOWN` when they use too few of any.
+
+    Chinese and Japanese are told by their script.
+    """
     counts = Counter(word for text in texts for word in words(text[:SAMPLE]))
-    if not any(map(_LATIN.match, counts)):
-        return ENGLISH if not any(word.isalpha() for word in counts) else UNKNOWN
-    scores = {code: sum(counts[word] for word in stop_words(code)) for code in LANGUAGES}
-    # On a tie the first counts: the list begins with English.
-    best = max(LANGUAGES, key=lambda code: scores[code])
     letters = sum(count for word, count in counts.items() if word[0].isalpha())
-    return best if scores[best] >= LEAST_STOP_WORDS * letters else UNKNOWN
+    if not letters:
+        return ENGLISH
+    scores = {code: sum(counts[word] for word in stop_words(code)) for code in LANGUAGES}
+    best = max(LANGUAGES, key=lambda code: scores[code])
+    if scores[best] >= LEAST_STOP_WORDS * letters:
+        return best
+    wide = {word: count for word, count in counts.items() if _WIDE.match(word)}
+    if sum(wide.values()) < MOSTLY * letters:
+        return UNKNOWN
+    return "ja" if any(map(_KANA.match, wide)) else "zh"
 
 
 def content_words(text: str, language: str) -> list[str]:

@@ -12,8 +12,8 @@ from moments_app.engines.extractive import ExtractiveEngine
 from moments_app.engines.transcript import Turn
 
 LANGUAGES = {one.language: one for one in read_languages() if one.language != "en"}
-READ = ("de", "es", "fr", "nl", "pl", "pt", "sv")
-UNKNOWN = ("ar", "hi", "ja", "ko", "ru", "th", "zh")
+READ = ("ar", "de", "es", "fr", "ja", "nl", "pl", "pt", "ru", "sv", "zh")
+UNKNOWN = ("hi", "ko", "th")
 
 
 def turns_of(language: Language) -> list[Turn]:
