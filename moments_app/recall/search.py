@@ -43,8 +43,8 @@ _BY_MEANING_SQL = """
 SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, {limits})
     WITH ORDINALITY AS result (found, score, place)
 """
-# What was found; of turns the place too, which decides on their neighbours, and whether it has its vector already. Turns
-# are read by themselves: under row security a join is not planned where they are distributed.
+# What was found; of turns the place too, which decides on their neighbours, and whether it has its vector already.
+# Turns are read by themselves: under row security a join is not planned where they are distributed.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED ({searches})
 SELECT found.search, found.kind, found.found, found.score, message.session_id, message.sequence,
