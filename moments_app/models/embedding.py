@@ -10,8 +10,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
-from django.db.models import Count, OuterRef, Q, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Q, Value
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
@@ -53,16 +52,15 @@ class EmbeddingModelQuerySet(models.QuerySet["EmbeddingModel"]):
 
         One statement, by index alone; of no model there are none.
         """
-        counts = {
-            kind: embedding.objects.refused(OuterRef("pk"))
+        counts = [
+            embedding.objects.filter(model__in=self.values("pk"), vector=None)
             .order_by()
-            .values("model")
+            .values(kind=Value(kind))
             .annotate(n=Count("*"))
-            .values("n")
+            .values_list("kind", "n")
             for kind, embedding in KINDS.items()
-        }
-        found = self.values_list(*(Coalesce(Subquery(count), 0) for count in counts.values())).first()
-        return dict(zip(counts, found, strict=True)) if found else {}
+        ]
+        return dict.fromkeys(KINDS, 0) | dict(counts[0].union(*counts[1:], all=True))
 
 
 class EmbeddingModel(models.Model):
@@ -126,7 +124,7 @@ class EmbeddingModel(models.Model):
 
 
 class EmbeddingQuerySet(models.QuerySet[Any]):
-    def refused(self, model: EmbeddingModel | OuterRef) -> Self:
+    def refused(self, model: EmbeddingModel) -> Self:
         """Return the texts that the endpoint refused when it was asked last."""
         return self.filter(model=model, vector=None)
 

@@ -24,21 +24,26 @@ PROCESS = "roll_summary"
 # with is not known any more when that is archived. One statement, for it is part of each append that ends a round; it
 # reads a dozen turns and one summary by their indexes.
 BEGIN_SQL = """
+WITH ended AS MATERIALIZED (
+    SELECT * FROM unnest(%(sessions)s::bigint[], %(users)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[],
+        %(kept_from)s::bigint[]) AS ended (session_id, user_id, first, last, kept_from)
+), begun AS (
+    SELECT ended.session_id, min(turn.sequence) AS first
+    FROM ended JOIN sessions_app_message turn ON turn.session_id = ended.session_id AND turn.user_id = ended.user_id
+        AND turn.sequence BETWEEN ended.first AND ended.last
+    WHERE turn.user_id = ANY (%(users)s::bigint[]) AND turn.kind = 'turn' AND turn.role = 'user'
+      AND ended.first > ended.kept_from
+    GROUP BY ended.session_id
+)
 INSERT INTO moments_app_summary
     (session_id, user_id, status, start_sequence, end_sequence, base_id, text, facts, source_message_ids, engine, error,
      created_at)
-SELECT ended.session_id, ended.user_id, 'processing',
-    COALESCE((
-        SELECT min(sequence) FROM sessions_app_message
-        WHERE session_id = ended.session_id AND user_id = ended.user_id AND kind = 'turn' AND role = 'user'
-          AND sequence BETWEEN ended.first AND ended.last AND ended.first > ended.kept_from
-    ), ended.first), ended.last, (
+SELECT ended.session_id, ended.user_id, 'processing', COALESCE(begun.first, ended.first), ended.last, (
         SELECT id FROM moments_app_summary
         WHERE session_id = ended.session_id AND user_id = ended.user_id AND status = 'completed'
         ORDER BY end_sequence DESC, id DESC LIMIT 1
     ), '', '[]', '{}', '', '', now()
-FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
-    AS ended (session_id, user_id, first, last, kept_from)
+FROM ended LEFT JOIN begun USING (session_id)
 ON CONFLICT DO NOTHING RETURNING session_id
 """
 
@@ -101,7 +106,9 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
             for session, end in ends.items()
         ]
         with connection.cursor() as cursor:
-            cursor.execute(BEGIN_SQL, [list(column) for column in zip(*windows, strict=True)])
+            columns = map(list, zip(*windows, strict=True))
+            names = ("sessions", "users", "firsts", "lasts", "kept_from")
+            cursor.execute(BEGIN_SQL, dict(zip(names, columns, strict=True)))
             begun = {pk for (pk,) in cursor}
         return [session for session in ends if session.pk in begun]
 

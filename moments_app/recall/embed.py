@@ -5,13 +5,27 @@ found by its words all the same; a sweep tries failed jobs again.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Case, Exists, F, FloatField, OuterRef, Q, QuerySet, Sum, Value, When
+from django.db.models import (
+    BooleanField,
+    Case,
+    Exists,
+    ExpressionWrapper,
+    F,
+    FloatField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Sum,
+    Value,
+    When,
+)
 from django.db.models.functions import Cast, Ceil, Greatest
 from django.db.models.lookups import GreaterThan
 from django.utils import timezone
@@ -41,7 +55,7 @@ from sessions_app.models import Message, Session, UserProfile
 
 SWEEP = 500  # failed jobs a run, and refused texts of a kind
 REFUSALS = 5  # sentences of the endpoint about the texts of a kind
-WRITTEN = ["vector", "refusal", "refusals", "ask_again_at"]
+HAS_VECTOR = ExpressionWrapper(Q(vector__isnull=False), output_field=BooleanField())
 COUNTED = 10_000  # texts of a kind
 TURNS_OF_ROUND = 2.0  # embedded together as people talk
 MEMORY_CALLS = 2.0  # a session, for its moments and its facts
@@ -178,7 +192,7 @@ def ask_refused_again(requested_by: str, *, dry_run: bool = False) -> int:
 def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
     """Return what jobs are about that send refused texts once more, some at a time."""
     due = {kind: _due_again(kind, model)[:SWEEP] for kind in KINDS}
-    sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].select_related("session")}
+    sessions = {turn.session_id: {"session": turn.session} for turn in due["turn"].prefetch_related("session")}
     memories = [whose_memories(source) for source in [*due["fact"].select_related("stream"), *due["moment"]]]
     return [*sessions.values(), *({str(about): about for about in memories}.values())]
 
@@ -189,13 +203,21 @@ def _subjects_of_refused(model: EmbeddingModel) -> list[dict[str, Any]]:
 def without_vector(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
     """Return the sources of a kind that have no vector of a model, by primary key; refused ones when they are due."""
     settled = Q(vector__isnull=False) | Q(ask_again_at__gt=timezone.now())
-    there = KINDS[kind].objects.filter(settled, model=model, source_id=OuterRef("pk"))
+    there = KINDS[kind].objects.filter(settled, model=model, **_of_source(kind))
     return _SOURCES[kind]().filter(~Exists(there)).order_by("pk")
 
 
 def _due_again(kind: str, model: EmbeddingModel) -> QuerySet[Any]:
     """Return the sources of a kind that were refused and are to be sent once more; by the index of refused ones."""
-    return _SOURCES[kind]().filter(pk__in=KINDS[kind].objects.due_again(model).values("source_id"))
+    return _SOURCES[kind]().filter(Exists(KINDS[kind].objects.due_again(model).filter(**_of_source(kind))))
+
+
+def _of_source(kind: str) -> dict[str, OuterRef]:
+    """Return the condition on vectors of a kind that they are those of a source, in a subquery.
+
+    Of a turn by its person too, for where turns are distributed a person's rows are together. A fact may be nobody's.
+    """
+    return {"source_id": OuterRef("pk")} | ({"user_id": OuterRef("user_id")} if kind == "turn" else {})
 
 
 @dataclass(frozen=True)
@@ -232,7 +254,7 @@ def filled(model: EmbeddingModel) -> list[Filled]:
 def _filled(kind: str, model: EmbeddingModel, refused: int) -> Filled:
     own = KINDS[kind].objects.filter(model=model)
     if kind == "turn":  # archived ones keep their vectors, and are no source any more
-        own = own.filter(source__kind=Message.Kind.TURN)
+        own = own.filter(source__kind=Message.Kind.TURN, user_id=F("source__user_id"))
     rows = own.filter(vector__isnull=False), _SOURCES[kind]()
     vectors, texts = (json.loads(some.explain(format="json"))[0]["Plan"]["Plan Rows"] for some in rows)
     if max(vectors, texts) <= COUNTED:
@@ -326,26 +348,48 @@ def write(model: EmbeddingModel, made: Vectors) -> int:
     Returns:
         How many texts that are.
     """
-    written = 0
-    for kind, embedding in KINDS.items():
-        vectors = {text.pk: (text, vector) for text, vector in made if text.kind == kind}
-        there = _SOURCES[kind]().filter(pk__in=vectors).select_for_update(no_key=True, of=("self",)).order_by("pk")
-        now = texts_of(list(there))
-        written += _keep(embedding, model, [(text, vectors[text.pk][1]) for text in now if vectors[text.pk][0] == text])
-    return written
+    by_owner: dict[tuple[str, int | None], dict[int, tuple[Text, list[float] | str]]] = defaultdict(dict)
+    for text, vector in made:
+        by_owner[text.kind, text.user_id][text.pk] = (text, vector)
+    # In an order in which nobody waits for each other.
+    owners = sorted(by_owner, key=lambda owner: (owner[0], owner[1] or 0))
+    return sum(_write_of(*owner, model, by_owner[owner]) for owner in owners)
 
 
-def _keep(embedding: type[AnyEmbedding], model: EmbeddingModel, made: Vectors) -> int:
-    """Write the rows of texts, whose sources are locked; no refusal takes the place of a vector."""
-    own = embedding.objects.filter(model=model, source_id__in=[text.pk for text, _vector in made])
-    embedded = set(own.filter(vector__isnull=False).values_list("source_id", flat=True))
-    refused = dict(own.filter(vector=None).values_list("source_id", "refusals"))
+def _write_of(
+    kind: str, user_id: int | None, model: EmbeddingModel, made: dict[int, tuple[Text, list[float] | str]]
+) -> int:
+    """Write what is made of a person's texts of a kind, or of a kind's texts of nobody, by their primary keys.
+
+    Of one person at a time: where turns are distributed, those of several are not locked by one statement.
+    """
+    there = _SOURCES[kind]().filter(user_id=user_id, pk__in=made).select_for_update(no_key=True, of=("self",))
+    now = texts_of(list(there.order_by("pk")))
+    same = [made[text.pk] for text in now if made[text.pk][0] == text]
+    return _keep(KINDS[kind].objects.filter(user_id=user_id, model=model), model, same)
+
+
+def _keep(own: QuerySet[Any], model: EmbeddingModel, made: Vectors) -> int:
+    """Write the rows of texts, whose sources are locked; no refusal takes the place of a vector.
+
+    Args:
+        own: those that their owner has of the model.
+        model: that made the vectors.
+        made: of texts of one kind and owner.
+    """
+    there = own.filter(source_id__in=[text.pk for text, _vector in made])
+    known = {
+        pk: (has_vector, times) for pk, has_vector, times in there.values_list("source_id", HAS_VECTOR, "refusals")
+    }
     rows: list[Any] = [
-        _row(embedding, model, text, vector, refused.get(text.pk, 0))
+        _row(own.model, model, text, vector, 0 if has_vector else times)
         for text, vector in made
-        if not (isinstance(vector, str) and text.pk in embedded)
+        for has_vector, times in [known.get(text.pk, (False, 0))]
+        if not (isinstance(vector, str) and has_vector)
     ]
-    embedding.objects.bulk_create(rows, update_conflicts=True, unique_fields=["source", "model"], update_fields=WRITTEN)
+    if replaced := [row.source_id for row in rows if row.source_id in known]:
+        own.filter(source_id__in=replaced).delete()
+    own.model.objects.bulk_create(rows)
     return len(rows)
 
 

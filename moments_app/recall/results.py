@@ -14,43 +14,39 @@ from moments_app.recall.request import KINDS
 from moments_app.turns.corrected import with_marks
 from moments_app.turns.served_text import MEMORY_TOOLS, text_lines, text_without
 from sessions_app.models import UserProfile
-from sessions_app.models.message import spoken
+from sessions_app.models.message import ids_at_places, spoken
 from sessions_app.retention.read_archived import UNREADABLE, read_archived
 from sessions_app.rows import array_of, microseconds_of, time_of
 
 CONTENT_CHARS = 2_000  # of a result's text; its address leads to the whole
 
-# A turn by its place, of one kind; the text of an archived one is read from its file afterwards. One after another, for
-# where the planner expects hardly any of a kind, it would read all of them. A turn with platform text in it is read
-# whole, since that text is taken out; one that has nothing else is not found.
-_TURN_SQL = """
+# The text of an archived turn is read from its file afterwards. A turn with platform text in it is read whole, since
+# that text is taken out; one that has nothing else is not found.
+_CONTENT = """CASE WHEN message.kind = 'archived' THEN NULL
+    WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"""
+_TURN_SQL = f"""
 SELECT 'turn', session.id, 'rem://sessions/' || session.session_id || '/messages/' || turn.sequence, turn.shown,
     session.session_id, turn.sequence, turn.time, turn.role, turn.places, turn.name,
     NULL::timestamptz, NULL::timestamptz, turn.marks
 FROM (
-    SELECT message.session_id, message.sequence, {content} AS shown, {time} AS time, message.role, own.places,
-        message.name, (
+    SELECT message.session_id, message.sequence, {_CONTENT} AS shown, {microseconds_of("message.created_at")} AS time,
+        message.role, own.places, message.name, (
             SELECT jsonb_agg(jsonb_build_array(mark.wrong, mark.right) ORDER BY mark.id)
             FROM moments_app_correctedturn mark
             WHERE mark.user_id = %(user)s AND mark.session_id = message.session_id AND mark.sequence = message.sequence
         ) AS marks
-    FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
-    CROSS JOIN LATERAL (
-        SELECT * FROM sessions_app_message
-        WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = '{kind}'
-        LIMIT 1
-    ) message
+    FROM sessions_app_message message
     LEFT JOIN moments_app_owntext own ON own.session_id = message.session_id AND own.sequence = message.sequence
         AND own.user_id = %(user)s
-    WHERE message.role <> 'system' AND {content} IS DISTINCT FROM '' AND message.retracted_at IS NULL
+    WHERE message.user_id = %(user)s AND message.id = ANY ({ids_at_places("turn", "archived")})
+        AND message.role <> 'system' AND {_CONTENT} IS DISTINCT FROM '' AND message.retracted_at IS NULL
         AND (%(since)s IS NULL OR message.created_at >= %(since)s)
         AND (%(as_of)s IS NULL OR message.created_at <= %(as_of)s)
         AND NOT (message.role = 'tool' AND message.tool_name = ANY(%(tools)s))
         AND (own.id IS NULL OR own.places IS NOT NULL)
     OFFSET 0
 ) turn JOIN sessions_app_session session ON session.id = turn.session_id
-"""
-_CONTENT = "CASE WHEN own.places IS NULL THEN left(message.content, %(chars)s) ELSE message.content END"
+"""  # noqa: S608 (constants)
 # What was known at a time to hold then; of what is asked for now, what never held is left out. As `MemoryAtom.as_of`.
 _AS_OF_SQL = """CASE WHEN %(as_of)s::timestamptz IS NULL THEN NOT atom.is_wrong ELSE
         atom.formed_at <= %(as_of)s AND COALESCE(atom.corrected_at <= %(as_of)s, true)
@@ -77,10 +73,7 @@ FROM moments_app_moment moment LEFT JOIN sessions_app_session session ON session
 WHERE moment.id = ANY(%(moments)s::bigint[]) AND moment.user_id = %(user)s
     AND (%(as_of)s IS NULL OR moment.ends_at <= %(as_of)s)
 """,  # noqa: S608 (a constant)
-    "turn": " UNION ALL ".join(
-        _TURN_SQL.format(kind=kind, content=content, time=microseconds_of("message.created_at"))
-        for kind, content in (("turn", _CONTENT), ("archived", "NULL"))
-    ),
+    "turn": _TURN_SQL,
 }
 
 

@@ -43,13 +43,16 @@ _BY_MEANING_SQL = """
 SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, %s, %s, {limits})
     WITH ORDINALITY AS result (found, score, place)
 """
-# What was found, by primary keys; of turns the place too, which decides on their neighbours, and whether it has its
-# vector already.
+# What was found; of turns the place too, which decides on their neighbours, and whether it has its vector already.
+# Turns are read by themselves: under row security a join is not planned where they are distributed.
 _SEARCH_SQL = """
 WITH found AS MATERIALIZED ({searches})
 SELECT found.search, found.kind, found.found, found.score, message.session_id, message.sequence,
     message.sequence > session.embedded_sequence
-FROM found LEFT JOIN sessions_app_message message ON found.kind = 'turn' AND message.id = found.found
+FROM found LEFT JOIN (
+    SELECT id, session_id, sequence FROM sessions_app_message
+    WHERE user_id = %s AND id = ANY (ARRAY(SELECT found.found FROM found WHERE found.kind = 'turn')) OFFSET 0
+) message ON found.kind = 'turn' AND message.id = found.found
 LEFT JOIN sessions_app_session session ON session.id = message.session_id
 ORDER BY found.search, found.kind, found.place
 """
@@ -114,7 +117,7 @@ def search(user: UserProfile, words: QueryWords, request: RecallRequest, most: i
             parameters += [kind, user.pk, array_of(words.shards), vector.model, vector.dimensions, str(vector.numbers)]
             parameters += [request.since, *limits]
     with connection.cursor() as cursor:
-        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), parameters)
+        cursor.execute(_SEARCH_SQL.format(searches=" UNION ALL ".join(searches)), [*parameters, user.pk])
         return [
             Hit(
                 search,

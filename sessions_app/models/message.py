@@ -25,6 +25,26 @@ JOIN sessions_app_message message USING (user_id, session_id, external_id)
 """
 
 
+_AT_PLACE_SQL = """
+(SELECT id FROM sessions_app_message
+ WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = '{kind}' LIMIT 1)
+"""
+
+
+def ids_at_places(*kinds: str) -> str:
+    """Return SQL of the ids of a person's messages at some places, as an array.
+
+    Each is looked up by itself: where the planner expects hardly any messages of a kind, a join would read all of them.
+    It has no LATERAL, which is not planned under row security where messages are distributed.
+
+    Args:
+        kinds: Of the messages, of each of which there is one at most at a place.
+    """
+    at_place = ", ".join(_AT_PLACE_SQL.format(kind=kind) for kind in kinds)
+    places = "unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)"
+    return f"ARRAY(SELECT COALESCE({at_place}) FROM {places})"  # noqa: S608 (constants)
+
+
 class MessageQuerySet(SearchedQuerySet["Message"]):
     def for_user(self, user: UserProfile | None) -> Self:
         """Return only this person's messages."""

@@ -21,11 +21,9 @@ from django.db.models import (
     CASCADE,
     BigIntegerField,
     Count,
-    Exists,
     Field,
     ForeignKey,
     Model,
-    OuterRef,
     Q,
     QuerySet,
     Value,
@@ -222,8 +220,10 @@ def _scrub_operators_log(column: "Field[Any, Any]", user: UserProfile) -> None:
         content_type=ContentType.objects.get_for_model(column.model), object_id__isnull=False
     )
     others = column.model._base_manager.exclude(**{column.name: user.pk})
-    named = others.filter(pk=Cast(OuterRef("object_id"), BigIntegerField()))
-    entries.filter(~Exists(named)).update(object_id=None, object_repr=ERASED, change_message="")
+    logged = entries.values(row=Cast("object_id", BigIntegerField()))
+    # Read first: where the rows are distributed, a statement that changes the log can't look for them.
+    named = [str(pk) for (pk,) in others.filter(pk__in=logged).values_list("pk")]
+    entries.exclude(object_id__in=named).update(object_id=None, object_repr=ERASED, change_message="")
 
 
 # --- files ---

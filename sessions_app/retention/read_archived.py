@@ -15,6 +15,7 @@ import structlog
 from django.db import connection
 
 from sessions_app.models import Message, UserProfile
+from sessions_app.models.message import ids_at_places
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
@@ -27,21 +28,18 @@ TurnPlace = tuple[int, int]
 # The name of a file, and the offset at which a part of it begins.
 FilePart = tuple[str, int]
 
-# LATERAL makes it look up the turns one by one through `message_archived`. Right after a site's first turns were
-# archived, the planner would otherwise expect hardly any and read all of them. A turn is in the file of the month in
-# which it was said.
-_PARTS_SQL = """
+# A turn is in the file of the month in which it was said.
+_PARTS_SQL = f"""
 SELECT message.session_id, message.sequence, archive.name,
     archive.byte_offset + archive.block_offsets[width_bucket(message.sequence, archive.block_sequences)]
-FROM unnest(%(sessions)s::bigint[], %(sequences)s::bigint[]) place (session_id, sequence)
-CROSS JOIN LATERAL (
-    SELECT * FROM sessions_app_message
-    WHERE session_id = place.session_id AND user_id = %(user)s AND sequence = place.sequence AND kind = 'archived'
-    LIMIT 1
+FROM (
+    SELECT session_id, user_id, sequence, created_at FROM sessions_app_message
+    WHERE user_id = %(user)s AND id = ANY ({ids_at_places("archived")})
+    OFFSET 0
 ) message
 JOIN sessions_app_archive archive ON archive.session_id = message.session_id AND archive.user_id = message.user_id
     AND archive.month = date_trunc('month', message.created_at AT TIME ZONE 'UTC')::date
-"""
+"""  # noqa: S608 (constants)
 
 logger = structlog.get_logger(__name__)
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="archive")

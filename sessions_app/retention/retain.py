@@ -17,12 +17,12 @@ from operator import attrgetter, itemgetter
 
 import structlog
 from django.conf import settings
-from django.db import transaction
-from django.db.models import F, Max, Min, OuterRef, Q, QuerySet, Subquery, prefetch_related_objects
+from django.db import connection, transaction
+from django.db.models import Max, Min, Q, prefetch_related_objects
 from django.db.models.functions import TruncMonth
 from django.utils import timezone
 
-from sessions_app.models import Archive, Event, Message, Session
+from sessions_app.models import Archive, Event, Session
 from sessions_app.models.message import MessageQuerySet
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError, Span, TurnsHash
@@ -120,31 +120,42 @@ def retain(*, dry_run: bool = False) -> Retained:
 # --- which sessions ---
 
 
-def candidates(before: datetime) -> QuerySet[Session]:
-    """Return sessions with a first turn that arrived before this time, unless turns were restored since."""
-    kept = Message.objects.turns().filter(
-        session=OuterRef("pk"), user=OuterRef("user_id"), sequence__gte=OuterRef("kept_from_sequence")
-    )
-    # The index `session_kept` finds the sessions with turns, and the index of turns the first turn of each.
-    return (
-        Session.objects.filter(Q(restored_at=None) | Q(restored_at__lt=before))
-        .filter(last_sequence__gte=F("kept_from_sequence"))
-        .alias(first_at=Subquery(kept.order_by("sequence").values("arrived_at")[:1]))
-        .filter(first_at__lt=before)
-        .order_by("pk")
-    )
+# By `session_kept` and the index of turns. No subquery for each session, for where turns are distributed none is
+# allowed. The last row says where the page ends, and how many sessions it has.
+_CANDIDATES_SQL = """
+WITH kept AS MATERIALIZED (
+    SELECT id, user_id, kept_from_sequence, last_sequence FROM sessions_app_session
+    WHERE id > %(after)s AND last_sequence >= kept_from_sequence AND (restored_at IS NULL OR restored_at < %(before)s)
+    ORDER BY id LIMIT %(most)s
+)
+SELECT kept.id, kept.user_id, kept.last_sequence + 1 - kept.kept_from_sequence
+FROM kept JOIN sessions_app_message turn ON turn.session_id = kept.id AND turn.user_id = kept.user_id
+    AND turn.sequence = kept.kept_from_sequence AND turn.kind = 'turn'
+WHERE turn.arrived_at < %(before)s
+UNION ALL SELECT max(id), NULL, count(*) FROM kept
+"""
+
+
+def _pages(before: datetime) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield sessions whose first turn arrived before this time, unless turns were restored since.
+
+    Each with the primary keys of the session and its person, and how many turns it has; a page at a time.
+    """
+    after, count = 0, SESSIONS_AT_ONCE
+    while count == SESSIONS_AT_ONCE:
+        with connection.cursor() as cursor:
+            cursor.execute(_CANDIDATES_SQL, {"before": before, "after": after, "most": SESSIONS_AT_ONCE})
+            rows = sorted(cursor.fetchall(), key=lambda row: (row[1] is None, row[1], row[0]))
+        after, _, count = rows.pop()
+        yield rows
 
 
 def _together(before: datetime) -> Iterator[tuple[int, list[int]]]:
     """Yield the primary keys of a person and of sessions of theirs that are worked on together."""
-    after = 0
-    turns = F("last_sequence") + 1 - F("kept_from_sequence")
-    found = candidates(before).values_list("pk", "user_id", turns)
-    while page := list(found.filter(pk__gt=after)[:SESSIONS_AT_ONCE]):
-        for user_pk, theirs in groupby(sorted(page, key=itemgetter(1)), key=itemgetter(1)):
+    for page in _pages(before):
+        for user_pk, theirs in groupby(page, key=itemgetter(1)):
             for portion in _portions(theirs):
                 yield user_pk, portion
-        after = page[-1][0]
 
 
 def _portions(sessions: Iterable[tuple[int, int, int]]) -> Iterator[list[int]]:

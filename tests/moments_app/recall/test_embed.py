@@ -31,7 +31,7 @@ from moments_app.models.stream import USER_DEFAULTS, MemoryStream
 from moments_app.recall import embed
 from moments_app.recall.embed import Embed, EmbedInput
 from moments_app.turns import served_lines
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -54,7 +54,8 @@ def add_fact(service: Api, stream: MemoryStream, content: str, user_id: str = "a
 
 
 def embedded_sequences() -> list[int]:
-    return sorted(TurnEmbedding.objects.values_list("source__sequence", flat=True))
+    sources = list(TurnEmbedding.objects.values_list("source", flat=True))
+    return sorted(Message.objects.filter(pk__in=sources).values_list("sequence", flat=True))
 
 
 def refuse_marked(status: int) -> behave.Behaviour:
