@@ -252,7 +252,7 @@ class _Known:
         self._stored: dict[int | None, SaidById] = defaultdict(dict)
         for pk, external_id, role, tool_name, said_hash in _sent_as(sent):
             # One that was archived before there were hashes has nothing to compare.
-            self._stored[pk][external_id] = said_hash and Said(role, tool_name, bytes(said_hash))
+            self._stored[pk][external_id] = Said(role, tool_name, bytes(said_hash)) if said_hash else None
         self._said: dict[tuple[str, str], SaidById] = {}
 
     def _session_of(self, batch: list[Record]) -> Session | None:

@@ -112,13 +112,24 @@ def test_an_external_id_that_names_another_message_refuses_the_batch(service: Ap
 
 def test_row_1_an_external_id_that_names_another_archived_message_refuses_the_batch(service: Api) -> None:
     """The row of an archived message has no text, but tells whether a repeated one says the same."""
-    said = {"role": "assistant", "content": "one", "payload": {"b": [0.5, None, "é\n"], "a": True}, "external_id": "a"}
-    plain = {"role": "user", "content": "two", "external_id": "b"}
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "content": "one",
+        "payload": {"b": [0.5, None, "é\n"], "a": True},
+        "external_id": "a",
+    }
+    plain: dict[str, Any] = {"role": "user", "content": "two", "external_id": "b"}
     service.post("sessions/s1/messages", user_id="ada", messages=[said, plain])
     Message.objects.turns().archive()
     same = service.post("sessions/s1/messages", user_id="ada", messages=[plain, said])
     assert same.status_code == 200 and not any(message["created"] for message in same.json()["messages"])
-    others = [{"content": "else"}, {"payload": {"a": True}}, {"payload": None}, {"role": "user"}, {"tool_name": "x"}]
+    others: list[dict[str, Any]] = [
+        {"content": "else"},
+        {"payload": {"a": True}},
+        {"payload": None},
+        {"role": "user"},
+        {"tool_name": "x"},
+    ]
     for other in [said | fields for fields in others] + [plain | {"content": "three"}, plain | {"payload": {"a": 1}}]:
         batch = [{"role": "user", "content": "new"}, other]
         answer = service.post("sessions/s1/messages", user_id="ada", messages=batch)

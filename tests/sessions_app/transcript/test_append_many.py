@@ -89,7 +89,8 @@ def test_row_1_an_archived_message_is_not_added_again_and_another_with_its_id_is
     append_many([batch_of(ada, "s1", ODD)])
     Message.objects.turns().archive()
     assert append_many([batch_of(ada, "s1", ODD[:2])]) == [0]
-    for other in ({"content": "else"}, {"payload": {"found": []}}):
+    others: list[dict[str, Any]] = [{"content": "else"}, {"payload": {"found": []}}]
+    for other in others:
         with pytest.raises(IdTaken):
             append_many([batch_of(ada, "s1", [replace(ODD[1], **other)])])
 
