@@ -116,7 +116,7 @@ class _Pages:
 
     def offer(self, sentence: Sentence) -> None:
         """Take a statement in, unless a line says it or better ones leave no room."""
-        line = _Line(f"- {sentence.told.rstrip('.。')} ({sentence.turn.created_at:%Y-%m-%d})")
+        line = _Line(f"- {sentence.told.rstrip('.。।')} ({sentence.turn.created_at:%Y-%m-%d})")
         known = [self._head_words, *(one.words for lines in self._lines.values() for one in lines)]
         if not any(len(line.words & said) >= KNOWN * len(line.words) for said in known):
             self.sources[line.text] = [sentence.turn.index]

@@ -271,7 +271,7 @@ class Window:
 
 def read(turns: Sequence[Turn]) -> Window:
     """Return the window of these turns."""
-    language = language_of(turn.content for turn in turns)
+    language = language_of([turn.content for turn in turns])
     speech = _by_speaker(turns)
     vocabulary = [content_words(text[:VOCABULARY_CHARS], language) for _, text in speech]
     return Window(turns, language, speech, vocabulary, _weights(vocabulary))
