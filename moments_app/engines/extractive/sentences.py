@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from moments_app.engines.extractive.kinds import DURABLE, is_of_oneself, kinds_of
+from moments_app.engines.extractive.kinds import DURABLE, is_of_everybody, is_of_oneself, kinds_of
 from moments_app.engines.extractive.language import (
     ENGLISH,
     content_words,
@@ -107,16 +107,16 @@ class Sentence:
 
     @property
     def is_quoted(self) -> bool:
-        """True if it can only be quoted, which says nothing of the speaker: a question, what to do, advice."""
+        """True if it can only be quoted, which says nothing of the speaker; see `_quoted_as`."""
         return self.language == ENGLISH and bool(self._quoted_as)
 
     @property
     def _quoted_as(self) -> str:
-        """How it is said where it can only be quoted: a question, what to do, advice. Blank for all else."""
+        """How it is said where it can only be quoted: a question, what to do, advice, of everybody. Else blank."""
         if self.is_question or (self._is_order and self.turn.role == "user"):
             return "asked"
         is_advice = self.turn.role == "assistant" and not self.speaker.is_named and bool(_TO_YOU.search(self.text))
-        return "said" if self._is_order or is_advice else ""
+        return "said" if self._is_order or is_advice or is_of_everybody(self.text) else ""
 
     @property
     def _is_order(self) -> bool:
