@@ -686,7 +686,8 @@ def test_vectors_stay_with_archived_turns_and_are_there_when_they_come_back(ada:
     retain()
     assert TurnEmbedding.objects.count() == 6
     restore_archive(session, actor="test")
-    assert TurnEmbedding.objects.filter(source__kind="turn").count() == 6
+    turns = session.messages.turns().values_list("pk", flat=True)
+    assert TurnEmbedding.objects.filter(source__in=list(turns)).count() == 6
 
 
 # --- how it reads and what it costs ---
