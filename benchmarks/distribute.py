@@ -18,8 +18,8 @@ from django.db import connection, transaction
 TABLES = ("sessions_app_message", "moments_app_turnembedding", "moments_app_owntext", "moments_app_correctedturn")
 ROLES = ("memory_request", "memory_operator", "memory_web", "memory_admin", "memory_worker")
 
-# Settings that a function makes for its own statements, which other nodes carry out.
-SET = r"set_config\(('(?:memory|hnsw)\.[^,]*, [^,()]*), true\)"
+# A setting that a function makes for its own statements, which other nodes carry out.
+SET = r"set_config\(('memory\.[^,]*, [^,()]*), true\)"
 
 _CITUS = "SELECT extname::text FROM pg_extension WHERE extname = 'citus'"
 _WORKERS = "SELECT nodename FROM pg_dist_node WHERE shouldhaveshards AND groupid > 0"

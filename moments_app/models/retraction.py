@@ -212,8 +212,12 @@ def _put_back(table: type[models.Model], items: Sequence[RetractedItem]) -> int:
     for field in table._meta.concrete_fields:
         if isinstance(field, models.ForeignKey):
             _forget_lost(field, wanted, there={item.object_pk for item in wanted})
+    kept = [field.name for field in table._meta.concrete_fields if not field.primary_key and field.name != "user"]
     for item in wanted:
-        item.row().save()
+        if item.is_rewritten:  # whose it is never changes, and where rows are distributed it can't
+            item.row().save(update_fields=kept)
+        else:
+            item.row().save(force_insert=True)
     return len(wanted)
 
 

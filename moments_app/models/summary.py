@@ -8,15 +8,14 @@ from datetime import timedelta
 from typing import Self
 
 from django.conf import settings
-from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models
-from django.db.models import Exists, F, Func, IntegerField, OuterRef, Q
+from django.db.models import Exists, ExpressionWrapper, F, Func, OuterRef, Q
 from django.utils import timezone
 
 from moments_app.models.job import Job
 from moments_app.models.prompt import PromptVersion
-from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models import Session, UserProfile
 
 PROCESS = "roll_summary"
 
@@ -64,13 +63,8 @@ class SummaryQuerySet(models.QuerySet["Summary"]):
 
     def with_source_sequences(self) -> Self:
         """Add `source_sequences`: those of its source messages that are still there, in order."""
-        window = (OuterRef("start_sequence"), OuterRef("end_sequence"))
-        turns = Message.objects.turns().filter(
-            session=OuterRef("session"), user=OuterRef("user"), sequence__range=window
-        )
-        place = Func(OuterRef("source_message_ids"), F("pk"), function="array_position", output_field=IntegerField())
-        sources = turns.alias(place=place).filter(place__isnull=False).order_by("sequence")
-        return self.annotate(source_sequences=ArraySubquery(sources.values("sequence")))
+        sequences = Func("user", "session", "source_message_ids", function="sequences_of_turns")
+        return self.annotate(source_sequences=ExpressionWrapper(sequences, ArrayField(models.BigIntegerField())))
 
     def latest_completed(self, session: Session) -> "Summary | None":
         """Return the summary in force; one that failed or is being made never is."""

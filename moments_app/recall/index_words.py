@@ -9,6 +9,8 @@ are counted again.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import structlog
@@ -61,7 +63,7 @@ def index_words(*, dry_run: bool = False, seconds: float | None = SECONDS) -> In
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
     rows = 0
     for table in tables():
-        while batch := _index_batch(table):
+        for batch in _batches(table):
             rows += batch
             if time.monotonic() > until:
                 logger.info("words indexed", rows=rows, is_done=False)
@@ -76,16 +78,24 @@ def tables() -> Iterator[type[Searched]]:
     return (model for model in apps.get_models() if issubclass(model, Searched))
 
 
+def _batches(table: type[Searched]) -> Iterator[int]:
+    """Index all rows, found by the index of such rows, a person's together; yield how many at a time."""
+    passed = 0
+    while found := list(SearchedQuerySet(table).unindexed().values_list("user_id", "pk")[passed : passed + BATCH]):
+        indexed = _index(table, found)
+        passed += len(found) - indexed  # those in use
+        yield indexed
+
+
 @transaction.atomic
-def _index_batch(table: type[Searched]) -> int:
-    """Index some rows, found by the index of such rows, which has those of a person together."""
+def _index(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
+    """Index those of some rows that are not in use, each given by its person and primary key; return how many."""
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
-    rows: list[Any] = list(
-        SearchedQuerySet(table)
-        .unindexed()
-        .only("pk", *owners, *table.SEARCHED)
-        .select_for_update(skip_locked=True, no_key=True)[:BATCH]
-    )
+    waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
+    rows: list[Any] = []
+    for user_id, theirs in groupby(found, itemgetter(0)):  # where turns are distributed, no other lock can be had
+        own = waiting.filter(user_id=user_id, pk__in=[pk for _user_id, pk in theirs])
+        rows += own.select_for_update(skip_locked=True, no_key=True)
     if rows:
         sql = _WRITE_SQL.format(table=table._meta.db_table)
         with connection.cursor() as cursor:

@@ -44,9 +44,10 @@ SELECT 'semantic' AS search, %s AS kind, * FROM nearest_{table}(%s, %s, %s, %s, 
     WITH ORDINALITY AS result (found, score, place)
 """
 # What was found; of turns the place too, which decides on their neighbours, and whether it has its vector already.
-# Turns are read by themselves: under row security a join is not planned where they are distributed.
+# Turns are read by themselves: under row security a join is not planned where they are distributed. And all is found
+# before it is handed on: the functions can't ask nodes for anything while these are told what was found.
 _SEARCH_SQL = """
-WITH found AS MATERIALIZED ({searches})
+WITH found AS MATERIALIZED (SELECT * FROM ({searches}) found ORDER BY search, kind, place)
 SELECT found.search, found.kind, found.found, found.score, message.session_id, message.sequence,
     message.sequence > session.embedded_sequence
 FROM found LEFT JOIN (

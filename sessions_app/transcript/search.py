@@ -5,6 +5,7 @@ the newest sessions and looks up their people. The amount of data read is bounde
 price is that only the newest of many sessions are searched.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,22 +28,16 @@ SHORT = 120  # characters up to which a turn is shown completely
 EXCERPT_CHARS = 4_000  # characters of a turn from which an excerpt is made
 ARCHIVED = "(archived; the transcript shows its text)"  # in place of an excerpt: no file is opened for a list
 
-_KEYS_SQL = "ARRAY(SELECT 'u' || id || ' ' || stem FROM unnest(ids) id, unnest(%(word_{n})s::text[]) stem) AS keys_{n}"
-_HAS_WORD_SQL = "memory_words('u' || user_id, search_vector) && people.keys_{n}"
-# This reads a few dozen people at a time, in the order of their newest sessions, until enough is read. A turn belongs
-# to one person, so a turn with a key of each word has all words: `sessions_app_message_words` finds exactly these.
+# This reads a few dozen people at a time, in the order of their newest sessions, until enough is read.
 _SAID_SQL = """
 WITH people AS MATERIALIZED (
-    SELECT place, {keys} FROM (
-        SELECT CASE WHEN place < %(first)s THEN place / %(few)s ELSE place / %(people)s + %(first)s END AS place,
-            array_agg(id) AS ids
-        FROM unnest(%(users)s::bigint[]) WITH ORDINALITY person (id, place) GROUP BY 1
-    ) together
+    SELECT place, array_agg(id) AS ids FROM (
+        SELECT CASE WHEN place < %(first)s THEN place / %(few)s ELSE place / %(people)s + %(first)s END AS place, id
+        FROM unnest(%(users)s::bigint[]) WITH ORDINALITY person (id, place)
+    ) person GROUP BY place
 ), turn AS MATERIALIZED (
-    SELECT turn.* FROM (SELECT * FROM people ORDER BY place) people CROSS JOIN LATERAL (
-        SELECT session_id, sequence, id FROM sessions_app_message
-        WHERE {has_words} AND kind <> 'partition' AND role <> 'system' LIMIT %(most_turns)s
-    ) turn LIMIT %(most_read)s
+    SELECT turn.* FROM (SELECT * FROM people ORDER BY place) people
+    CROSS JOIN turns_with_words(people.ids, %(words)s::jsonb, %(most_turns)s) turn LIMIT %(most_read)s
 ), said AS MATERIALIZED (
     SELECT newest.id AS session_id, max(ARRAY[sequence, turn.id]) AS latest
     FROM turn JOIN unnest(%(sessions)s::bigint[]) WITH ORDINALITY newest (id, place) ON newest.id = turn.session_id
@@ -99,14 +94,9 @@ def _mentions(text: str, sessions: Sequence[int], users: Sequence[int]) -> dict[
     words = sorted(lexemes.whole_words(text), key=lambda word: (-len(word.word), word.word))[:MOST_WORDS]
     if not words:
         return {}
-    stems = {f"word_{n}": list(word.stems) for n, word in enumerate(words)}
-    numbers = range(len(words))
-    sql = _SAID_SQL.format(
-        keys=", ".join(_KEYS_SQL.format(n=n) for n in numbers),
-        has_words=" AND ".join(_HAS_WORD_SQL.format(n=n) for n in numbers),
-    )
+    stems = json.dumps([word.stems for word in words])
     with connection.cursor() as cursor:
-        cursor.execute(sql, _VALUES | stems | {"users": list(users), "sessions": list(sessions)})
+        cursor.execute(_SAID_SQL, _VALUES | {"words": stems, "users": list(users), "sessions": list(sessions)})
         return {pk: Mention(sequence, _excerpt(content, words)) for pk, sequence, content in cursor}
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import SEARCH_VAR
-from django.db.models import OuterRef, QuerySet, Subquery, TextField, Value
-from django.db.models.functions import Coalesce, Left, NullIf
+from django.db.models import Func, QuerySet, TextField, Value
+from django.db.models.functions import Coalesce, NullIf
 from django.http import Http404, HttpRequest
 from django.utils.html import format_html
 from unfold.contrib.filters.admin import FieldTextFilter
@@ -38,7 +38,7 @@ from sessions_app.admin.base import DaysFilter, PageAdmin, prefix_search
 from sessions_app.admin.links import GIST, titled, turn_url
 from sessions_app.admin.marked import marked
 from sessions_app.admin.views.base import actor_of
-from sessions_app.models import Message, Session
+from sessions_app.models import Session
 from sessions_app.transcript.search import Mention, find_sessions
 
 
@@ -175,9 +175,7 @@ class SessionAdmin(PageAdmin):
 
 def _beginning() -> Coalesce:
     """Return a session's title, or how the first turn of its user begins that is still in the transcript."""
-    turns = Message.objects.turns().believed().filter(session=OuterRef("pk"), user=OuterRef("user"))
-    spoken = turns.filter(role=Message.Role.USER).order_by("sequence")
-    first = Subquery(spoken.values(words=Left("content", 2 * GIST))[:1])
+    first = Func("user", "pk", Value(2 * GIST), function="first_words")
     return Coalesce(NullIf("title", Value("")), first, Value(""), output_field=TextField())
 
 
