@@ -87,7 +87,7 @@ def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
 def _alone(line: Line) -> str:
     """Return a line as it stands by itself: there may be room for one of a list and not for those before it."""
     text = line.text.removeprefix(ITEM).strip()
-    is_sentence = len(_words(text).split()) > FEW
+    is_sentence = len(words(_words(text))) > FEW
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 

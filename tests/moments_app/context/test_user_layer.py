@@ -161,6 +161,11 @@ def test_sentences_without_spaces_are_told_apart(session: Session, stream: Memor
     assert lines(session) == ["我有两只猫。", "User: 我住在都灵。 (2026-03-02)"]
 
 
+def test_a_line_without_spaces_says_enough_without_its_heading(session: Session, stream: MemoryStream) -> None:
+    known(session.user, summary="In their own words:\n- User: 我女儿叫小雨，今年六岁 (2026-03-04)")
+    assert lines(session) == ["User: 我女儿叫小雨，今年六岁 (2026-03-04)"]
+
+
 def test_each_line_of_a_text_is_an_item(session: Session, stream: MemoryStream) -> None:
     fields = {"pinned_content": "One.\n\nTwo.", "consolidated_content": "Three.\r\nFour."}
     MemoryStream.objects.filter(pk=stream.pk).update(**fields)
