@@ -178,7 +178,7 @@ def kept_context(envelope: Envelope) -> KeptContext:
 
 def _kept_lines(items: Sequence[PricedItem]) -> list[KeptLine]:
     return [
-        KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.time)
+        KeptLine(item.text, priced.tokens, item.ref, priced.why, item.role, item.speaker, item.local_time)
         for priced in items
         for item in (priced.item,)
     ]

@@ -1,7 +1,7 @@
 """One thing in a context, and where it comes from."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import Self
 
@@ -17,7 +17,8 @@ class Item:
         text: as it is stored, without characters that nobody sees; renderings escape it.
         ref: a `rem://` address; blank for what is not remembered, such as the query.
         source_sequences: first and last sequence of the turns it rests on, in the session it came from.
-        time: when it was said or written, aware; formats write it in its own time zone, which is that of the person.
+        time: when it was said or written, aware.
+        zone: where the person is, if the time is written.
         name: of the shard it is in.
         role: of a turn.
         speaker: who says a turn, where the application names them.
@@ -36,6 +37,7 @@ class Item:
     ref: str = ""
     source_sequences: tuple[int, int] | None = None
     time: datetime | None = None
+    zone: tzinfo = UTC
     name: str = ""
     role: str = ""
     speaker: str = ""
@@ -63,6 +65,11 @@ class Item:
         marks = {"why": why, "score": score, "is_certain": is_certain, "is_neighbour": is_neighbour}
         item.__dict__.update(self.__dict__, **marks)
         return item
+
+    @cached_property
+    def local_time(self) -> datetime | None:
+        """The time where the person is."""
+        return self.time and self.time.astimezone(self.zone)
 
     @cached_property
     def words(self) -> tuple[str, ...]:

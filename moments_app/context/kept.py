@@ -13,7 +13,7 @@ from sessions_app.sealed import seal, unseal
 
 @dataclass(frozen=True)
 class KeptLine:
-    """A line of a context; see `Item` and `PricedItem`."""
+    """A line of a context, its time as it was written; see `Item` and `PricedItem`."""
 
     text: str
     tokens: int

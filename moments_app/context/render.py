@@ -82,7 +82,7 @@ class Format(Protocol):
 
 def day_of(layer: str, item: Item) -> date | None:
     """Return the day that an item stands under; only what was recalled has one, for it may be from any day."""
-    return item.time.date() if layer == "retrieved" and item.time else None
+    return item.local_time.date() if layer == "retrieved" and item.local_time else None
 
 
 def _speaker_mark(layer: str, item: Item) -> str:
@@ -188,7 +188,7 @@ def _in_xml(text: str) -> str:
 
 
 def _dated(item: Item) -> str:
-    return f' time="{item.time:%Y-%m-%d %H:%M}"' if item.time else ""
+    return f' time="{item.local_time:%Y-%m-%d %H:%M}"' if item.time else ""
 
 
 class Markdown(Lines):
@@ -205,7 +205,7 @@ class Markdown(Lines):
             name = _on_one_line(item.name)
             return f"- **{name}**: {text}" if name else f"- {_speaker_mark(layer, item)}{text}"
         said_by = "".join(f" {_on_one_line(name)}" for name in (item.tool, item.speaker) if name)
-        return f"- **{item.role}{said_by}** ({item.time:%Y-%m-%d %H:%M}): {text}"
+        return f"- **{item.role}{said_by}** ({item.local_time:%Y-%m-%d %H:%M}): {text}"
 
 
 def _on_one_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 from django.conf import settings
@@ -69,7 +70,8 @@ def _messages(kept: KeptContext, left_out: Collection[LineName]) -> list[dict[st
 
 
 def _item(line: KeptLine) -> Item:
-    return Item(line.text, ref=line.ref, time=line.time, role=line.role, speaker=line.speaker)
+    zone = line.time.tzinfo if line.time and line.time.tzinfo else UTC
+    return Item(line.text, ref=line.ref, time=line.time, zone=zone, role=line.role, speaker=line.speaker)
 
 
 def _said(answer: Any) -> str:

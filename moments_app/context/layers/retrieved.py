@@ -80,7 +80,8 @@ def _line(result: Result, zone: ZoneInfo) -> Item:
         shorten_middle(result.content, MAX_CHARS, result.ref) + _span(result),
         ref=result.ref,
         source_sequences=sequences,
-        time=result.time.astimezone(zone),
+        time=result.time,
+        zone=zone,
         role=result.role,
     )
 

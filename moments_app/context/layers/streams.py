@@ -44,5 +44,5 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
 
 def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
     """Return the line of a fact or observation, with the day on which it was said where the person is."""
-    said_at = atom.formed_at.astimezone(zone)
-    return Item(f"{atom.content} ({said_at:%Y-%m-%d})", ref=atom.uri, time=said_at, name=name)
+    day = f"{atom.formed_at.astimezone(zone):%Y-%m-%d}"
+    return Item(f"{atom.content} ({day})", ref=atom.uri, time=atom.formed_at, name=name)

@@ -26,7 +26,7 @@ def result(content: str = "The kiln is warm.", *, sequence: int = 0, score: floa
 
 
 def made(result: Result, zone: ZoneInfo) -> Item:
-    return Item(result.content, ref=result.ref, time=result.time.astimezone(zone), role=result.role)
+    return Item(result.content, ref=result.ref, time=result.time, zone=zone, role=result.role)
 
 
 def test_the_same_line_has_the_same_item_whatever_it_is_worth() -> None:
@@ -47,7 +47,7 @@ def test_a_line_that_says_something_else_now_has_another_item() -> None:
 
 def test_a_line_of_somebody_who_moved_has_another_item_with_another_day() -> None:
     kept = KeptLines()
-    days = [kept.item(1, zone, result(), made).time for zone in (OSLO, LIMA)]
+    days = [kept.item(1, zone, result(), made).local_time for zone in (OSLO, LIMA)]
     assert [day and day.day for day in days] == [2, 1]
 
 
