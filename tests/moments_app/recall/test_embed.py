@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.db.models import F
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
