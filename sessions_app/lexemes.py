@@ -166,6 +166,12 @@ def stems_in(text: str, languages: tuple[str, ...] = ()) -> frozenset[str]:
     return frozenset(chain.from_iterable(_indexed(text[:MAX_CHARS], languages)))
 
 
+def marked(stem: str) -> tuple[str, str]:
+    """Return the language that a stem is marked with, or blank, and the stem without the mark."""
+    language, _, bare = stem.rpartition(":")
+    return language, bare
+
+
 def certain_language(text: str) -> str:
     """Return the language of a text, or blank if it isn't certain. A script that tells no language stands for one."""
     scripts = Counter(

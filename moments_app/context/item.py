@@ -17,7 +17,7 @@ class Item:
         text: as it is stored, without characters that nobody sees; renderings escape it.
         ref: a `rem://` address; blank for what is not remembered, such as the query.
         source_sequences: first and last sequence of the turns it rests on, in the session it came from.
-        time: when it was said or written, aware.
+        time: when it was said or written, aware; formats write it in its own time zone, which is that of the person.
         name: of the shard it is in.
         role: of a turn.
         speaker: who says a turn, where the application names them.

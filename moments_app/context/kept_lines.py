@@ -6,6 +6,7 @@ its words.
 """
 
 from collections.abc import Callable
+from zoneinfo import ZoneInfo
 
 from moments_app.context.bounded_store import BoundedStore
 from moments_app.context.item import Item
@@ -17,24 +18,25 @@ READ = Result._fields.index("score")  # fields of a result that were read; the o
 
 
 class KeptLines:
-    """Items by person and address; those that were made first go first."""
+    """Items by person, time zone and address; those that were made first go first."""
 
     def __init__(self) -> None:
-        self._lines: BoundedStore[tuple[int, str], tuple[tuple[object, ...], Item]] = BoundedStore()
+        self._lines: BoundedStore[tuple[int, str, str], tuple[tuple[object, ...], Item]] = BoundedStore()
 
-    def item(self, person: int, result: Result, make: Callable[[Result], Item]) -> Item:
+    def item(self, person: int, zone: ZoneInfo, result: Result, make: Callable[[Result, ZoneInfo], Item]) -> Item:
         """Return the item of a result, and keep it.
 
         Args:
             person: primary key.
+            zone: in which the item has its time.
             result: as it was just read.
             make: makes an item of what was read; without what the search makes of it.
         """
-        address, read = (person, result.ref), result[:READ]
+        address, read = (person, zone.key, result.ref), result[:READ]
         kept = self._lines.get(address)
         if kept is not None and kept[0] == read:
             return kept[1]
-        item = make(result)
+        item = make(result, zone)
         item.words  # noqa: B018 (worked out here, and kept with the item)
         self._lines.keep(address, (read, item), LINE_CHARS + len(item.text), most=MOST_CHARS)
         return item

@@ -5,6 +5,7 @@ is the same to the letter. What is spared is to make items of them, and to write
 """
 
 from collections.abc import Callable, Sequence
+from zoneinfo import ZoneInfo
 
 from moments_app.context.bounded_store import BoundedStore
 from moments_app.context.input import LiveTurn
@@ -16,30 +17,34 @@ Known = dict[int, tuple[LiveTurn, Item]]  # the items of one session's turns, by
 
 
 class KeptTurns:
-    """Items by session; those of a session that nobody asked for lately, or for longest, go."""
+    """Items by session and time zone; those of a session that nobody asked for lately, or for longest, go."""
 
     def __init__(self) -> None:
-        self._sessions: BoundedStore[int, Known] = BoundedStore()
+        self._sessions: BoundedStore[tuple[int, str], Known] = BoundedStore()
 
-    def items(self, session: int, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]) -> list[Item]:
+    def items(
+        self, session: int, zone: ZoneInfo, turns: Sequence[LiveTurn], make: Callable[[LiveTurn], Item]
+    ) -> list[Item]:
         """Return the items of a session's turns, and keep them.
 
         Args:
             session: primary key.
+            zone: in which the items have their times.
             turns: as they were just read.
             make: makes an item of a turn of this session.
         """
-        known = self._sessions.get(session) or {}
+        address = (session, zone.key)
+        known = self._sessions.get(address) or {}
         found: list[tuple[LiveTurn, Item]] = []
         for turn in turns:
             there = known.get(turn.sequence)
             found.append(there if there and there[0] == turn else (turn, make(turn)))
-        self._keep(session, {turn.sequence: (turn, item) for turn, item in found if turn.payload is None})
+        self._keep(address, {turn.sequence: (turn, item) for turn, item in found if turn.payload is None})
         return [item for _turn, item in found]
 
-    def _keep(self, session: int, items: Known) -> None:
+    def _keep(self, address: tuple[int, str], items: Known) -> None:
         chars = TURN_CHARS * len(items) + sum([len(turn.content) for turn, _item in items.values()])
-        self._sessions.keep(session, items, chars, most=MOST_CHARS)
+        self._sessions.keep(address, items, chars, most=MOST_CHARS)
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -37,7 +37,8 @@ def _facts(source: ContextInput, as_of: datetime) -> list[Item]:
     """Return what held then of this person, what lasts first where there is more than a context takes."""
     facts = MemoryAtom.objects.as_of(as_of).filter(user=source.user).facts()
     lasting = facts.order_by("-worth", "-formed_at", "-id")[:MOST_FACTS]
-    return [fact_item(fact) for fact in sorted(lasting, key=lambda fact: (fact.formed_at, fact.pk))]
+    zone = source.user.zone
+    return [fact_item(fact, zone) for fact in sorted(lasting, key=lambda fact: (fact.formed_at, fact.pk))]
 
 
 def _turns(source: ContextInput, as_of: datetime) -> list[LiveTurn]:

@@ -91,7 +91,7 @@ def _batches(table: type[Searched]) -> Iterator[int]:
 def _index(table: type[Searched], found: Sequence[tuple[int | None, int]]) -> int:
     """Index those of some rows that are not in use, each given by its person and primary key; return how many."""
     owners = [name for name in ("user", "stream") if name in {field.name for field in table._meta.fields}]
-    waiting = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
+    waiting: SearchedQuerySet[Any] = SearchedQuerySet(table).unindexed().only("pk", *owners, *table.SEARCHED)
     rows: list[Any] = []
     for user_id, theirs in groupby(found, itemgetter(0)):  # where turns are distributed, no other lock can be had
         own = waiting.filter(user_id=user_id, pk__in=[pk for _user_id, pk in theirs])

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from django.db import connection
 
+from moments_app.recall.meant import meant_terms
 from moments_app.recall.terms import COUNTED, QueryWords, Term, counts_by_kind
-from moments_app.recall.typos import meant_terms
 from sessions_app import lexemes
 from sessions_app.models import UserProfile
 

@@ -10,7 +10,7 @@ from sessions_app.models import Archive
 class ArchiveAdmin(ReadOnlyAdmin):
     """A session's turns of one month, in a file."""
 
-    list_display = ("name", "session", "user", "month", "first_sequence", "last_sequence", "turn_count", "byte_count")
+    list_display = ("name", "session", "user", "month", "turns", "turn_count", "byte_count")
     tells_of_people = False
     applications = ("user__application",)
     list_select_related = ("session", "user")
@@ -18,3 +18,7 @@ class ArchiveAdmin(ReadOnlyAdmin):
     open_lookups = ("session__id__exact",)
     search_help_text = "The beginning of a session_id or user_id"
     ordering = ("-id",)
+
+    @admin.display(description="Turns")
+    def turns(self, archive: Archive) -> str:
+        return f"{archive.first_sequence}–{archive.last_sequence}"

@@ -211,6 +211,13 @@ class PublicIdField(TextField):
         return text
 
 
+class ExternalIdField(TextField):
+    """The client's own id of what it sends, by which that is known when it is sent again after a lost answer."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"required": False, "allow_null": True, "max_length": 255} | kwargs)
+
+
 def is_text(field: serializers.Field[Any, Any, Any, Any]) -> bool:
     """Return whether the field is of a query string."""
     return bool(field.context.get("is_text"))

@@ -13,6 +13,7 @@ from sessions_app.api.fields import (
     SEQUENCE_MAX,
     AwareDateTimeField,
     BooleanField,
+    ExternalIdField,
     IntegerField,
     JsonField,
     JsonObjectField,
@@ -42,7 +43,7 @@ class MessageInput(StrictSerializer):
     name = TextField(allow_blank=True, max_length=255, default="", help_text="Who speaks, if several people do.")
     payload = JsonField(required=False, allow_null=True, default=None)
     created_at = AwareDateTimeField(required=False, allow_null=True, default=None)
-    external_id = TextField(required=False, allow_null=True, max_length=255, default=None)
+    external_id = ExternalIdField(default=None)
     metadata = JsonObjectField(required=False, default=dict)
 
     def validate_content(self, content: str) -> str:

@@ -3,7 +3,7 @@
 A view's method is declared with `operation`, works with `self.query`, `self.body` and `self.person`, and answers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
-from sessions_app.api.fields import CONTRADICTORY, StrictSerializer
+from sessions_app.api.fields import CONTRADICTORY, PUBLIC_ID_MAX, PublicIdField, StrictSerializer
 from sessions_app.api.pages import PageAnswer
 from sessions_app.api.person import gone_is_not_found, key_of, user_id_of
 from sessions_app.api.schema import ABOUT_NOBODY, refused
@@ -65,6 +65,7 @@ class PersonView(APIView):
         Raises:
             ValidationError: answered as 400, naming item and field; or address and request name different people.
         """
+        _check_ids(self.kwargs)
         self.query = query.validated(self.request.query_params.dict(), is_text=True) if query else {}
         self.body = body.validated(self.request.data) if body else {}
         named = (self.body if body else self.query).pop("user_id", None)
@@ -126,6 +127,23 @@ class PersonView(APIView):
             lookups: of the rows, by name of the parameter; one that is not given filters nothing.
         """
         return rows.filter(**{lookup: self.query[name] for name, lookup in lookups.items() if name in self.query})
+
+
+def _check_ids(named: Mapping[str, Any]) -> None:
+    """Refuse ids in an address that are longer than an id may be.
+
+    Raises:
+        ValidationError: naming them, and the limit.
+    """
+    problems: dict[str, Any] = {}
+    for name, value in named.items():
+        if isinstance(value, str) and len(value) > PUBLIC_ID_MAX:
+            try:
+                PublicIdField().run_validation(value)
+            except ValidationError as error:
+                problems[name] = error.detail
+    if problems:
+        raise ValidationError(problems)
 
 
 def operation(

@@ -3,21 +3,22 @@
 The process takes the messages that a reader in `sessions_app/imports` finds, one after another, and appends them in
 batches, many in a transaction. What another system remembered without what was said (`Statement`) is for memory, which
 is sent it by a signal. An import can be repeated: a message is recognized by its `external_id`, even if it has
-been archived since. One that says something else than the message with its `external_id` is rejected.
+been archived since. One that says something else than the message with its `external_id` is rejected, as an append
+would refuse it.
 """
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models.functions import MD5
+from django.db.models import Case, When
 
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.said_hash import SAID_HASH, said_hashes
 from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, NewMessage
 from sessions_app.transcript.append_many import Batch, append_many
@@ -81,6 +82,17 @@ class Rejected:
 
     where: str
     reason: str
+
+
+class Said(NamedTuple):
+    """What tells whether two messages say the same."""
+
+    role: str
+    tool_name: str
+    said_hash: bytes
+
+
+SaidById = dict[str | None, Said | None]  # of a session, by `external_id`; None where it can't be told
 
 
 @dataclass
@@ -237,11 +249,11 @@ class _Known:
             if (session := self._session_of(batch))
             for record in batch
         ]
-        self._stored: dict[int | None, dict[str | None, str | None]] = defaultdict(dict)
-        for pk, external_id, kind, text in _sent_as(sent):
-            # An archived message has no text to compare.
-            self._stored[pk][external_id] = None if kind == Message.Kind.ARCHIVED else text
-        self._said: dict[tuple[str, str], dict[str | None, str | None]] = {}
+        self._stored: dict[int | None, SaidById] = defaultdict(dict)
+        for pk, external_id, role, tool_name, said_hash in _sent_as(sent):
+            # One that was archived before there were hashes has nothing to compare.
+            self._stored[pk][external_id] = Said(role, tool_name, bytes(said_hash)) if said_hash else None
+        self._said: dict[tuple[str, str], SaidById] = {}
 
     def _session_of(self, batch: list[Record]) -> Session | None:
         place = batch[0].place
@@ -259,23 +271,25 @@ class _Known:
         return new, rejected
 
 
-def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str]]:
-    """Return session, `external_id`, kind and the hash of the text of messages by their names."""
-    return Message.objects.sent_as(names).values_list("session_id", "external_id", "kind", MD5("content"))
+def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, bytes | None]]:
+    """Return session, `external_id`, role, tool and the hash of what is said of messages by their names."""
+    said_hash = Case(When(kind=Message.Kind.ARCHIVED, then="said_hash"), default=SAID_HASH)
+    return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
 
 
-def _agreeing(batch: list[Record], said: dict[str | None, str | None]) -> tuple[list[Record], list[Rejected]]:
+def _agreeing(batch: list[Record], known: SaidById) -> tuple[list[Record], list[Rejected]]:
     """Leave out the records that say something else than the message that has their `external_id` already.
 
     Args:
         batch: of one session.
-        said: hashes of what its messages say, by `external_id`, to which those of the batch are added.
+        known: what its messages say, by `external_id`, to which those of the batch are added.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
-    for record in batch:
-        text = hashlib.md5(record.message.content.encode(), usedforsecurity=False).hexdigest()
-        if said.setdefault(record.message.external_id, text) in (None, text):
+    hashes = said_hashes([(record.message.content, record.message.payload) for record in batch])
+    for record, said_hash in zip(batch, hashes, strict=True):
+        said = Said(record.message.role, record.message.tool_name, said_hash)
+        if known.setdefault(record.message.external_id, said) in (None, said):
             agreeing.append(record)
         else:
             rejected.append(Rejected(record.where, OTHER_TEXT))

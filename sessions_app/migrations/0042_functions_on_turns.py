@@ -48,7 +48,7 @@ TURNS_WITH_WORDS = """
 class Migration(migrations.Migration):
     """Functions that ask for turns for a row of another table."""
 
-    dependencies = [("sessions_app", "0039_archives_together")]
+    dependencies = [("sessions_app", "0040_said_hash")]
 
     operations = [
         migrations.RunSQL(FIRST_WORDS, "DROP FUNCTION first_words"),

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, Q, When
 from django.db.models.base import ModelState
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
@@ -17,6 +17,7 @@ from sessions_app.models.daily_limit import size_of
 from sessions_app.models.searched import Searched, SearchedQuerySet
 from sessions_app.models.session import Session
 from sessions_app.models.user_profile import UserProfile
+from sessions_app.said_hash import SAID_HASH
 
 _SENT_AS_SQL = """
 SELECT message.id FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS sent (user_id, session_id, external_id)
@@ -92,8 +93,16 @@ class MessageQuerySet(SearchedQuerySet["Message"]):
         Returns:
             The number of turns.
         """
-        # The words of their text stay as they are, whatever version made them.
-        return self.update(kind=Message.Kind.ARCHIVED, content="", payload=None, metadata={}, search_version=VERSION)
+        # What is retracted leaves nothing by which one could try out what was said.
+        is_compared = Q(external_id__isnull=False, retracted_at=None)
+        return self.update(
+            kind=Message.Kind.ARCHIVED,
+            content="",
+            payload=None,
+            metadata={},
+            said_hash=Case(When(is_compared, then=SAID_HASH)),
+            search_version=VERSION,  # the words of their text stay as they are, whatever version made them
+        )
 
     def delete_unread(self) -> int:
         """Delete these rows and their dependents as `delete` does, by one statement per table, without reading them.
@@ -157,8 +166,14 @@ class Message(Searched):
         default=timezone.now, db_default=Now(), help_text="When the platform got it: the keep-by date counts from here."
     )
     metadata = models.JSONField(default=dict, blank=True)
+    said_hash = models.BinaryField(
+        null=True,
+        editable=False,
+        help_text="Of an archived turn with an external_id: tells whether a repeated one says the same.",
+    )
 
     SEARCHED = ("name", "content")
+    DERIVED = ("said_hash",)
 
     objects = MessageQuerySet.as_manager()
 

@@ -59,6 +59,7 @@ class Searched(models.Model):
     """
 
     SEARCHED: Sequence[str] = ("content",)  # names of the fields with texts
+    DERIVED: Sequence[str] = ()  # and of those that are made of others, beside the words
 
     search_vector = WordsField(null=True, editable=False)
     search_version = models.SmallIntegerField(default=lexemes.VERSION, db_default=0, editable=False)
@@ -79,5 +80,7 @@ class Searched(models.Model):
 
 def said_fields(model: type[models.Model]) -> "list[models.Field[Any, Any]]":
     """Return the columns of a table without those that are derived from others."""
-    derived = {field.name for field in Searched._meta.local_fields} if issubclass(model, Searched) else set()
+    derived: set[str] = set()
+    if issubclass(model, Searched):
+        derived = {*model.DERIVED, *(field.name for field in Searched._meta.local_fields)}
     return [field for field in model._meta.concrete_fields if not field.generated and field.name not in derived]

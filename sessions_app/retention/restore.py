@@ -35,7 +35,8 @@ SELECT {", ".join(_FROM_FILE.get(column, f"turn.{column}") for column in archive
 FROM json_populate_recordset(NULL::sessions_app_message, %s::json) turn
 LEFT JOIN {Message.moment_table()} moment ON moment.id = turn.moment_id AND moment.user_id = turn.user_id
 ON CONFLICT ON CONSTRAINT sessions_app_message_pkey DO UPDATE SET
-    kind = excluded.kind, content = excluded.content, payload = excluded.payload, metadata = excluded.metadata
+    kind = excluded.kind, content = excluded.content, payload = excluded.payload, metadata = excluded.metadata,
+    said_hash = NULL
 WHERE message.kind = 'archived' AND (message.session_id, message.user_id) = (excluded.session_id, excluded.user_id)
 """  # noqa: S608 (columns of our own)
 _IS_THERE = "{}: one of its turns, or another with its external_id, is in the session already."

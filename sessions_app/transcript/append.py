@@ -21,6 +21,7 @@ from sessions_app.daily_limits import count_stored
 from sessions_app.insert import insert_unless_there
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.refusals import Conflict
+from sessions_app.said_hash import said_hashes
 from sessions_app.tokens import estimate_tokens
 from sessions_app.transcript.store import store
 
@@ -132,9 +133,10 @@ def placed_in(
     """
     placed: list[tuple[Message, bool]] = []
     added, now = 0, timezone.now()
+    hashes = _compared_hashes(batch, known)
     for position, new in enumerate(batch):
         message = known.get(new.external_id) if new.external_id else None
-        if message and not _says(message, new):
+        if message and not _says(message, new, hashes.get(position)):
             holder = f"message {message.sequence}, which says something else"
             raise IdTaken(f"messages[{position}]: its external_id is that of {holder}.")
         placed.append((message, False) if message else (_turn(session, new, added, now), True))
@@ -178,12 +180,32 @@ def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Me
     return {message.external_id: message for message in found}
 
 
-def _says(message: Message, new: NewMessage) -> bool:
-    """Return True if a message says what was sent; the row of an archived one no longer has its text."""
-    is_archived = message.kind == Message.Kind.ARCHIVED
+def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Message]) -> dict[int, bytes]:
+    """Return the hashes of those messages that are compared with archived ones, by their position."""
+    if all(message.said_hash is None for message in known.values()):
+        return {}
+    positions = [
+        position
+        for position, new in enumerate(batch)
+        if (message := known.get(new.external_id)) and message.said_hash is not None
+    ]
+    hashes = said_hashes([(batch[position].content, batch[position].payload) for position in positions])
+    return dict(zip(positions, hashes, strict=True))
+
+
+def _says(message: Message, new: NewMessage, said_hash: bytes | None) -> bool:
+    """Return True if a message says what was sent, as far as an archived one, which has no text, lets that be told.
+
+    Args:
+        message: There already.
+        new: What was sent.
+        said_hash: Of what was sent, if the message that is there has one.
+    """
     # A message from before there were names may be sent again with one.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)
-    return same and (is_archived or (message.content == new.content and message.payload == new.payload))
+    if message.kind == Message.Kind.ARCHIVED:
+        return same and (said_hash is None or bytes(message.said_hash or b"") == said_hash)
+    return same and message.content == new.content and message.payload == new.payload
 
 
 def _turn(session: Session, new: NewMessage, position: int, now: datetime) -> Message:

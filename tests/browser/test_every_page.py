@@ -16,7 +16,7 @@ from pytest_django.fixtures import Settings
 
 from memoryproject.conf import OAuthSettings
 from sessions_app.admin.links import page_url
-from sessions_app.models import ApiKey, OAuthClient, UserProfile
+from sessions_app.models import ApiKey, Application, OAuthClient, UserProfile
 from sessions_app.staff import invitation_to, invite
 from tests.browser.conftest import DESKTOP, PHONE
 from tests.support.every_page import Address, every_address, every_page
@@ -48,6 +48,8 @@ _VIOLATIONS = """([context, rules]) => axe
 WITH_FRAME: dict[str, Any] = {"include": ["html"]}
 BUT_FRAME = WITH_FRAME | {"exclude": ["#nav-sidebar"]}
 _TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+_HIDDEN_OF_LIST = """() => [...document.querySelectorAll("#result_list")]
+    .map(list => list.offsetWidth - list.closest(".simplebar-content-wrapper").clientWidth).find(it => it > 0)"""
 _ELEMENTS_PLANTED = """() => [...document.querySelectorAll("script:not([src]):not([type]), [src*=planted], [onerror]")]
     .map(element => element.outerHTML)"""
 # What would change something if it were pressed: buttons of forms that post, but for logging out, and htmx's own.
@@ -61,6 +63,7 @@ _LINKS = """() => [...document.querySelectorAll("a[href]")]
     .map(it => new URL(it.getAttribute("href"), document.baseURI)).map(it => [it.pathname, it.search])
     .filter(([path, _]) => path.startsWith("/admin/"))"""
 
+SMALL_DESKTOP: ViewportSize = {"width": 1300, "height": 800}
 _names: set[str] = set()  # of the pages
 
 
@@ -107,6 +110,16 @@ def barriers(tab: Page, looks: Looks = EVERY_LOOK, *, with_frame: bool = False) 
         if too_wide := tab.evaluate(_TOO_WIDE):
             found.append(f"{where}: {too_wide} pixels too wide")
     return found
+
+
+def test_no_list_hides_a_column_beside_the_sidebar_where_there_are_several_applications(tab: Page) -> None:
+    furnish()
+    Application.objects.create(name="bicycle-shop")
+    tab.set_viewport_size(SMALL_DESKTOP)
+    for address in every_address():
+        if address.name.endswith("_changelist"):
+            tab.goto(address.url)
+            assert not tab.evaluate(_HIDDEN_OF_LIST), address.url
 
 
 def test_on_every_page_the_policy_holds_and_everybody_can_read_it(tab: Page) -> None:

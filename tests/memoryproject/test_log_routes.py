@@ -12,6 +12,7 @@ from django.utils.log import log_response
 from memoryproject.log_routes import UNKNOWN, RoutesOnly
 from sessions_app.models import UserProfile
 from tests.support.api import Api
+from tests.support.operator import operator
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,6 +44,15 @@ def test_a_refused_request_is_logged_by_its_route(service: Api, ada: UserProfile
         f"Not Found: {UNKNOWN}",
     ):
         assert line in said
+
+
+def test_a_page_that_an_operator_is_refused_is_one_line_that_names_them(ada: UserProfile, log: StringIO) -> None:
+    viewer = operator("view_session")
+    before = log.tell()
+    assert viewer.get(f"/admin/sessions_app/userprofile/{ada.pk}/change/").status_code == 403
+    [line] = log.getvalue()[before:].splitlines()
+    refused = "Forbidden (Permission denied): /admin/sessions_app/userprofile/<path:object_id>/change/"
+    assert f"{refused} to operator:view_session" in line and "Traceback" not in line
 
 
 def test_what_is_refused_before_a_view_and_what_fails_is_logged_by_its_route(log: StringIO) -> None:

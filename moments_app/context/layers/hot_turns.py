@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, takewhile
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
@@ -32,7 +33,8 @@ def items(source: ContextInput) -> Sequence[Item]:
     newest = _newest_round(turns)
     hot = turns[max(len(turns) - settings.MEMORY_CONTEXT.hot_turns_limit, 0) :]
     first_hot = min([turn.sequence for turn in hot if turn.sequence > source.covered_to] or [newest])
-    found = KEPT_TURNS.items(source.session.pk, turns, partial(_item, source))
+    zone = source.user.zone
+    found = KEPT_TURNS.items(source.session.pk, zone, turns, partial(_item, source, zone))
     first = min(newest, first_hot)
     both = zip(turns, found, strict=True)
     scored = [item if turn.sequence < first else _scored(item, turn.sequence >= newest) for turn, item in both]
@@ -54,15 +56,15 @@ def _newest_round(turns: Sequence[LiveTurn]) -> int:
     return (begun or asked or answered or [0])[-1]
 
 
-def _item(source: ContextInput, turn: LiveTurn) -> Item:
-    """Return a turn as one of the older ones."""
+def _item(source: ContextInput, zone: ZoneInfo, turn: LiveTurn) -> Item:
+    """Return a turn as one of the older ones, with its time where the person is."""
     payload = turn.payload if isinstance(turn.payload, dict) else {}
     content = turn.content or ("" if turn.role == ASSISTANT else str(turn.payload or ""))
     return Item(
         with_marks(content, turn.marks),
         ref=f"rem://sessions/{source.session.session_id}/messages/{turn.sequence}",
         source_sequences=(turn.sequence, turn.sequence),
-        time=turn.created_at,
+        time=turn.created_at.astimezone(zone),
         role=turn.role,
         speaker=turn.name,
         tool=turn.tool_name,

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from typing import overload
+from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.kept_lines import KEPT_LINES
 from moments_app.recall.results import Result
 from moments_app.recall.search import recall
+from sessions_app.models import UserProfile
 from sessions_app.retention.read_archived import UNREADABLE
 from sessions_app.shorten import shorten_middle
 from sessions_app.tokens import estimate_tokens
@@ -24,12 +26,12 @@ class FoundItems(Sequence[Item]):
     """The items of results, each made when it is asked for: half of them find no room, and nobody asks.
 
     Args:
-        person: primary key.
+        person: whose memory it is; days are as they were where they are.
         results: best first, each with its score in a context.
     """
 
-    def __init__(self, person: int, results: Sequence[tuple[float, Result]]) -> None:
-        self._person, self._results = person, results
+    def __init__(self, person: UserProfile, results: Sequence[tuple[float, Result]]) -> None:
+        self._person, self._results, self._zone = person, results, person.zone
 
     @overload
     def __getitem__(self, place: int) -> Item: ...
@@ -47,7 +49,7 @@ class FoundItems(Sequence[Item]):
         return len(self._results)
 
     def _item(self, score: float, result: Result) -> Item:
-        line = KEPT_LINES.item(self._person, result, _line)
+        line = KEPT_LINES.item(self._person.pk, self._zone, result, _line)
         return line.marked(why=_why(result), score=score, is_neighbour=not result.ranks)
 
 
@@ -62,7 +64,7 @@ def items(source: ContextInput) -> Sequence[Item]:
     told = (result for result in readable if result.valid_until is None or source.recall.asks_of_past)
     kept = [(_score(result), result) for result in told if not source.query.startswith(result.content)]
     kept.sort(key=lambda scored: -scored[0])  # not the order of results: long ones score less here
-    return FoundItems(source.user.pk, kept)
+    return FoundItems(source.user, kept)
 
 
 def _is_left_out(source: ContextInput, result: Result) -> bool:
@@ -71,14 +73,14 @@ def _is_left_out(source: ContextInput, result: Result) -> bool:
     return of_session and result.sequence is not None and result.sequence >= source.before
 
 
-def _line(result: Result) -> Item:
+def _line(result: Result, zone: ZoneInfo) -> Item:
     """Return what was read of a result as an item."""
     sequences = None if result.sequence is None else (result.sequence, result.sequence)
     return Item(
         shorten_middle(result.content, MAX_CHARS, result.ref) + _span(result),
         ref=result.ref,
         source_sequences=sequences,
-        time=result.time,
+        time=result.time.astimezone(zone),
         role=result.role,
     )
 

@@ -7,6 +7,7 @@ date, not their age: the same memory gives the same text tomorrow.
 """
 
 from collections.abc import Iterator
+from zoneinfo import ZoneInfo
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
@@ -15,9 +16,8 @@ from moments_app.models import MemoryAtom, MemoryStream
 
 def items_of(source: ContextInput, stream_type: str) -> list[Item]:
     """Return the items of all streams of a type."""
-    return [
-        item for stream, atoms in source.streams if stream.stream_type == stream_type for item in _items(stream, atoms)
-    ]
+    of_type = (found for found in source.streams if found[0].stream_type == stream_type)
+    return [item for stream, atoms in of_type for item in _items(stream, atoms, source.user.zone)]
 
 
 def pinned_items(source: ContextInput, stream_type: str) -> list[Item]:
@@ -26,13 +26,13 @@ def pinned_items(source: ContextInput, stream_type: str) -> list[Item]:
     return [item for stream in of_type for item in _lines(stream, stream.pinned_content)]
 
 
-def _items(stream: MemoryStream, atoms: list[MemoryAtom]) -> Iterator[Item]:
+def _items(stream: MemoryStream, atoms: list[MemoryAtom], zone: ZoneInfo) -> Iterator[Item]:
     own = [atom for atom in atoms if not atom.is_candidate]
-    yield from (fact_item(atom, stream.name) for atom in atoms if atom.is_candidate)
-    yield from (fact_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.FACT)
+    yield from (fact_item(atom, zone, stream.name) for atom in atoms if atom.is_candidate)
+    yield from (fact_item(atom, zone, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.FACT)
     yield from _lines(stream, stream.pinned_content)
     yield from _lines(stream, stream.consolidated_content)
-    yield from (fact_item(atom, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.OBSERVATION)
+    yield from (fact_item(atom, zone, stream.name) for atom in own if atom.atom_type == MemoryAtom.Type.OBSERVATION)
 
 
 def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
@@ -42,6 +42,7 @@ def _lines(stream: MemoryStream, text: str) -> Iterator[Item]:
             yield Item(said, ref=stream.uri, time=stream.last_updated_at, name=stream.name)
 
 
-def fact_item(atom: MemoryAtom, name: str = "") -> Item:
-    """Return the line of a fact or observation."""
-    return Item(f"{atom.content} ({atom.formed_at:%Y-%m-%d})", ref=atom.uri, time=atom.formed_at, name=name)
+def fact_item(atom: MemoryAtom, zone: ZoneInfo, name: str = "") -> Item:
+    """Return the line of a fact or observation, with the day on which it was said where the person is."""
+    said_at = atom.formed_at.astimezone(zone)
+    return Item(f"{atom.content} ({said_at:%Y-%m-%d})", ref=atom.uri, time=said_at, name=name)

@@ -4,17 +4,20 @@ Who they are comes first, their name above all, then people around them, work, h
 for a few lines alone; what passes, such as plans, comes last. What says who they are, or what may harm them, is marked
 as certain.
 
-Both are made of the same conversations, so a profile often says, word for word, what the stream says. Then the stream
-says it, for it holds what was noticed with this agent, and consolidations keep it up to date.
+Both are made of the same conversations, so a profile often says, in the same words, what the stream says. Then the
+stream says it, for it holds what was noticed with this agent, and consolidations keep it up to date.
 """
 
 import re
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.context.layers.streams import items_of, pinned_items
 from moments_app.engines.calls.profile import ITEM, Line, lines_of
+from moments_app.engines.extractive.language import ENGLISH, content_words, words
+from moments_app.engines.extractive.tables import word_set
 from moments_app.engines.statements import NAME, statement_of, worth_of
 from moments_app.models import MemoryStream
 from moments_app.turns.words import plain_words, without_speaker
@@ -26,7 +29,7 @@ _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # by their name or their peop
 _DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 PINNED, FIRST = 3.0, 2.0  # more than any worth
 WHO = 0.9
-FEW = 3  # words that say little without the heading of their list
+FEW = 3  # words that say little by themselves, or without the heading of their list
 
 
 def items(source: ContextInput) -> Sequence[Item]:
@@ -35,7 +38,7 @@ def items(source: ContextInput) -> Sequence[Item]:
     noticed = items_of(source, MemoryStream.Type.USER)
     pinned = {item.text for item in pinned_items(source, MemoryStream.Type.USER)}
     lines = [
-        *_unsaid(user.summary, [words for item in noticed for words in _said(item.text)]),
+        *_unsaid(user.summary, [item.text for item in noticed]),
         f"Interests: {', '.join(user.interests)}" if user.interests else "",
         f"Preferred topics: {', '.join(user.preferred_topics)}" if user.preferred_topics else "",
     ]
@@ -55,15 +58,36 @@ def _rank(text: str, pinned: Collection[str]) -> float:
     return max(worth_of(told), WHO if _WHO.match(told) else 0.0)
 
 
-def _unsaid(summary: str, said: Sequence[str]) -> list[str]:
-    """Return the sentences of a profile's summary, without those that are said elsewhere word for word."""
-    return [_alone(line) for line in lines_of(summary) if not _is_said(_words(line.text), said)]
+def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
+    """Return the sentences of a profile's summary, without those that lines of the stream say."""
+    said = [own for text in noticed for own in _said(text)]
+    told = [_content(text) for text in noticed]
+    lines = [line for line in lines_of(summary) if not _is_said(_words(line.text), said)]
+    return [_alone(line) for line in lines if not _is_told(line.text, told)]
+
+
+def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[str]]]) -> bool:
+    """Tell whether a line has all that a sentence is about, and denies what it denies.
+
+    A sentence of few words, or one that gives something a value, such as where somebody lives, is told by nothing less
+    than its very words: with others beside them, they may say something else.
+    """
+    about, denied = _content(sentence)
+    if len(about) < FEW or not any(about <= line and denied == denies for line, denies in told):
+        return False
+    return statement_of(_DATE.sub("", sentence.removeprefix(ITEM)).strip()) is None
+
+
+def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words that say what a line is about, and those by which it denies something."""
+    undated = _DATE.sub(" ", text)
+    return frozenset(content_words(undated, ENGLISH)), word_set("negations") & frozenset(words(undated))
 
 
 def _alone(line: Line) -> str:
     """Return a line as it stands by itself: there may be room for one of a list and not for those before it."""
     text = line.text.removeprefix(ITEM).strip()
-    is_sentence = len(_words(text).split()) > FEW
+    is_sentence = len(words(_words(text))) > FEW
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 

@@ -36,9 +36,19 @@ _WORKING = re.compile(r"\b(?:work|worked|working|studied|study|studying|job) (?:
 _OF_ONESELF = re.compile(rf"^(?:{'|'.join(map(re.escape, entries('begun without a subject')))})\b", re.IGNORECASE)
 
 
+# "Our kids are our future" says it of everybody's, "I want to shape our future" of the speaker.
+_EVERYBODYS = re.compile(rf"\bour(?: [\w'-]+)? (?:{any_of('of everybody')})\b", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:I|me|my|mine|myself|we)\b(?!\.)", re.IGNORECASE)
+
+
 def is_of_oneself(text: str) -> bool:
     """Tell whether a sentence, at its beginning, is about who says it."""
-    return bool(FIRST_PERSON.search(text[:START]) or _OF_ONESELF.match(text))
+    return bool(FIRST_PERSON.search(text[:START]) or _OF_ONESELF.match(text)) and not is_of_everybody(text)
+
+
+def is_of_everybody(text: str) -> bool:
+    """Tell whether "our" in a sentence is everybody's, as in "our planet", and it tells of nobody."""
+    return bool(_EVERYBODYS.search(text)) and not _OWN.search(text)
 
 
 def kinds_of(text: str) -> tuple[str, ...]:

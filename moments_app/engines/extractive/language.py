@@ -2,24 +2,32 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 from moments_app.engines.extractive.tables import word_set
-from sessions_app.lexemes import stop_words
+from sessions_app.lexemes import certain_language, stop_words
 
 ENGLISH = "en"
 UNKNOWN = ""  # nothing is known of the language but where its sentences end
-LANGUAGES = (ENGLISH, "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi")
+# Those with stop words. On a tie the first counts: the list begins with English.
+LANGUAGES = (
+    *(ENGLISH, "de", "fr", "es", "it", "nl", "sv", "da", "no", "pt", "pl", "fi", "cs", "hu", "id", "ro", "tr"),
+    *("ar", "el", "hi", "ru"),
+)
 SENTENCE_TEXT_MAX = 4_000  # characters of one text that are split into sentences
 SENTENCE_MAX = 400  # characters; a longer "sentence" is a list, code or no prose at all
 LEAST_STOP_WORDS = 0.12  # share of a text's words; with fewer it is in none of the languages
+MOSTLY = 0.5  # share of a text's words in a script that makes it one of that script
 SAMPLE = 1_000  # characters of a text that tell its language
 
 # A word, a number with its punctuation, or one character of a script that puts no spaces between words.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,:/-]\d+)*")
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,:/-]\d+)*")
+_VOWEL_SIGN = re.compile(r"[\u0900-\u0903\u093a-\u094f]")  # no letters for Python, yet within a word of Hindi
+_SIGNED_WORD = re.compile(r"(?:[^\W\d_]|[\u0900-\u0903\u093a-\u094f])+|\d+(?:[.,:/-]\d+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-_LATIN = re.compile(r"[a-z]", re.IGNORECASE)
+_KANA = re.compile(r"[\u3040-\u30ff]")
+_HANGUL = re.compile(r"[\uac00-\ud7af]")
 _WIDE_SENTENCE = re.compile(r"[^。！？\n]+[。！？]?")
 # An end of a sentence, with what closes a quotation, before a space; the mark of Arabic and Hindi, too.
 _END = re.compile(r"(?<=[.!?…؟।])[\"'”’)\]]*\s+")
@@ -33,7 +41,8 @@ _NO_END = re.compile(
 
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case, numbers among them."""
-    return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
+    found = _SIGNED_WORD if _VOWEL_SIGN.search(text) else _WORD
+    return [word.replace("’", "'") for word in found.findall(text.lower())]
 
 
 @cache
@@ -43,16 +52,32 @@ def ignored_words(language: str) -> frozenset[str]:
     return stop_words(language) | (word_set(*tables) if tables else frozenset())
 
 
-def language_of(texts: Iterable[str]) -> str:
-    """Return the language whose stop words the texts use most; `UNKNOWN` when they use too few of any."""
+def language_of(texts: Collection[str]) -> str:
+    """Return the language whose stop words the texts use most; `UNKNOWN` when they use too few of any.
+
+    Languages that have few stop words are told by their letters where these are certain, Chinese, Japanese and
+    Korean by their script.
+    """
     counts = Counter(word for text in texts for word in words(text[:SAMPLE]))
-    if not any(map(_LATIN.match, counts)):
-        return ENGLISH if not any(word.isalpha() for word in counts) else UNKNOWN
-    scores = {code: sum(counts[word] for word in stop_words(code)) for code in LANGUAGES}
-    # On a tie the first counts: the list begins with English.
-    best = max(LANGUAGES, key=lambda code: scores[code])
     letters = sum(count for word, count in counts.items() if word[0].isalpha())
-    return best if scores[best] >= LEAST_STOP_WORDS * letters else UNKNOWN
+    if not letters:
+        return ENGLISH
+    scores = {code: sum(counts[word] for word in stop_words(code)) for code in LANGUAGES}
+    best = max(LANGUAGES, key=lambda code: scores[code])
+    if scores[best] >= LEAST_STOP_WORDS * letters:
+        return best
+    if (certain := certain_language(" ".join(texts))) in LANGUAGES[1:]:
+        return certain
+    return _language_by_script(counts, MOSTLY * letters)
+
+
+def _language_by_script(counts: Mapping[str, int], least: float) -> str:
+    """Return the language that words are in by their script alone, of which there are so many at least."""
+    if sum(count for word, count in counts.items() if _HANGUL.match(word)) >= least:
+        return "ko"
+    if sum(count for word, count in counts.items() if _WIDE.match(word)) < least:
+        return UNKNOWN
+    return "ja" if any(map(_KANA.match, counts)) else "zh"
 
 
 def content_words(text: str, language: str) -> list[str]:

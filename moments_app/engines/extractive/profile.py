@@ -20,7 +20,7 @@ from moments_app.engines.extractive.kinds import (
     WORK,
     kinds_of,
 )
-from moments_app.engines.extractive.language import ENGLISH, language_of, stem, words
+from moments_app.engines.extractive.language import ENGLISH, is_wide, language_of, stem, words
 from moments_app.engines.extractive.phrases import Subject, stems_of, subjects
 from moments_app.engines.extractive.sentences import USER, Sentence, Window, information
 from moments_app.engines.extractive.speech import is_reaction
@@ -66,6 +66,8 @@ def profile_text(profile: Profile, window: Window) -> tuple[str, dict[str, list[
 
 
 def _is_line(sentence: Sentence) -> bool:
+    if is_wide(sentence.text):
+        return len(sentence.told) <= LINE_MAX
     least, most = LINE_WORDS
     return least <= len(sentence.text.split()) <= most and len(sentence.told) <= LINE_MAX
 
@@ -114,7 +116,7 @@ class _Pages:
 
     def offer(self, sentence: Sentence) -> None:
         """Take a statement in, unless a line says it or better ones leave no room."""
-        line = _Line(f"- {sentence.told.removesuffix('.')} ({sentence.turn.created_at:%Y-%m-%d})")
+        line = _Line(f"- {sentence.told.rstrip('.。।')} ({sentence.turn.created_at:%Y-%m-%d})")
         known = [self._head_words, *(one.words for lines in self._lines.values() for one in lines)]
         if not any(len(line.words & said) >= KNOWN * len(line.words) for said in known):
             self.sources[line.text] = [sentence.turn.index]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from moments_app.engines.extractive.kinds import DURABLE, is_of_oneself, kinds_of
+from moments_app.engines.extractive.kinds import DURABLE, is_of_everybody, is_of_oneself, kinds_of
 from moments_app.engines.extractive.language import (
     ENGLISH,
     content_words,
@@ -26,7 +26,7 @@ from moments_app.engines.extractive.speech import (
     without_idle_parts,
     without_openers,
 )
-from moments_app.engines.extractive.tables import first_person, word_set
+from moments_app.engines.extractive.tables import first_person, lasting, word_set
 from moments_app.engines.extractive.times import dated as with_dates
 from moments_app.engines.extractive.times import is_dated
 from moments_app.engines.extractive.verbs import is_base, is_form, is_gerund
@@ -43,6 +43,8 @@ PARTIAL = 0.5  # the same of one that is no whole statement, or states nothing
 LEAST_WORDS = 3  # of a sentence that says something
 LEAST_UNREAD = 6  # of one in another language
 LEAST_CHARACTERS = 12  # of one in a script without spaces
+LEAST_LASTING = 5  # characters of one in such a script that says what stays true of its speaker
+LASTING = 0.8  # how much more such a sentence is worth in a language whose kinds of statements aren't known
 LEAST_LETTERS = 0.6  # share of a sentence's characters that are letters or spaces: less is code or a table
 
 USER, ASSISTANT = Speaker("User", False), Speaker("Assistant", False)
@@ -105,16 +107,16 @@ class Sentence:
 
     @property
     def is_quoted(self) -> bool:
-        """True if it can only be quoted, which says nothing of the speaker: a question, what to do, advice."""
+        """True if it can only be quoted, which says nothing of the speaker; see `_quoted_as`."""
         return self.language == ENGLISH and bool(self._quoted_as)
 
     @property
     def _quoted_as(self) -> str:
-        """How it is said where it can only be quoted: a question, what to do, advice. Blank for all else."""
+        """How it is said where it can only be quoted: a question, what to do, advice, of everybody. Else blank."""
         if self.is_question or (self._is_order and self.turn.role == "user"):
             return "asked"
         is_advice = self.turn.role == "assistant" and not self.speaker.is_named and bool(_TO_YOU.search(self.text))
-        return "said" if self._is_order or is_advice else ""
+        return "said" if self._is_order or is_advice or is_of_everybody(self.text) else ""
 
     @property
     def _is_order(self) -> bool:
@@ -143,7 +145,9 @@ class Sentence:
             is_enough = len(self.text.split()) >= LEAST_WORDS and len(self.terms) >= (1 if self.kinds else 2)
             return is_enough and _is_english(self.text)
         if is_wide(self.text):
-            return len(self.text) >= LEAST_CHARACTERS
+            return len(self.text) >= (LEAST_LASTING if self._is_lasting else LEAST_CHARACTERS)
+        if self._is_lasting:
+            return len(self.text.split()) >= LEAST_WORDS
         return len(self.text.split()) >= LEAST_UNREAD and len(self.terms) >= LEAST_WORDS
 
     @property
@@ -152,6 +156,15 @@ class Sentence:
         if self.language == ENGLISH:
             return is_of_oneself(self.text)
         return not first_person(self.language).isdisjoint(words(self.text))
+
+    @cached_property
+    def _is_lasting(self) -> bool:
+        """True if it says what stays true of its speaker, in another language than English, by a word that tells it."""
+        if self.language == ENGLISH or not self.is_of_speaker:
+            return False
+        if is_wide(self.text):
+            return any(word in self.text for word in lasting(self.language))
+        return any(word.startswith(lasting(self.language)) for word in words(self.text))
 
     @property
     def is_vague(self) -> bool:
@@ -183,7 +196,7 @@ class Sentence:
         """What a new word in it counts: by who says it, how long that will be true, and how much stands by itself."""
         if self.is_question or self._is_idle:
             return 0.1 * self._role_weight
-        durable = 1 + sum(DURABLE[kind] for kind in self.kinds[:2])
+        durable = 1 + (LASTING if self._is_lasting else sum(DURABLE[kind] for kind in self.kinds[:2]))
         own = 1.3 if self.is_of_speaker else 0.7 if self.speaker.is_named else 1.0
         particular = DATED if is_dated(self.text) else PARTICULAR if _PARTICULAR.search(self.text) else 1.0
         return durable * own * particular * self._role_weight
@@ -271,7 +284,7 @@ class Window:
 
 def read(turns: Sequence[Turn]) -> Window:
     """Return the window of these turns."""
-    language = language_of(turn.content for turn in turns)
+    language = language_of([turn.content for turn in turns])
     speech = _by_speaker(turns)
     vocabulary = [content_words(text[:VOCABULARY_CHARS], language) for _, text in speech]
     return Window(turns, language, speech, vocabulary, _weights(vocabulary))

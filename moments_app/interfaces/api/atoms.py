@@ -10,7 +10,7 @@ from moments_app.interfaces.api.streams import StreamPersonView
 from moments_app.models import MemoryAtom, MemoryStream
 from moments_app.models.atom import SHARED_NAMES_NOBODY, content_hash
 from moments_app.streams.add_atoms import add_atoms, belonging_to
-from sessions_app.api.fields import AwareDateTimeField, BooleanField, PublicIdField, TextField
+from sessions_app.api.fields import AwareDateTimeField, BooleanField, ExternalIdField, PublicIdField, TextField
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery, key_of
 from sessions_app.api.person_view import created, operation
@@ -35,10 +35,7 @@ class AtomInput(PersonQuery):
 
     atom_type = serializers.ChoiceField(choices=MemoryAtom.Type.choices)
     content = TextField(max_length=4_000)
-    external_id = TextField(
-        required=False,
-        allow_null=True,
-        max_length=255,
+    external_id = ExternalIdField(
         help_text="Your own id of it. What has one can be sent again after a lost answer, whatever became of it since.",
     )
     formed_at = AwareDateTimeField(required=False)

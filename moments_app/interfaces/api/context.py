@@ -1,6 +1,7 @@
 """The context over REST."""
 
 from collections.abc import Mapping
+from datetime import UTC
 from typing import Any
 
 from rest_framework import serializers
@@ -221,6 +222,6 @@ def _item_data(line: PricedItem) -> dict[str, Any]:
         "tokens": line.tokens,
         "ref": item.ref,
         "sequence_range": item.source_sequences,
-        "time": item.time,
+        "time": item.time and item.time.astimezone(UTC),
         **({"role": item.role} if item.role else {}),
     }

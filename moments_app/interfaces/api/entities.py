@@ -11,7 +11,14 @@ from rest_framework.response import Response
 
 from moments_app.models import Entity, EntityLink
 from moments_app.models.entity import EntityQuerySet
-from sessions_app.api.fields import CONTRADICTORY, AwareDateTimeField, PublicIdField, TextField, UUIDField
+from sessions_app.api.fields import (
+    CONTRADICTORY,
+    AwareDateTimeField,
+    ExternalIdField,
+    PublicIdField,
+    TextField,
+    UUIDField,
+)
 from sessions_app.api.pages import PageAnswer, PageQuery
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, created, one_or_404, operation, update
@@ -43,10 +50,7 @@ class EntityInput(EntityPatch):
 
     kind = serializers.ChoiceField(choices=Entity.Kind.choices)
     title = TextField(max_length=255)
-    external_id = TextField(
-        required=False,
-        allow_null=True,
-        max_length=255,
+    external_id = ExternalIdField(
         help_text="Your own id of it. What has one can be sent again after a lost answer, whatever was changed since.",
     )
     session_id = PublicIdField(required=False, help_text="The session it came up in.")

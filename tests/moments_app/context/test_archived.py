@@ -207,7 +207,9 @@ def test_row_9_archived_turns_are_found_by_their_own_person_alone(ada: UserProfi
 
 def test_row_1_an_import_that_is_repeated_after_its_archiving_adds_nothing(ada: UserProfile) -> None:
     session = archived(ada)
-    said = [NewMessage("user", text, external_id=f"m{n}") for n, text in enumerate(TEXTS)]  # and without a time
+    said = [  # and without a time
+        NewMessage("assistant" if n % 2 else "user", text, external_id=f"m{n}") for n, text in enumerate(TEXTS)
+    ]
     again = import_sessions([Record("1", Place("ada", "s1"), message) for message in said], application=DEFAULT)
     assert (again.added, again.known, again.rejected) == (0, 6, 0)
     assert session.messages.count() == 6

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -527,6 +527,24 @@ class TestRetrieved:
         assert one["items"][0]["ref"] == "rem://sessions/old/messages/0"
         assert found["sources"]["retrieved"] == 1
         assert "<RetrievedMemories>" in found["context"]
+
+    def test_days_and_times_are_those_of_where_the_person_is(self, service: Api, ada: UserProfile) -> None:
+        late = datetime(2026, 3, 2, 22, 30, tzinfo=UTC)
+        said = [NewMessage("user", "The harpsichord came from Lyon.", created_at=late)]
+        append(ada, "old", [*said, NewMessage("assistant", "A fine harpsichord.", created_at=late)])
+        session = append(ada, "s1", [NewMessage("user", "Hello.", created_at=late)]).session
+        MemoryStream.objects.ensure_for(session)
+        note(MemoryStream.objects.get(stream_type="user"), "Ada likes short answers.", "fact", formed_at=late)
+        days = {"UTC": ("2 March 2026:", "2026-03-02", "22:30"), "Asia/Tokyo": ("3 March 2026:", "2026-03-03", "07:30")}
+        for zone in ("UTC", "Asia/Tokyo", "UTC"):  # which a profile may be given at any time
+            assert service.patch("users/ada", timezone=zone).status_code == 200
+            found = context(service, query="harpsichord")
+            heading, day, hour = days[zone]
+            assert f"{heading}\n- user: The harpsichord" in found["context"]
+            assert f'time="{day} {hour}">Hello.' in found["context"]
+            assert layer(found, "user") == [f"Ada likes short answers. ({day})"]
+            [retrieved] = [one for one in found["layers"] if one["name"] == "retrieved"]
+            assert retrieved["items"][0]["time"] == "2026-03-02T22:30:00Z"
 
     def test_what_stands_in_another_layer_is_not_said_again(self, service: Api, ada: UserProfile) -> None:
         append(ada, "s1", [NewMessage("user", "A harpsichord!"), NewMessage("assistant", "A fine harpsichord.")])

@@ -1,5 +1,7 @@
 """Items of live turns that a web process keeps."""
 
+from zoneinfo import ZoneInfo
+
 import pytest
 from pytest_django.fixtures import Settings
 
@@ -12,6 +14,8 @@ from sessions_app.models import Message, UserProfile
 from sessions_app.transcript.append import NewMessage, append
 from tests.support.api import Api
 
+OSLO, LIMA = ZoneInfo("Europe/Oslo"), ZoneInfo("America/Lima")
+
 
 def turn(sequence: int, content: str = "The kiln is warm.", payload: object = None) -> LiveTurn:
     return LiveTurn(sequence, "user", content, "", "", payload, 1_700_000_000_000_000 + sequence)
@@ -23,9 +27,9 @@ def made(turn: LiveTurn) -> Item:
 
 def test_the_same_turn_has_the_same_item_with_what_it_costs() -> None:
     kept = KeptTurns()
-    [first] = kept.items(1, [turn(0)], made)
+    [first] = kept.items(1, OSLO, [turn(0)], made)
     tokens = FORMATS["xml"].tokens("hot_turns", first)
-    again, new = kept.items(1, [turn(0), turn(1)], made)
+    again, new = kept.items(1, OSLO, [turn(0), turn(1)], made)
     assert again is first and new is not first
     assert (
         again.written and FORMATS["xml"].tokens("hot_turns", again.marked(why="", score=1.0, is_certain=True)) == tokens
@@ -34,30 +38,36 @@ def test_the_same_turn_has_the_same_item_with_what_it_costs() -> None:
 
 def test_a_turn_that_says_something_else_now_has_another_item() -> None:
     kept = KeptTurns()
-    kept.items(1, [turn(0)], made)
-    [item] = kept.items(1, [turn(0, "The kiln is cold.")], made)
+    kept.items(1, OSLO, [turn(0)], made)
+    [item] = kept.items(1, OSLO, [turn(0, "The kiln is cold.")], made)
     assert item.text == "The kiln is cold."
-    assert kept.items(2, [turn(0)], made)[0].text == "The kiln is warm."  # of another session
+    assert kept.items(2, OSLO, [turn(0)], made)[0].text == "The kiln is warm."  # of another session
+
+
+def test_a_turn_of_somebody_who_moved_has_another_item() -> None:
+    kept = KeptTurns()
+    [first] = kept.items(1, OSLO, [turn(0)], made)
+    assert kept.items(1, LIMA, [turn(0)], made)[0] is not first
 
 
 def test_structured_content_is_not_kept() -> None:
     kept = KeptTurns()
-    [first] = kept.items(1, [turn(0, payload={"a": 1})], made)
-    assert kept.items(1, [turn(0, payload={"a": 1})], made)[0] is not first
+    [first] = kept.items(1, OSLO, [turn(0, payload={"a": 1})], made)
+    assert kept.items(1, OSLO, [turn(0, payload={"a": 1})], made)[0] is not first
 
 
 def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_turns, "MOST_CHARS", 2 * (kept_turns.TURN_CHARS + 100))
     kept = KeptTurns()
     for session in range(5):
-        kept.items(session, [turn(0)], made)
+        kept.items(session, OSLO, [turn(0)], made)
     assert len(kept) == 2
 
 
 def test_nothing_is_kept_where_nothing_is_to_be(settings: Settings) -> None:
     settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"sync_minutes": 0})
     kept = KeptTurns()
-    kept.items(1, [turn(0)], made)
+    kept.items(1, OSLO, [turn(0)], made)
     assert len(kept) == 0
 
 

@@ -83,6 +83,33 @@ def test_sentences_of_the_profile_that_the_stream_has_are_left_out_and_others_st
     ]
 
 
+def test_a_line_of_the_profile_stands_beside_one_of_the_stream_only_if_it_says_more(
+    session: Session, stream: MemoryStream
+) -> None:
+    kept = [
+        "User doesn't teach her daughter to paint (2026-03-02)",  # denied
+        "User lives in Turin (2026-03-02)",  # the value that something has
+        "User is planning an art show with Iris in May (2026-03-02)",  # with whom
+        "User paints (2026-03-02)",  # nearly nothing
+    ]
+    left_out = [
+        "Lately, User has been painting as an evening hobby (2026-03-02)",
+        "Art is User's passion (2026-03-02)",
+        "User is planning an art show in May (2026-03-02)",
+    ]
+    known(session.user, summary="\n".join(f"- {line}" for line in [*kept, *left_out]))
+    noticed = [
+        "User started painting in the evening, a hobby that User teaches her daughter.",
+        "User is still following her passion for art.",
+        "User is planning an art show on 9 May.",
+        "User moved to Turin and lives there again, after Rome.",
+        "User teaches her daughter to paint.",
+    ]
+    for told in noticed:
+        note(stream, told, formed_at=START)
+    assert {line for line in lines(session) if not line.startswith(tuple(noticed))} == set(kept)
+
+
 def test_who_the_person_is_stands_before_what_passes_wherever_it_was_noted(
     session: Session, stream: MemoryStream
 ) -> None:
@@ -132,6 +159,11 @@ def test_sentences_without_spaces_are_told_apart(session: Session, stream: Memor
     known(session.user, summary="我住在都灵。我有两只猫。")
     note(stream, "User: 我住在都灵。", formed_at=START)
     assert lines(session) == ["我有两只猫。", "User: 我住在都灵。 (2026-03-02)"]
+
+
+def test_a_line_without_spaces_says_enough_without_its_heading(session: Session, stream: MemoryStream) -> None:
+    known(session.user, summary="In their own words:\n- User: 我女儿叫小雨，今年六岁 (2026-03-04)")
+    assert lines(session) == ["User: 我女儿叫小雨，今年六岁 (2026-03-04)"]
 
 
 def test_each_line_of_a_text_is_an_item(session: Session, stream: MemoryStream) -> None:

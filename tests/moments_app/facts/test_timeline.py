@@ -1,8 +1,10 @@
 """Facts in time: what ends what, what was known when, and that nothing is overwritten."""
 
 from datetime import UTC, datetime
+from importlib import import_module
 
 import pytest
+from django.apps import apps
 
 from moments_app.models import Contradiction, MemoryAtom, Retraction
 from moments_app.provenance.retract import retract
@@ -83,6 +85,22 @@ def test_what_is_over_gives_no_value_from_then_on(ada: UserProfile) -> None:
     say(ada, "s2", "2025-02-05", "I lost my job as a banker.")
     facts = MemoryAtom.objects.filter(user=ada, attribute="work").in_order()
     assert [(fact.value, fact.state) for fact in facts] == [("banker", "ended"), ("", "active")]
+
+
+def test_what_was_over_before_an_upgrade_has_no_value_after_it(
+    ada: UserProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, text in enumerate(["I live in Oslo.", "I lost my job as a banker.", "I used to live in Rome."]):
+        say(ada, f"s{number}", "2025-01-05", text)
+    facts = MemoryAtom.objects.filter(user=ada).facts().in_order()
+    facts.exclude(value="Oslo").update(value="what it was")
+    before = list(facts.values("content", "state", "valid_from", "valid_until", "search_version"))
+    migration = import_module("moments_app.migrations.0080_values_of_what_is_over")
+    monkeypatch.setattr(migration, "AT_ONCE", 1)
+    for _ in range(2):  # it may be interrupted, and run again
+        migration.take_out(apps, None)
+        assert [fact.value for fact in facts] == ["Oslo", "", ""]
+    assert list(facts.values("content", "state", "valid_from", "valid_until", "search_version")) == before
 
 
 def test_another_of_the_name_that_nobody_said_to_be_theirs_has_a_timeline_of_their_own(ada: UserProfile) -> None:

@@ -66,6 +66,20 @@ class TestLanguages:
             assert contents(ada, "harpsicord", "turn", most=1) == [SAID["harpsichords"]]
             count(ada)
 
+    def test_a_part_finds_the_compound_and_a_compound_its_parts_at_once_and_counted(self, ada: UserProfile) -> None:
+        policy, cake = "Die Krankenversicherung ist im Januar teurer geworden.", "Die Hochzeitstorte kommt aus Görlitz."
+        dentist = "Ich war am Freitag beim Zahnarzt in der Altstadt."
+        say(ada, policy, cake, dentist, *SAID.values())
+        for _ in range(2):
+            assert contents(ada, "Was kostet meine Versicherung?", "turn", most=1) == [policy]
+            assert contents(ada, "Woher kommen die Torten?", "turn", most=1) == [cake]
+            assert contents(ada, "Wann war der Zahnarzttermin?", "turn", most=1) == [dentist]
+            count(ada)
+
+    def test_a_word_within_a_word_of_a_language_without_compounds_finds_nothing(self, ada: UserProfile) -> None:
+        say(ada, "The vegetables were cooked for too long yesterday.", *SAID.values())
+        assert contents(ada, "Which tables did we reserve there?", "turn") == []
+
     def test_a_word_that_was_just_said_is_no_typo(self, ada: UserProfile) -> None:
         say(ada, "We went hiking.", session_id="s1")
         say(ada, "We went biking.", session_id="s2")

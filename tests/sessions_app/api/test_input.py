@@ -179,7 +179,6 @@ def test_a_bad_query_is_400(service: Api, path: str, query: dict[str, Any]) -> N
         "nothing",
         "sessions/a/b/c",
         "sessions/%00",
-        "sessions/" + "x" * 256,
         "jobs/7",
         "moments/%00",
         "sessions/%ff%fe",
@@ -190,6 +189,30 @@ def test_an_address_that_nothing_has_is_404_in_the_one_shape(service: Api, path:
     answer = service.get(path, **({} if path.startswith("users") else {"user_id": "ada"}))
     assert answer.status_code == 404
     assert answer.json()["errors"][0]["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "attr"),
+    [
+        ("post", "sessions/{}/messages", "session_id"),
+        ("get", "sessions/{}", "session_id"),
+        ("delete", "sessions/{}", "session_id"),
+        ("post", "sessions/{}/compact", "session_id"),
+        ("patch", "users/{}", "user_id"),
+        ("get", "moments/{}/chain", "key"),
+        ("get", "prompts/{}", "name"),
+    ],
+)
+def test_an_id_in_an_address_that_is_too_long_is_400_and_the_limit_is_named(
+    service: Api, ada: UserProfile, method: str, path: str, attr: str
+) -> None:
+    named = {} if path.startswith(("users", "prompts")) else {"user_id": "ada"}
+    body = {"messages": [good]} if path.endswith("messages") else {}
+    answer = getattr(service, method)(path.format("é" * 256), **named, **body)
+    [error] = answer.json()["errors"]
+    assert (answer.status_code, error["code"], error["attr"]) == (400, "max_length", attr)
+    assert "255" in error["detail"]
+    assert not Session.objects.exists()
 
 
 @pytest.mark.parametrize(

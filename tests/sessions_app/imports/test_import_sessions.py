@@ -65,6 +65,20 @@ def test_a_line_that_says_something_else_under_a_known_id_is_rejected(tmp_path: 
     assert [message.content for message in Message.objects.order_by("sequence")] == ["one", "x"]
 
 
+@pytest.mark.parametrize("is_archived", [False, True])
+@pytest.mark.parametrize("other", [{"content": "two"}, {"role": "assistant"}, {"payload": {"a": 2}}, {"payload": None}])
+def test_a_line_is_compared_with_what_is_stored_as_an_append_compares_it(
+    tmp_path: Path, other: dict[str, Any], is_archived: bool
+) -> None:
+    first = line("one", external_id="a", payload={"a": 1, "b": "c"})
+    imported(tmp_path / "f", first)
+    if is_archived:
+        Message.objects.turns().archive()
+    assert "1 were there already" in imported(tmp_path / "f", first)[0]
+    with pytest.raises(CommandError, match="0 messages added, 0 were there already, 1 records rejected"):
+        imported(tmp_path / "g", first | other)
+
+
 def test_bad_lines_are_named_left_out_and_fail_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f"
     bad = ["{", json.dumps(line("x", role="robot")), "[1]", json.dumps(line("y", colour="red"))]

@@ -8,6 +8,7 @@ import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -36,7 +37,7 @@ from sessions_app.retention.read_archived import read_archived
 from sessions_app.retention.restore import CannotRestore, restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.signals import turns_overdue
-from sessions_app.transcript.append import NewMessage, append
+from sessions_app.transcript.append import IdTaken, NewMessage, append
 from sessions_app.transcript.load import load_session_messages, page_of_messages
 from tests.support.api import Api
 from tests.support.concurrency import at_once
@@ -609,11 +610,26 @@ def test_a_turn_whose_moment_is_gone_comes_back_without_it(ada: UserProfile) -> 
 
 def test_row_1_a_message_that_is_sent_again_after_its_archiving_is_known(ada: UserProfile) -> None:
     session = covered_session(ada, 4)
-    before = fingerprint(session)
+    before, turn = fingerprint(session), session.messages.turns().get(sequence=2)
     retain()
-    [(message, created)] = append(ada, "s1", [NewMessage("user", "text", external_id="m2")]).messages
+    as_sent = NewMessage(turn.role, turn.content, payload=turn.payload, external_id="m2")
+    [(message, created)] = append(ada, "s1", [as_sent]).messages
     assert (message.sequence, created) == (2, False)
+    with pytest.raises(IdTaken):
+        append(ada, "s1", [replace(as_sent, content="Something else")])
     assert restored(session) == before
+
+
+def test_only_an_archived_turn_that_is_compared_and_believed_has_a_hash_of_its_text(ada: UserProfile) -> None:
+    session = covered_session(ada, 4)
+    turns = session.messages.turns()
+    turns.filter(sequence=1).update(external_id=None)
+    turns.filter(sequence=2).update(retracted_at=timezone.now())
+    retain()
+    hashed = session.messages.exclude(said_hash=None)
+    assert list(hashed.values_list("sequence", flat=True)) == [0, 3]
+    restore_archive(session, actor="test")
+    assert not hashed.exists()
 
 
 def test_an_external_id_that_was_used_again_meanwhile_is_told(ada: UserProfile) -> None:

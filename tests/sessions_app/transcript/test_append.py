@@ -50,7 +50,7 @@ def test_a_turn_is_stored_as_it_was_said_by_one_message_with_the_counters(ada: U
     assert {message.pk for message in Message.objects.matching("100")} == {stored.pk}
     assert found[plain.pk].payload is None and Message.objects.filter(payload__isnull=True).count() == 2
     left = {field.attname for field in Message._meta.concrete_fields if not field.generated} - {*WRITTEN}
-    assert left == {"id", "moment_id", "retracted_at"}
+    assert left == {"id", "moment_id", "retracted_at", "said_hash"}
     assert_counters_equal_rows(known)
 
 
@@ -108,6 +108,42 @@ def test_an_external_id_that_names_another_message_refuses_the_batch(service: Ap
     assert (answer.status_code, error["code"]) == (409, "external_id_taken")
     assert "messages[1]" in error["detail"] and "message 0" in error["detail"]
     assert Message.objects.get().content == "one"
+
+
+def test_row_1_an_external_id_that_names_another_archived_message_refuses_the_batch(service: Api) -> None:
+    """The row of an archived message has no text, but tells whether a repeated one says the same."""
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "content": "one",
+        "payload": {"b": [0.5, None, "é\n"], "a": True},
+        "external_id": "a",
+    }
+    plain: dict[str, Any] = {"role": "user", "content": "two", "external_id": "b"}
+    service.post("sessions/s1/messages", user_id="ada", messages=[said, plain])
+    Message.objects.turns().archive()
+    same = service.post("sessions/s1/messages", user_id="ada", messages=[plain, said])
+    assert same.status_code == 200 and not any(message["created"] for message in same.json()["messages"])
+    others: list[dict[str, Any]] = [
+        {"content": "else"},
+        {"payload": {"a": True}},
+        {"payload": None},
+        {"role": "user"},
+        {"tool_name": "x"},
+    ]
+    for other in [said | fields for fields in others] + [plain | {"content": "three"}, plain | {"payload": {"a": 1}}]:
+        batch = [{"role": "user", "content": "new"}, other]
+        answer = service.post("sessions/s1/messages", user_id="ada", messages=batch)
+        assert answer.status_code == 409, other
+        assert answer.json()["errors"][0]["code"] == "external_id_taken"
+    assert Message.objects.count() == 2
+
+
+def test_what_was_archived_before_there_were_hashes_is_known_by_its_id(ada: UserProfile) -> None:
+    append(ada, "s1", [NewMessage("user", "one", external_id="a")])
+    Message.objects.turns().archive()
+    Message.objects.update(said_hash=None)
+    [(_message, created)] = append(ada, "s1", [NewMessage("user", "else", external_id="a")]).messages
+    assert not created
 
 
 def test_an_external_id_twice_in_a_batch_with_two_texts_refuses_it(service: Api) -> None:

@@ -1,6 +1,7 @@
 """`append_many`, beside `append`, at the same time as others, and where row security limits what is seen."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,6 +83,16 @@ def test_row_1_what_is_there_is_not_added_again_and_batches_of_one_session_follo
             [batch_of(ada, "s3", turns(2)), batch_of(ada, "s1", [NewMessage("user", "else", external_id="o1")])]
         )
     assert not Session.objects.filter(session_id="s3").exists()
+
+
+def test_row_1_an_archived_message_is_not_added_again_and_another_with_its_id_is_refused(ada: UserProfile) -> None:
+    append_many([batch_of(ada, "s1", ODD)])
+    Message.objects.turns().archive()
+    assert append_many([batch_of(ada, "s1", ODD[:2])]) == [0]
+    others: list[dict[str, Any]] = [{"content": "else"}, {"payload": {"found": []}}]
+    for other in others:
+        with pytest.raises(IdTaken):
+            append_many([batch_of(ada, "s1", [replace(ODD[1], **other)])])
 
 
 def test_row_15_many_at_once_beside_appends_keep_sequences_and_counters(ada: UserProfile, bo: UserProfile) -> None:

@@ -1,4 +1,4 @@
-"""What the extractive engine knows of languages, as data: the tables of `english.txt`, and `first_person.txt`."""
+"""What the extractive engine knows of languages, as data: `english.txt`, `first_person.txt`, `lasting.txt`."""
 
 import re
 from functools import cache
@@ -49,6 +49,17 @@ def any_of(*names: str) -> str:
 @cache
 def first_person(language: str) -> frozenset[str]:
     """Return the words by which people speak of themselves; none of a language that isn't listed."""
-    lines = (Path(__file__).parent / "first_person.txt").read_text(encoding="utf-8").splitlines()
-    listed = dict(line.split(": ", 1) for line in lines if not line.startswith("#"))
-    return frozenset(listed.get(language, "").split())
+    return frozenset(_by_language("first_person.txt").get(language, ()))
+
+
+@cache
+def lasting(language: str) -> tuple[str, ...]:
+    """Return the beginnings of words by which people say what stays true of them; none of a language not listed."""
+    return _by_language("lasting.txt").get(language, ())
+
+
+@cache
+def _by_language(name: str) -> dict[str, tuple[str, ...]]:
+    lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
+    listed = (line.split(": ", 1) for line in lines if not line.startswith("#"))
+    return {language: tuple(words.split()) for language, words in listed}

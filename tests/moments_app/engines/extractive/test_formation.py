@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from moments_app.engines.calls.formation import FormationRequest, Limits, StreamSection
 from moments_app.engines.extractive import ExtractiveEngine
+from moments_app.engines.extractive.sentences import read
 from moments_app.engines.transcript import Turn
 
 FIVE = Limits(0, 5, 50)
@@ -49,6 +50,19 @@ def test_a_name_that_the_application_gives_says_who_speaks() -> None:
     section = StreamSection("user", "", FIVE, None, "")
     [entry] = ExtractiveEngine().form_memories(FormationRequest(turns, [section], "")).streams
     assert [item["text"] for item in entry["observations"]] == ["Ada adopted a puppy called Biscuit."]
+
+
+def test_what_is_said_of_everybody_is_nobodys() -> None:
+    said = ["Our kids are our future; they should have the best of all.", "Our whole planet needs our help this year."]
+    session, user = StreamSection("session", "", None, FIVE, ""), StreamSection("user", "", FIVE, FIVE, "")
+    for role, name in (("user", "User"), ("assistant", "Assistant")):
+        assert formed([(role, text) for text in said], session, user) == [([], []), ([], [])]
+        assert read(turns_of([(role, said[0])])).sentences[0].told == f"{name} said: Our kids are our future"
+    own = ["We put our savings into our future house in Porto.", "Our kids painted our kitchen green."]
+    assert formed([("user", text) for text in own], session)[0][1] == [
+        "User put their savings into their future house in Porto.",
+        "User's kids painted their kitchen green.",
+    ]
 
 
 def test_limits_are_kept_and_what_says_most_stays() -> None:

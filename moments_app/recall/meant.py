@@ -1,4 +1,7 @@
-"""What a mistyped word of a query may have meant, among the words that a person may find."""
+"""What a word of a query that nothing has may have meant, among the words that a person may find.
+
+It may be mistyped, or a part of what was said, or the longer word for it (`compounds`).
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,15 +11,18 @@ from django.db import connection
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
+from moments_app.recall import compounds
 from moments_app.recall.terms import Term, counts_by_kind
+from sessions_app import lexemes
 
-TYPO_FACTOR = 0.7  # of the weight a word has that may have been meant
+MEANT_FACTOR = 0.7  # of the weight a word has that may have been meant
 MEANT = 3  # words at most that a mistyped one may stand for
+LONGER = 8  # compounds, or parts of one, that a word may stand for
 NEWEST = 300  # turns that are looked through for what a mistyped word may have meant, where so much is not counted
 
 _NEAR_SQL = """
 SELECT stem, sum(facts)::bigint, sum(moments)::bigint, sum(turns)::bigint FROM ({known}) known
-WHERE length(stem) = ANY(%(lengths)s) AND stem !~ '[0-9]'
+WHERE (length(stem) = ANY(%(lengths)s) OR stem = ANY(%(parts)s) OR stem LIKE ANY(%(compounds)s)) AND stem !~ '[0-9]'
 GROUP BY stem
 """
 _COUNTED_SQL = "SELECT stem, facts, moments, turns FROM moments_app_word WHERE vocabulary_id = ANY(%(vocabularies)s)"
@@ -30,7 +36,7 @@ SELECT stem, 0, 0, 1 FROM (
 
 
 def meant_terms(terms: Sequence[Term], *, user_id: int, vocabularies: Sequence[int], is_counted: bool) -> list[Term]:
-    """Return the words that mistyped ones among `terms` may have meant; one statement at most.
+    """Return the words that those which nothing has among `terms` may have meant; one statement at most.
 
     Args:
         terms: the words of a query.
@@ -51,37 +57,49 @@ def _may_be_mistyped(word: str) -> bool:
 
 
 def _known_near(unknown: Sequence[Term], known: str, parameters: Mapping[str, Any]) -> dict[str, Sequence[int]]:
-    """Return all stems about as long as those of some words, with their counts."""
-    lengths = {len(stem) + edits for term in unknown for stem in term.all_stems for edits in _edits(_bare(stem))}
+    """Return all stems about as long as those of some words, and compounds and parts of them, with their counts."""
+    stems = [stem for term in unknown for stem in term.all_stems]
+    wanted: dict[str, Any] = {
+        "lengths": list({len(stem) + edits for stem in stems for edits in _edits(stem)}),
+        "parts": compounds.parts(stems),
+        "compounds": compounds.patterns(stems),
+    }
     with connection.cursor() as cursor:
-        cursor.execute(_NEAR_SQL.format(known=known), {**parameters, "lengths": list(lengths)})
+        cursor.execute(_NEAR_SQL.format(known=known), {**parameters, **wanted})
         return {stem: numbers for stem, *numbers in cursor}
 
 
 def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Sequence[Term]) -> list[Term]:
-    """Return the known words nearest to those that nothing has; of several equally near ones the most frequent.
+    """Return the known words nearest to those that nothing has, then compounds that they are in, and their parts.
 
     What a word may be indexed under is compared with known words of the same language. A word that was not counted, but
-    has just been said, is no typo.
+    has just been said, is known.
     """
     said_stems = {stem for term in said if term.is_known for stem in term.stems}
     by_language: dict[str, list[str]] = defaultdict(list)
     for stem in known:
-        by_language[_language(stem)].append(stem)
+        by_language[lexemes.marked(stem)[0]].append(stem)
     return [
-        Term(_bare(stem), (stem,), counts_by_kind(known[stem]), TYPO_FACTOR, term.word)
+        Term(lexemes.marked(stem)[1], (stem,), counts_by_kind(known[stem]), MEANT_FACTOR, term.word)
         for term in unknown
         if known.keys().isdisjoint(term.all_stems)
-        for stem in _nearest(term, by_language, known)
+        for stem in dict.fromkeys([*_nearest(term, by_language, known), *_longer(term, known)])
         if stem not in said_stems
     ]
 
 
+def _longer(term: Term, known: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the compounds that have the word as a part, or the parts of it; those that share most with it first."""
+    shared = compounds.shared(known, term.all_stems)
+    return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:LONGER]
+
+
 def _nearest(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return the words of the same language that differ least; of equally near ones the most frequent."""
     near: dict[str, float] = {}
     for stem in term.all_stems:
-        edits = _most_edits(_bare(stem))
-        same = by_language.get(_language(stem), [])
+        edits = _most_edits(stem)
+        same = by_language.get(lexemes.marked(stem)[0], [])
         for found, distance, _ in process.extract(stem, same, scorer=OSA.distance, limit=None, score_cutoff=edits):
             near[found] = min(distance, near.get(found, distance))
     least = min(near.values(), default=0)
@@ -95,13 +113,4 @@ def _edits(stem: str) -> range:
 
 def _most_edits(stem: str) -> int:
     """Return how far a word may be from what was meant: insertions, deletions, changes and swaps of neighbours."""
-    return 1 if len(stem) < 8 else 2
-
-
-def _language(stem: str) -> str:
-    return stem.partition(":")[0] if ":" in stem else ""
-
-
-def _bare(stem: str) -> str:
-    """Return a stem without the mark of its language."""
-    return stem.rpartition(":")[2]
+    return 1 if len(lexemes.marked(stem)[1]) < 8 else 2
