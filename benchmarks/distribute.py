@@ -65,6 +65,16 @@ SELECT replace(replace(regexp_replace(pg_get_functiondef(oid), %(set)s, 'memory_
 FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prokind = 'f' AND proname <> 'memory_set'
     AND (prosrc ~ %(set)s OR proname LIKE 'recall_sessions_app_message%%')
 """
+# A join with another table reads the rows of turns first, which its conditions narrow to a person's; the other way
+# round none is planned under row security. And what a function that searches by meaning sets for its own statements
+# isn't sent on.
+_SETTINGS = (
+    "citus.local_table_join_policy = 'prefer-distributed'",
+    "hnsw.iterative_scan = 'relaxed_order'",
+    "hnsw.ef_search = 100",
+)
+# An INSERT of what a SELECT asks the nodes for names the sequence of the identity itself.
+_SEQUENCES = "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO memory_request"
 _LOGINS = """
 SELECT format('ALTER ROLE %%I LOGIN', rolname) FROM pg_roles WHERE rolname = ANY (%(roles)s) AND NOT rolcanlogin
 """
@@ -88,6 +98,9 @@ def statements() -> Iterator[str]:
     if not missing:
         return
     yield from _rows(_LOGINS)
+    for setting in _SETTINGS:
+        yield f"ALTER DATABASE {connection.settings_dict['NAME']} SET {setting}"
+    yield _SEQUENCES
     yield _MEMORY_SET
     yield from _rows(_FUNCTIONS)
     for table in missing:
@@ -97,6 +110,7 @@ def statements() -> Iterator[str]:
         # Its triggers mark rows whose words are not those of their text, and read nothing.
         yield "SET LOCAL citus.enable_unsafe_triggers = on"
         yield f"SELECT create_distributed_table('{table}', 'user_id', colocate_with => '{beside}')"
+        yield f"SELECT truncate_local_data_after_distributing_table('{table}')"
 
 
 def apply() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.db.models import F
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
@@ -77,9 +76,8 @@ def refused() -> int:
 def hours_later(hours: int) -> None:
     """Let time pass for what is refused."""
     for kind in KINDS.values():
-        kind.objects.refused(EmbeddingModel.objects.get()).update(
-            ask_again_at=F("ask_again_at") - timedelta(hours=hours)
-        )
+        for row in kind.objects.refused(EmbeddingModel.objects.get()).exclude(ask_again_at=None):
+            kind.objects.filter(pk=row.pk).update(ask_again_at=row.ask_again_at - timedelta(hours=hours))
 
 
 def together(calls: int) -> Callable[[behave.Behaviour], behave.Behaviour]:
