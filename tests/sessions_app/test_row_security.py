@@ -1,5 +1,6 @@
 """Row 9, held by PostgreSQL itself: with no filter in the code, a request still sees one person only."""
 
+import json
 import re
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.db import DatabaseError, connection, models, transaction
 
 from moments_app.models import EmbeddingModel, FactEmbedding, Job, MemoryAtom, MemoryStream, Moment
 from moments_app.streams.texts import undo
+from sessions_app import lexemes
 from sessions_app.models import ApiKey, Event, Message, Session, UserProfile
 from sessions_app.models.application import DEFAULT
 from sessions_app.row_security import ROLE, acting_for, let_everybodys_change
@@ -154,6 +156,34 @@ def test_policies_ask_once_a_statement_and_look_up_no_other_table(ada: UserProfi
     assert scanned == {table}
     if table != "moments_app_word":  # of which few rows are read, by their key
         assert "InitPlan" in plan and plan.count("memory.user_pk") == 1
+
+
+def test_functions_on_turns_see_what_their_caller_sees(ada: UserProfile, bo: UserProfile) -> None:
+    session = talk(bo, 3)
+    turns = list(session.messages.in_order())
+    words = lexemes.whole_words(turns[0].content)[:1]
+
+    def asked() -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT first_words(%(person)s, %(session)s, 100),"
+                " sequences_of_turns(%(person)s, %(session)s, %(ids)s),"
+                " ARRAY(SELECT id FROM turns_with_words(ARRAY[%(person)s]::bigint[], %(words)s, 10) ORDER BY id)",
+                {
+                    "person": bo.pk,
+                    "session": session.pk,
+                    "ids": [turn.pk for turn in turns],
+                    "words": json.dumps([word.stems for word in words]),
+                },
+            )
+            return cursor.fetchone()
+
+    first, sequences, found = asked()
+    assert first == turns[0].content and sequences == [0, 1, 2] and turns[0].pk in found
+    with acting_for("ada", application=DEFAULT):
+        assert asked() == (None, [], [])
+    with acting_for("bo", application=DEFAULT):
+        assert asked() == (first, sequences, found)
 
 
 class TestEverybodysRows:

@@ -240,6 +240,18 @@ class TestIndexedAgain:
         assert Job.objects.filter(process="count_words", user=ada).count() == 1
         assert index_words() == index_words().__class__(1, is_done=True)
 
+    def test_rows_in_use_are_passed_over(self, ada: UserProfile, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("moments_app.recall.index_words.BATCH", 2)
+        say(ada, *(f"harpsichord {n}" for n in range(5)))
+        self._by_the_version_before()
+        other: Any = connection.copy()
+        other.connect()
+        with other.connection.transaction():
+            other.connection.execute("SELECT FROM sessions_app_message WHERE sequence < 2 FOR UPDATE")
+            assert index_words().rows == 3
+        other.close()
+        assert index_words().rows == 2
+
     def test_reading_carries_no_words_along(self, ada: UserProfile) -> None:
         say(ada, "The harpsichord came.")
         with CaptureQueriesContext(connection) as captured:
