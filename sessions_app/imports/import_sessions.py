@@ -15,10 +15,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Case, When
+from django.db.models import TextField
+from django.db.models.expressions import RawSQL
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.said_hash import SAID_HASH, said_hashes
+from sessions_app.said_hash import SAID_HASH_SQL, said_hashes
 from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, NewMessage
 from sessions_app.transcript.append_many import Batch, append_many
@@ -28,6 +29,7 @@ from sessions_app.transcript.append_many import Batch, append_many
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
 STATEMENTS_MAX = 1_000  # that are handed on in one transaction
+_KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 OTHER_TEXT = "Another message of its session has its external_id, and says something else."
 
 
@@ -89,7 +91,7 @@ class Said(NamedTuple):
 
     role: str
     tool_name: str
-    said_hash: bytes
+    said_hash: str
 
 
 SaidById = dict[str | None, Said | None]  # of a session, by `external_id`; None where it can't be told
@@ -252,7 +254,7 @@ class _Known:
         self._stored: dict[int | None, SaidById] = defaultdict(dict)
         for pk, external_id, role, tool_name, said_hash in _sent_as(sent):
             # One that was archived before there were hashes has nothing to compare.
-            self._stored[pk][external_id] = Said(role, tool_name, bytes(said_hash)) if said_hash else None
+            self._stored[pk][external_id] = Said(role, tool_name, said_hash) if said_hash else None
         self._said: dict[tuple[str, str], SaidById] = {}
 
     def _session_of(self, batch: list[Record]) -> Session | None:
@@ -271,9 +273,9 @@ class _Known:
         return new, rejected
 
 
-def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, bytes | None]]:
+def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
     """Return session, `external_id`, role, tool and the hash of what is said of messages by their names."""
-    said_hash = Case(When(kind=Message.Kind.ARCHIVED, then="said_hash"), default=SAID_HASH)
+    said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
     return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
 
 
