@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -220,7 +221,8 @@ def _append(portion: list[list[Record]], application: int) -> list[tuple[int, li
     people = {batch[0].place.user_id for batch in portion}
     users = UserProfile.objects.ensure_held(people, application)
     known = _Known(list(users.values()), portion)
-    checked = [known.checked(batch) for batch in portion]
+    hashes = iter(said_hashes([(one.message.content, one.message.payload) for batch in portion for one in batch]))
+    checked = [known.checked(batch, list(islice(hashes, len(batch)))) for batch in portion]
     added = iter(append_many([_to_append(users, new) for new, _ in checked if new]))
     return [(next(added) if new else 0, rejected) for new, rejected in checked]
 
@@ -261,11 +263,17 @@ class _Known:
         place = batch[0].place
         return self._sessions.get((place.user_id, place.session_id))
 
-    def checked(self, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
-        """Return the records of a session that it doesn't have, and those that can't be added."""
+    def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[Rejected]]:
+        """Return the records of a session that it doesn't have, and those that can't be added.
+
+        Args:
+            batch: of one session.
+            hashes: of what they say.
+        """
         place, session = batch[0].place, self._session_of(batch)
         stored = self._stored[session.pk] if session else {}
-        agreeing, rejected = _agreeing(batch, self._said.setdefault((place.user_id, place.session_id), dict(stored)))
+        said = self._said.setdefault((place.user_id, place.session_id), dict(stored))
+        agreeing, rejected = _agreeing(batch, hashes, said)
         new = [record for record in agreeing if record.message.external_id not in stored]
         if new and session and session.kept_from_sequence:
             new, doubtful = _not_archived(session, new)
@@ -279,16 +287,15 @@ def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str,
     return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
 
 
-def _agreeing(batch: list[Record], known: SaidById) -> tuple[list[Record], list[Rejected]]:
+def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[list[Record], list[Rejected]]:
     """Leave out the records that say something else than the message that has their `external_id` already.
 
     Args:
-        batch: of one session.
+        batch, hashes: of one session.
         known: what its messages say, by `external_id`, to which those of the batch are added.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
-    hashes = said_hashes([(record.message.content, record.message.payload) for record in batch])
     for record, said_hash in zip(batch, hashes, strict=True):
         said = Said(record.message.role, record.message.tool_name, said_hash)
         if known.setdefault(record.message.external_id, said) in (None, said):
