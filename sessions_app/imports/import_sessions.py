@@ -12,13 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Case, When
+from django.db.models import TextField
+from django.db.models.expressions import RawSQL
 
 from sessions_app.models import Message, Session, UserProfile
-from sessions_app.said_hash import SAID_HASH, said_hashes
+from sessions_app.said_hash import SAID_HASH_SQL, said_hashes
 from sessions_app.signals import statements_imported
 from sessions_app.transcript.append import BATCH_MAX, NewMessage
 from sessions_app.transcript.append_many import Batch, append_many
@@ -28,6 +30,7 @@ from sessions_app.transcript.append_many import Batch, append_many
 PENDING_MAX = 5_000
 PENDING_MAX_CHARS = 8_000_000
 STATEMENTS_MAX = 1_000  # that are handed on in one transaction
+_KNOWN_HASH_SQL = f"CASE kind WHEN 'archived' THEN encode(said_hash, 'hex') ELSE {SAID_HASH_SQL} END"
 OTHER_TEXT = "Another message of its session has its external_id, and says something else."
 
 
@@ -89,7 +92,7 @@ class Said(NamedTuple):
 
     role: str
     tool_name: str
-    said_hash: bytes
+    said_hash: str
 
 
 SaidById = dict[str | None, Said | None]  # of a session, by `external_id`; None where it can't be told
@@ -218,7 +221,8 @@ def _append(portion: list[list[Record]], application: int) -> list[tuple[int, li
     people = {batch[0].place.user_id for batch in portion}
     users = UserProfile.objects.ensure_held(people, application)
     known = _Known(list(users.values()), portion)
-    checked = [known.checked(batch) for batch in portion]
+    hashes = iter(said_hashes([(one.message.content, one.message.payload) for batch in portion for one in batch]))
+    checked = [known.checked(batch, list(islice(hashes, len(batch)))) for batch in portion]
     added = iter(append_many([_to_append(users, new) for new, _ in checked if new]))
     return [(next(added) if new else 0, rejected) for new, rejected in checked]
 
@@ -252,18 +256,24 @@ class _Known:
         self._stored: dict[int | None, SaidById] = defaultdict(dict)
         for pk, external_id, role, tool_name, said_hash in _sent_as(sent):
             # One that was archived before there were hashes has nothing to compare.
-            self._stored[pk][external_id] = Said(role, tool_name, bytes(said_hash)) if said_hash else None
+            self._stored[pk][external_id] = Said(role, tool_name, said_hash) if said_hash else None
         self._said: dict[tuple[str, str], SaidById] = {}
 
     def _session_of(self, batch: list[Record]) -> Session | None:
         place = batch[0].place
         return self._sessions.get((place.user_id, place.session_id))
 
-    def checked(self, batch: list[Record]) -> tuple[list[Record], list[Rejected]]:
-        """Return the records of a session that it doesn't have, and those that can't be added."""
+    def checked(self, batch: list[Record], hashes: list[str]) -> tuple[list[Record], list[Rejected]]:
+        """Return the records of a session that it doesn't have, and those that can't be added.
+
+        Args:
+            batch: of one session.
+            hashes: of what they say.
+        """
         place, session = batch[0].place, self._session_of(batch)
         stored = self._stored[session.pk] if session else {}
-        agreeing, rejected = _agreeing(batch, self._said.setdefault((place.user_id, place.session_id), dict(stored)))
+        said = self._said.setdefault((place.user_id, place.session_id), dict(stored))
+        agreeing, rejected = _agreeing(batch, hashes, said)
         new = [record for record in agreeing if record.message.external_id not in stored]
         if new and session and session.kept_from_sequence:
             new, doubtful = _not_archived(session, new)
@@ -271,22 +281,21 @@ class _Known:
         return new, rejected
 
 
-def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, bytes | None]]:
+def _sent_as(names: list[tuple[int, int, str]]) -> Iterable[tuple[int, str, str, str, str | None]]:
     """Return session, `external_id`, role, tool and the hash of what is said of messages by their names."""
-    said_hash = Case(When(kind=Message.Kind.ARCHIVED, then="said_hash"), default=SAID_HASH)
+    said_hash = RawSQL(_KNOWN_HASH_SQL, [], TextField())  # noqa: S611 (of our own columns)
     return Message.objects.sent_as(names).values_list("session_id", "external_id", "role", "tool_name", said_hash)
 
 
-def _agreeing(batch: list[Record], known: SaidById) -> tuple[list[Record], list[Rejected]]:
+def _agreeing(batch: list[Record], hashes: list[str], known: SaidById) -> tuple[list[Record], list[Rejected]]:
     """Leave out the records that say something else than the message that has their `external_id` already.
 
     Args:
-        batch: of one session.
+        batch, hashes: of one session.
         known: what its messages say, by `external_id`, to which those of the batch are added.
     """
     agreeing: list[Record] = []
     rejected: list[Rejected] = []
-    hashes = said_hashes([(record.message.content, record.message.payload) for record in batch])
     for record, said_hash in zip(batch, hashes, strict=True):
         said = Said(record.message.role, record.message.tool_name, said_hash)
         if known.setdefault(record.message.external_id, said) in (None, said):

@@ -180,7 +180,7 @@ def _known(session: Session, batch: Sequence[NewMessage]) -> dict[str | None, Me
     return {message.external_id: message for message in found}
 
 
-def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Message]) -> dict[int, bytes]:
+def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Message]) -> dict[int, str]:
     """Return the hashes of those messages that are compared with archived ones, by their position."""
     if all(message.said_hash is None for message in known.values()):
         return {}
@@ -193,7 +193,7 @@ def _compared_hashes(batch: Sequence[NewMessage], known: dict[str | None, Messag
     return dict(zip(positions, hashes, strict=True))
 
 
-def _says(message: Message, new: NewMessage, said_hash: bytes | None) -> bool:
+def _says(message: Message, new: NewMessage, said_hash: str | None) -> bool:
     """Return True if a message says what was sent, as far as an archived one, which has no text, lets that be told.
 
     Args:
@@ -204,7 +204,7 @@ def _says(message: Message, new: NewMessage, said_hash: bytes | None) -> bool:
     # A message from before there were names may be sent again with one.
     same = (message.role, message.tool_name) == (new.role, new.tool_name) and message.name in ("", new.name)
     if message.kind == Message.Kind.ARCHIVED:
-        return same and (said_hash is None or bytes(message.said_hash or b"") == said_hash)
+        return same and (said_hash is None or bytes(message.said_hash or b"").hex() == said_hash)
     return same and message.content == new.content and message.payload == new.payload
 
 
