@@ -101,16 +101,20 @@ def slow_writer(paused: None) -> Iterator[None]:
         cursor.execute("SELECT pg_reload_conf()")
 
 
+def shown(answer: Any) -> list[str]:
+    """Whom a list shows; a name may stand elsewhere in its page by chance, as in the hash of a style sheet."""
+    assert answer.status_code == 200
+    return [profile.user_id for profile in answer.context["cl"].result_list]
+
+
 def people(client: Client) -> list[str]:
-    """Whom the list shows."""
-    return [profile.user_id for profile in client.get(list_url(UserProfile)).context["cl"].result_list]
+    return shown(client.get(list_url(UserProfile)))
 
 
 def test_a_list_is_read_from_the_replica_and_the_reading_is_on_record_at_the_primary(
     eve: Client, bertil: None, ada: UserProfile
 ) -> None:
-    page = people(eve)
-    assert "ada" in page and "bertil" not in page
+    assert people(eve) == ["ada"]
     answer = eve.get(list_url(UserProfile), {"q": "ada"})
     assert answer.status_code == 200
     assert Event.objects.filter(type=USER_READ, user_pk=ada.pk).exists()
@@ -137,8 +141,7 @@ def test_row_35_a_limited_operator_sees_no_more_on_the_replica(ada: UserProfile)
     limited = operator("view_", "read_userprofile")
     LoginLimit.objects.create(login=User.objects.get(), application=other)
     catch_up()
-    page = people(limited)
-    assert "zoe" in page and "ada" not in page
+    assert people(limited) == ["zoe"]
     assert there("SELECT count(*) FROM sessions_app_userprofile") == 2
 
 
@@ -146,8 +149,8 @@ def test_one_that_is_gone_is_told_of_and_the_primary_is_read(eve: Client, standb
     catch_up()
     standby.stop()
     try:
-        page = people(eve)
-        assert "ada" in page and "the primary" in page
+        answer = eve.get(list_url(UserProfile))
+        assert shown(answer) == ["ada"] and "the primary" in answer.content.decode()
     finally:
         standby.start()
 
