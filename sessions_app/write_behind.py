@@ -89,7 +89,7 @@ class WriteBehind(Generic[T]):
         self._noted.set()
 
     def _tell(self, what: str, error: Exception) -> None:
-        logger.warning(what, what=self._name, count=len(self._writing), error=type(error).__name__)
+        logger.warning(what, what=self._name, count=len(self._writing), error=type(error.__cause__ or error).__name__)
 
     def stop(self) -> None:
         """End the thread and write what is waiting."""
