@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -13,6 +14,7 @@ from memoryproject.drill.site import Site
 
 Schema = dict[str, Any]
 
+TOO_MANY = 429
 MCP, CHAT, RESPONSES = "/mcp", "/v1/chat/completions", "/v1/responses"
 APPEND = "/api/v1/sessions/{session_id}/messages"
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
@@ -93,15 +95,26 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def send(self, site: Site, key: str) -> tuple[int, str]:
-        """Send it, and return status and body of the answer; 599 if there was none."""
+        """Send it, and return status and body of the answer; 599 if there was none.
+
+        Whoever is told to come later does: that a key's rate is used up says nothing of what the call would get.
+        """
+        status, text, seconds = self._sent(site, key)
+        while status == TOO_MANY:
+            time.sleep(seconds)
+            status, text, seconds = self._sent(site, key)
+        return status, text
+
+    def _sent(self, site: Site, key: str) -> tuple[int, str, int]:
+        """Send it once, and return status and body of the answer, and in how many seconds to come again."""
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"} | dict(self.headers)
         connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
         try:
             connection.request(self.operation.method, self.path, self.body, headers)
             answer = connection.getresponse()
-            return answer.status, text_of(answer.read())
+            return answer.status, text_of(answer.read()), int(answer.headers.get("Retry-After", 1))
         except (OSError, http.client.HTTPException) as error:
-            return 599, type(error).__name__
+            return 599, type(error).__name__, 0
         finally:
             connection.close()
 
