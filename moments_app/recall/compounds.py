@@ -4,7 +4,7 @@ No list of words is needed: what a person said tells which words there are. A wo
 of longer ones, or for a longer one of which parts are known.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from sessions_app import lexemes
 
@@ -32,26 +32,24 @@ def parts(stems: Iterable[str]) -> list[str]:
     return found
 
 
-def shared(known: Iterable[str], stems: Iterable[str]) -> dict[str, int]:
+def shared(by_language: Mapping[str, Iterable[str]], stems: Iterable[str]) -> dict[str, int]:
     """Return which of known stems are parts of some others, or have them as parts; each with the letters of the part.
 
     Args:
-        known: that texts are indexed under.
+        by_language: stems that texts are indexed under.
         stems: of a word that none of the texts has.
     """
-    asked = list(_of_compounding(stems))
-    languages = {language for language, _bare in asked}
-    return {
-        stem: letters
-        for stem in known
-        if stem[:2] in languages
-        and (letters := max(_part(lexemes.marked(stem), other) for other in asked if other[0] == stem[:2]))
-    }
+    found: dict[str, int] = {}
+    for language, asked in _of_compounding(stems):
+        for stem in by_language.get(language, ()):
+            if letters := _part(lexemes.marked(stem)[1], asked):
+                found[stem] = max(letters, found.get(stem, 0))
+    return found
 
 
-def _part(one: tuple[str, str], other: tuple[str, str]) -> int:
+def _part(one: str, other: str) -> int:
     """Return the letters of the part where the longer of two stems of a language is a compound of the other; else 0."""
-    part, whole = sorted((one[1], other[1]), key=len)
+    part, whole = sorted((one, other), key=len)
     is_first = len(part) >= FIRST and whole.startswith(part)
     is_last = len(part) >= LAST and whole.endswith(part)
     return len(part) if (is_first or is_last) and len(whole) >= len(part) + REST else 0

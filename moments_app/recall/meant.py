@@ -83,14 +83,14 @@ def _meant(known: Mapping[str, Sequence[int]], unknown: Sequence[Term], said: Se
         Term(lexemes.marked(stem)[1], (stem,), counts_by_kind(known[stem]), MEANT_FACTOR, term.word)
         for term in unknown
         if known.keys().isdisjoint(term.all_stems)
-        for stem in dict.fromkeys([*_nearest(term, by_language, known), *_longer(term, known)])
+        for stem in dict.fromkeys([*_nearest(term, by_language, known), *_longer(term, by_language, known)])
         if stem not in said_stems
     ]
 
 
-def _longer(term: Term, known: Mapping[str, Sequence[int]]) -> list[str]:
+def _longer(term: Term, by_language: Mapping[str, list[str]], known: Mapping[str, Sequence[int]]) -> list[str]:
     """Return the compounds that have the word as a part, or the parts of it; those that share most with it first."""
-    shared = compounds.shared(known, term.all_stems)
+    shared = compounds.shared(by_language, term.all_stems)
     return sorted(shared, key=lambda stem: (-shared[stem], -sum(known[stem]), stem))[:LONGER]
 
 

@@ -66,7 +66,7 @@ def language_of(texts: Collection[str]) -> str:
     best = max(LANGUAGES, key=lambda code: scores[code])
     if scores[best] >= LEAST_STOP_WORDS * letters:
         return best
-    if (certain := certain_language(" ".join(texts))) in LANGUAGES[1:]:
+    if (certain := certain_language(" ".join(text[:SAMPLE] for text in texts))) in LANGUAGES[1:]:
         return certain
     return _language_by_script(counts, MOSTLY * letters)
 
