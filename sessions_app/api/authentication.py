@@ -4,6 +4,7 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from sessions_app.api.remembered_keys import NOT_VALID, key_with
 from sessions_app.models import ApiKey
 
 
@@ -15,9 +16,9 @@ class ApiKeyAuthentication(BaseAuthentication):
         kind, _, text = get_authorization_header(request).partition(b" ")
         if not kind:
             return None
-        key = ApiKey.objects.verify(text.decode("ascii", "replace").strip()) if kind.lower() == b"bearer" else None
+        key = key_with(text.decode("ascii", "replace").strip()) if kind.lower() == b"bearer" else None
         if key is None:
-            raise AuthenticationFailed("The API key is not valid.")
+            raise AuthenticationFailed(NOT_VALID)
         key.touch()
         return key, key
 

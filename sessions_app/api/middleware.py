@@ -5,8 +5,10 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
+from rest_framework.exceptions import AuthenticationFailed
 
 from sessions_app.api.errors import API_PREFIX, error_response, unavailable
+from sessions_app.api.remembered_keys import confirm, confirming
 from sessions_app.daily_limits import Call, calling
 from sessions_app.database_roles import ADMIN
 from sessions_app.limits import Kind, Unavailable, serving
@@ -36,8 +38,23 @@ class LimitsMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        with serving(Kind.CALL) if request.path.startswith(API_PREFIX) else serving(Kind.LONG, ADMIN):
-            return self.get_response(request)
+        if not request.path.startswith(API_PREFIX):
+            with serving(Kind.LONG, ADMIN):
+                return self.get_response(request)
+        with confirming(), serving(Kind.CALL):
+            return self._confirmed(request, self.get_response(request))
+
+    def _confirmed(self, request: HttpRequest, answer: HttpResponse) -> HttpResponse:
+        """Return the answer, if the key holds for which nothing was asked of the database yet."""
+        try:
+            confirm()
+        except AuthenticationFailed as error:
+            refused = error_response(error.status_code, error.default_code, str(error))
+            refused["WWW-Authenticate"] = "Bearer"
+            return refused
+        except OperationalError as error:
+            return unavailable(request, Unavailable(error))
+        return answer
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer 503 for what the database did not do; leave other errors to Django."""

@@ -192,3 +192,4 @@ class ApiKey(models.Model):
         now = timezone.now()
         if self.last_used_at is None or now - self.last_used_at >= LAST_USE_RESOLUTION:
             ApiKey.objects.filter(pk=self.pk).update(last_used_at=now)
+            self.last_used_at = now

@@ -1,12 +1,18 @@
 """Who may call, and what they may do."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from sessions_app.api import remembered_keys
 from sessions_app.models import ApiKey, Session, UserProfile
+from sessions_app.proven import PROVEN
 from tests.support.api import Api
 from tests.support.transcript import messages, talk
 
@@ -54,6 +60,66 @@ def test_row_19_expired_revoked_wrong_and_unknown_keys_are_answered_alike(transa
     assert len(answers) == 1
 
 
+CALLS: dict[str, Callable[[Api], Any]] = {
+    "a read": lambda api: api.get("sessions/s1", user_id="ada"),
+    "a write": lambda api: api.post("sessions/s1/messages", user_id="ada", messages=messages(1)),
+    "a context": lambda api: api.get("memory/context", user_id="ada", session_id="s1", query="said"),
+    "a search": lambda api: api.post("memory/search", user_id="ada", query="said"),
+    "an export": lambda api: api.get("users/ada/export"),
+    "a deletion": lambda api: api.delete("sessions/s1", user_id="ada"),
+    "what asks nothing of the database": lambda api: api.post("memory/search", user_id="ada", query=1),
+}
+
+
+def revoke(key: ApiKey) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(revoked_at=timezone.now())
+
+
+def end(key: ApiKey) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=timezone.now())
+
+
+def renew(key: ApiKey) -> None:
+    ApiKey.objects.get(pk=key.pk).renew(timezone.now() + timedelta(hours=1))
+
+
+def delete(key: ApiKey) -> None:
+    ApiKey.objects.filter(pk=key.pk).delete()
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("change", [revoke, end, renew, delete])
+def test_row_19_a_key_that_was_right_a_moment_ago_does_nothing_when_it_no_longer_is(
+    ada: UserProfile, call: str, change: Callable[[ApiKey], None]
+) -> None:
+    talk(ada, 2)
+    key, text = ApiKey.objects.issue("k", scope="admin")
+    api = Api(text)
+    assert api.get("sessions/s1", user_id="ada").status_code == 200
+    change(key)
+    answer = CALLS[call](api)
+    assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
+    assert answer.json() == Api("mem_0_0").get("sessions").json()
+    assert Session.objects.get().message_count == 2
+    assert text not in PROVEN
+    assert CALLS[call](api).status_code == 401
+
+
+def test_a_key_that_was_right_a_moment_ago_takes_no_message_of_its_own(ada: UserProfile) -> None:
+    talk(ada, 2)
+    service = Api(ApiKey.objects.issue("k", scope="admin")[1])
+    for call in CALLS.values():
+        asked: list[list[str]] = []
+        for seconds in (0, 60):  # asked for, then remembered
+            with pytest.MonkeyPatch.context() as patch, CaptureQueriesContext(connection) as captured:
+                patch.setattr(remembered_keys, "SECONDS", seconds)
+                call(service)
+            asked.append([query["sql"] for query in captured.captured_queries])
+        alone = [sum("FROM sessions_app_apikey" in sql for sql in statements) for statements in asked]
+        assert alone == [1, 1]
+        assert "1 / count(*)" in next(sql for sql in asked[1] if "FROM sessions_app_apikey" in sql)
+
+
 def test_row_19_the_database_does_not_hold_the_key(transactional_db: None) -> None:
     key, text = ApiKey.objects.issue("k")
     secret = text.split("_", 2)[2]
@@ -96,13 +162,14 @@ def test_a_user_key_need_not_name_its_person(as_ada: Api, ada: UserProfile) -> N
     assert as_ada.post("sessions/s1/messages", messages=messages(1)).json()["user_id"] == "ada"
 
 
-def test_the_last_use_is_recorded_at_most_once_a_minute(service: Api) -> None:
+def test_the_last_use_is_recorded_at_most_once_a_minute(service: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     service.get("sessions", user_id="ada")
     first = ApiKey.objects.get().last_used_at
     assert first is not None
     service.get("sessions", user_id="ada")
     assert ApiKey.objects.get().last_used_at == first
     ApiKey.objects.update(last_used_at=first - timedelta(minutes=2))
+    monkeypatch.setattr(remembered_keys, "SECONDS", 0)  # two minutes later
     service.get("sessions", user_id="ada")
     last = ApiKey.objects.get().last_used_at
     assert last is not None and last > first

@@ -1,0 +1,117 @@
+"""Keys that proved right a moment ago, for which a request need not ask by a message of its own.
+
+What a process remembers of a key is confirmed within the message in which the request first speaks to the database.
+Where the key was revoked since, that message ends before anything else in it is carried out, and the request is
+answered as one with a wrong key. So a key does nothing more from the moment it is revoked, whichever process is called.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from django.db import DataError, connection
+from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
+from psycopg import ClientCursor, errors, sql
+from rest_framework.exceptions import AuthenticationFailed
+
+from sessions_app.daily_limits import FRESH
+from sessions_app.models import ApiKey, DailyLimit
+from sessions_app.proven import PROVEN
+
+SECONDS = FRESH  # whether anybody has limits of their own is remembered with a key, and no longer than limits are
+MOST = 10_000  # keys
+NOT_VALID = "The API key is not valid."
+
+# What a key may do is settled when it is made, so this is all that may have changed. A division by zero is how a
+# message ends before its other statements.
+_CONFIRMING_SQL = """
+SELECT 1 / count(*) FROM sessions_app_apikey
+WHERE prefix = {} AND secret_hash = {} AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now());
+"""
+
+
+class _Remembered(NamedTuple):
+    since: float  # seconds of the monotonic clock
+    key: ApiKey
+    confirming: str
+
+
+class _Unconfirmed(NamedTuple):
+    text: str
+    confirming: str
+
+
+_remembered: dict[bytes, _Remembered] = {}  # by a hash of the key's text
+_unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", default=None)  # the key of this request
+
+
+def key_with(text: str) -> ApiKey | None:
+    """Return the valid key with this text, or None; one that is remembered is confirmed within `confirming`."""
+    place = hashlib.sha256(text.encode()).digest()
+    known = _remembered.get(place)
+    is_known = known is not None and time.monotonic() - known.since < SECONDS and known.key.is_valid()
+    if known and is_known and _confirmed_first in connection.execute_wrappers:
+        _unconfirmed.set(_Unconfirmed(text, known.confirming))
+        return known.key
+    _remembered.pop(place, None)
+    _unconfirmed.set(None)
+    if key := ApiKey.objects.verify(text):
+        if len(_remembered) >= MOST:
+            _remembered.clear()
+        confirming = sql.SQL(_CONFIRMING_SQL).format(key.prefix, key.secret_hash).as_string()
+        _remembered[place] = _Remembered(time.monotonic(), key, confirming)
+    return key
+
+
+@receiver([post_save, post_delete], sender=DailyLimit)
+def forget(**_: Any) -> None:
+    """Ask for all keys again: whether there are limits may have changed."""
+    _remembered.clear()
+
+
+@contextmanager
+def confirming() -> Iterator[None]:
+    """Serve a request in the block, whose key is confirmed by the first message of the block to the database."""
+    outer = _unconfirmed.set(None)
+    try:
+        with connection.execute_wrapper(_confirmed_first):
+            yield
+    finally:
+        _unconfirmed.reset(outer)
+
+
+def confirm() -> None:
+    """Confirm the key of this request, if that is still to be done.
+
+    Raises:
+        AuthenticationFailed: the key isn't valid any more.
+    """
+    if _unconfirmed.get():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT")
+
+
+def _confirmed_first(execute: Callable[..., Any], statement: Any, params: Any, many: bool, context: Any) -> Any:
+    """Execute a statement; the first one of a request confirms its key before."""
+    unconfirmed, cursor = _unconfirmed.get(), context["cursor"].cursor
+    # A transaction says how it is isolated before it looks at anything.
+    if not unconfirmed or (isinstance(statement, str) and statement.startswith("SET ")):
+        return execute(statement, params, many, context)
+    if many or not isinstance(statement, str) or not isinstance(cursor, ClientCursor):
+        confirm()
+        return execute(statement, params, many, context)
+    try:
+        result = execute(unconfirmed.confirming + statement, params, many, context)
+    except DataError as error:
+        if not isinstance(error.__cause__, errors.DivisionByZero):
+            raise
+        _unconfirmed.set(None)
+        PROVEN.drop(unconfirmed.text)
+        raise AuthenticationFailed(NOT_VALID) from None
+    _unconfirmed.set(None)
+    cursor.set_result(-1)  # which the statement itself returned
+    return result
