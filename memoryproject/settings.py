@@ -240,6 +240,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PARSER_CLASSES": ["sessions_app.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["sessions_app.api.renderers.QuickJSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "sessions_app.api.renderers.QuickNegotiation",
     "DEFAULT_SCHEMA_CLASS": "sessions_app.api.schema.Schema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
     "UNAUTHENTICATED_USER": None,

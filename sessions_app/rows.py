@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from django.db import connection
-from django.db.models import Field, Model
+from django.db.models import Model
 
 M = TypeVar("M", bound=Model)
 
@@ -57,27 +57,27 @@ def columns(model: type[Model], table: str) -> str:
 
 
 @cache
-def _converted(fields: tuple["Field[Any, Any]", ...]) -> list[tuple[int, Any]]:
-    """Return what converts values that the database gives in another form, with their places."""
-    return [(place, field.from_db_value) for place, field in enumerate(fields) if hasattr(field, "from_db_value")]
+def _fields(model: type[Model]) -> tuple[list[str], list[tuple[int, Any]]]:
+    """Return the names of a model's fields, and what converts values that the database gives in another form."""
+    fields = model._meta.concrete_fields
+    converted = [(place, field.from_db_value) for place, field in enumerate(fields) if hasattr(field, "from_db_value")]
+    return [field.attname for field in fields], converted
 
 
-def read(
-    model: type[M], fields: Sequence["Field[Any, Any]"], sql: str, parameters: Mapping[str, Any] | Sequence[Any]
-) -> list[tuple[M, Sequence[Any]]]:
+def read(model: type[M], sql: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[M, Sequence[Any]]]:
     """Return the rows that a statement finds, each with what it selects besides.
 
     Args:
         model: of the rows.
-        fields: that the statement selects first, in this order; others are deferred.
-        sql, parameters: of the statement; of several in one message, the last one finds the rows.
+        sql: selects `columns` first; of several statements in one message, the last one finds the rows.
+        parameters: of the statement.
     """
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
         while cursor.nextset():  # to what the last one finds
             pass
         found = cursor.fetchall()
-    names, converted = [field.attname for field in fields], _converted(tuple(fields))
+    names, converted = _fields(model)
     rows = []
     for row in found:
         values = list(row[: len(names)])
@@ -92,7 +92,6 @@ def first(model: type[M], sql: str, parameters: Mapping[str, Any] | Sequence[Any
 
     Args:
         model: of the row.
-        sql: selects `columns` first.
-        parameters: of the statement.
+        sql, parameters: as `read` takes them.
     """
-    return next(iter(read(model, model._meta.concrete_fields, sql, parameters)), None)
+    return next(iter(read(model, sql, parameters)), None)

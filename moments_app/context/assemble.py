@@ -10,13 +10,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from django.conf import settings
-from django.core.cache import cache
-
 from moments_app.context import receipts, served, then
 from moments_app.context.input import ContextInput, read_input
 from moments_app.context.item import Item
 from moments_app.context.kept import KeptContext, KeptLayer, KeptLine
+from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.context.layers import ALWAYS, LAYERS, ORDER
 from moments_app.context.plan import BudgetTooSmall, FilledBudget, Trimmed, fill_budget
 from moments_app.context.priced import PricedItem
@@ -125,23 +123,17 @@ def _dynamic_layer(name: str, source: ContextInput, request: ContextRequest) -> 
     return LAYERS[name].items(source)
 
 
-def cache_key(session_pk: int) -> str:
-    """Return where the static layers of a session's contexts are kept; no two sessions ever share a primary key."""
-    return f"context:{session_pk}"
-
-
-def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[dict[str, Sequence[Item]], bool]:
+def _static_layers(source: ContextInput, request: ContextRequest) -> tuple[Mapping[str, Sequence[Item]], bool]:
     """Return the layers that stay the same until the stamp changes, and whether they were kept ones."""
-    key = cache_key(source.session.pk)
-    is_keepable = source.session.pk != NO_ROW and not request.is_trial
-    kept = cache.get(key) if is_keepable and not request.refresh else None
-    if kept and kept[0] == source.stamp:
-        return kept[1], True
+    session = source.session.pk
+    is_keepable = session != NO_ROW and not request.is_trial
+    if is_keepable and not request.refresh and (kept := KEPT_LAYERS.under(session, source.stamp)):
+        return kept, True
     built: dict[str, Sequence[Item]] = {
         name: list(layer.items(source)) for name, layer in LAYERS.items() if layer.STATIC
     }
-    if is_keepable and settings.MEMORY_CONTEXT.sync_minutes:
-        cache.set(key, (source.stamp, built), settings.MEMORY_CONTEXT.sync_minutes * 60)
+    if is_keepable:
+        KEPT_LAYERS.keep_under(session, source.stamp, built)
     return built, False
 
 

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from django.conf import settings
@@ -30,6 +30,12 @@ class BoundedStore(Generic[K, V]):
         """Return what is kept there; None for nothing."""
         kept = self._kept.get(key)
         return kept.value if kept else None
+
+    def forget(self, keys: Iterable[K]) -> None:
+        """Let go of what is kept under these keys."""
+        with self._lock:
+            for key in keys:
+                self._drop(key)
 
     def keep(self, key: K, value: V, chars: int, *, most: int) -> None:
         """Keep a value in place of what was there, and let go of what is old or has no room.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from moments_app.turns.words import words_of
 from sessions_app.unseen import without_unseen
@@ -31,6 +31,7 @@ class Item:
         is_certain: it is there whatever else is, as far as the budget reaches.
         is_neighbour: no search found it; it stands beside what one did.
         written: the item as formats write it into a layer, each with its tokens: filled by the formats.
+        prices: the item as a group of its own and cut at sentences, each with its tokens: filled by `priced`.
     """
 
     text: str
@@ -52,6 +53,7 @@ class Item:
     written: dict[tuple[type, str], tuple[str, int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    prices: dict[tuple[object, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.text.isascii() and self.name.isascii() and self.tool.isascii() and self.speaker.isascii():
@@ -62,7 +64,7 @@ class Item:
     def marked(self, *, why: str, score: float, is_certain: bool = False, is_neighbour: bool = False) -> Self:
         """Return the item with another reason and value; it says the same, so what is known of its text stays known."""
         item = object.__new__(type(self))
-        marks = {"why": why, "score": score, "is_certain": is_certain, "is_neighbour": is_neighbour}
+        marks = {"why": why, "score": score, "is_certain": is_certain, "is_neighbour": is_neighbour, "prices": {}}
         item.__dict__.update(self.__dict__, **marks)
         return item
 

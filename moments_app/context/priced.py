@@ -59,7 +59,15 @@ def groups_of(layer: str, items: Sequence[Item], form: Format) -> list[ItemGroup
     """Return the items of a layer in groups, priced."""
     if any(item.joined for item in items):
         return list(_joined_groups(layer, items, form))
-    return [group_of_one(layer, place, priced(layer, item, form)) for place, item in enumerate(items)]
+    return [_known_group(layer, place, item, form) for place, item in enumerate(items)]
+
+
+def _known_group(layer: str, place: int, item: Item, form: Format) -> ItemGroup:
+    """Return an item as a group of its own; a kept item's is kept, for it stands in the same place as a rule."""
+    known: ItemGroup | None = item.prices.get((form, layer))
+    if known is None or known.place != place:
+        known = item.prices[form, layer] = group_of_one(layer, place, priced(layer, item, form))
+    return known
 
 
 def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
@@ -79,19 +87,27 @@ def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[
 
 def shortened(whole: PricedItem, layer: str, form: Format, room: int) -> PricedItem | None:
     """Return the longest beginning of an item, in whole sentences, that costs at most `room`; None when none does."""
-    text = whole.item.text
-    ends = [match.start() for match in _SENTENCE_END.finditer(text)]
+    ends = [match.start() for match in _SENTENCE_END.finditer(whole.item.text)]
     low, high = 0, len(ends)  # by halving: of the first `low` ends the last one fits
     best: PricedItem | None = None
     while low < high:
         middle = (low + high) // 2
-        item = replace(whole.item, text=text[: ends[middle]].rstrip())
-        cost = form.tokens(layer, item)
-        if cost <= room and item.text:
-            best, low = PricedItem(item, cost, "cut at a sentence"), middle + 1
+        cut = _cut(whole.item, ends[middle], layer, form)
+        if cut.tokens <= room and cut.item.text:
+            best, low = cut, middle + 1
         else:
             high = middle
     return best
+
+
+def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
+    """Return the beginning of an item; a kept item's are kept, for other contexts cut it at the same places."""
+    known: PricedItem | None = item.prices.get((form, layer, end))
+    if known is None:
+        beginning = replace(item, text=item.text[:end].rstrip())
+        known = PricedItem(beginning, form.tokens(layer, beginning), "cut at a sentence")
+        item.prices[form, layer, end] = known
+    return known
 
 
 class DayHeadings:

@@ -8,13 +8,12 @@ import json
 from functools import partial
 from typing import Any
 
-from django.core.cache import cache
 from django.db import connection, transaction
 from django.db.models import CharField, F, Func, Min, Q, QuerySet, Value
 from django.utils import timezone
 from django_q.models import OrmQ, Task
 
-from moments_app.context.assemble import cache_key
+from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.models import (
     EngineCall,
     Job,
@@ -37,9 +36,9 @@ REQUESTED_BY = "erase_user"
 
 
 def forget_contexts(user: UserProfile) -> None:
-    """Remove the parts of contexts that are kept in the cache, once the erasure is committed."""
-    keys = [cache_key(pk) for pk in Session.objects.for_user(user).values_list("pk", flat=True)]
-    transaction.on_commit(partial(cache.delete_many, keys))
+    """Let go of the parts of contexts that this process keeps, once the erasure is committed."""
+    sessions = list(Session.objects.for_user(user).values_list("pk", flat=True))
+    transaction.on_commit(partial(KEPT_LAYERS.forget, sessions))
 
 
 def unlink_calls(user: UserProfile) -> None:

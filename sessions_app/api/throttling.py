@@ -3,15 +3,36 @@
 from typing import Any
 
 from django.conf import settings
+from django.core.cache.backends.base import BaseCache
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
 from sessions_app.api.person import key_of
 from sessions_app.daily_limits import call_under_way
 
+MOST_KEYS = 10_000
+
+
+class _RecentCalls(BaseCache):
+    """When the keys called last, kept for DRF as it is: a usual cache writes each of them down at each call."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._calls: dict[Any, Any] = {}
+
+    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+        return self._calls.get(key, default)
+
+    def set(self, key: Any, value: Any, timeout: Any = None, version: int | None = None) -> None:
+        if len(self._calls) > MOST_KEYS:
+            self._calls.clear()  # of the last second, which then counts for nobody
+        self._calls[key] = value
+
 
 class KeyRateThrottle(SimpleRateThrottle):
     """`API_RATE` requests a second, counted for each key in each web process."""
+
+    cache = _RecentCalls()
 
     def get_rate(self) -> str:
         return f"{settings.API_RATE}/s"

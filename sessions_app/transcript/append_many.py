@@ -109,7 +109,7 @@ def _lock(first: Mapping[Name, Batch]) -> dict[Name, Session]:
     sql = _LOCK_SQL.format(columns=columns(Session, "s"))
     names = [list(column) for column in zip(*first, strict=True)]
     found: dict[Name, Session] = {}
-    for session, _ in read(Session, Session._meta.concrete_fields, sql, names):
+    for session, _ in read(Session, sql, names):
         name = session.user_id, session.session_id
         found[name], session.user = session, first[name].user
     return found

@@ -22,6 +22,9 @@ from moments_app.interfaces.api import (
 )
 
 urlpatterns = [
+    # First, as they are asked for most: an address is compared with one after the other.
+    path("memory/context", context.ContextView.as_view(), name="memory_context"),
+    path("memory/search", search.SearchView.as_view(), name="memory_search"),
     path("users/<public_id:user_id>/lines", profile_lines.ProfileLinesView.as_view(), name="profile_lines"),
     path("moments", moments.MomentsView.as_view(), name="moments"),
     path("moments/build", moments.BuildView.as_view(), name="build_moments"),
@@ -54,8 +57,6 @@ urlpatterns = [
     path("corrections/<uuid:correction_id>", facts.CorrectionView.as_view(), name="correction"),
     path("corrections/<uuid:correction_id>/undo", facts.UndoCorrectionView.as_view(), name="correction_undo"),
     path("coverage", coverage.CoverageView.as_view(), name="coverage"),
-    path("memory/context", context.ContextView.as_view(), name="memory_context"),
-    path("memory/search", search.SearchView.as_view(), name="memory_search"),
     path("probes", probes.ProbesView.as_view(), name="probes"),
     path("probes/run", probes.RunProbesView.as_view(), name="probes_run"),
     path("probes/<uuid:probe_id>", probes.ProbeView.as_view(), name="probe"),

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 
-from moments_app.context.assemble import cache_key
+from moments_app.context.kept_layers import KEPT_LAYERS
 from moments_app.jobs.runner import run_job
 from moments_app.jobs.trial import try_prompt
 from moments_app.models import Job, MemoryStream, Probe, PromptResource, PromptVersion
@@ -61,7 +60,7 @@ def test_each_version_is_asked_for_what_it_would_bring_into_the_context(
     [tried] = try_probes(trial, session)
     assert [measure and measure.is_met for measure in tried.measures] == [False, True]
     assert everything(but=["moments_app_enginecall"]) == before
-    assert cache.get(cache_key(session.pk)) is None
+    assert KEPT_LAYERS.get(session.pk) is None
 
 
 def begun(purpose: str, user: UserProfile) -> Session:

@@ -5,10 +5,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.test import RequestFactory
 from django.utils.functional import lazystr
-from rest_framework.renderers import JSONRenderer
+from rest_framework.exceptions import NotAcceptable
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.renderers import AdminRenderer, BaseRenderer, JSONRenderer
+from rest_framework.request import Request
 
-from sessions_app.api.renderers import QuickJSONRenderer
+from sessions_app.api.renderers import QuickJSONRenderer, QuickNegotiation
 
 ANSWERS = [
     {
@@ -29,3 +33,19 @@ def test_answers_are_those_of_drf_to_the_byte(answer: Any) -> None:
 
 def test_whoever_wants_lines_indented_gets_them() -> None:
     assert QuickJSONRenderer().render({"a": 1}, "application/json; indent=2") == b'{\n  "a": 1\n}'
+
+
+@pytest.mark.parametrize(
+    "accept", [None, "*/*", "*/*, text/html", "application/json", "application/json; indent=2", "text/html", "image/*"]
+)
+def test_the_form_of_an_answer_is_chosen_as_drf_does(accept: str | None) -> None:
+    headers = {} if accept is None else {"Accept": accept}
+    request = Request(RequestFactory().get("/", headers=headers))
+    renderers: list[BaseRenderer] = [QuickJSONRenderer(), AdminRenderer()]
+    chosen: list[object] = []
+    for negotiation in (QuickNegotiation(), DefaultContentNegotiation()):
+        try:
+            chosen.append(negotiation.select_renderer(request, renderers))
+        except NotAcceptable:
+            chosen.append(None)
+    assert chosen[0] == chosen[1]

@@ -1,0 +1,60 @@
+"""The static layers of contexts that a web process keeps."""
+
+from dataclasses import replace
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from moments_app.context import kept_layers
+from moments_app.context.item import Item
+from moments_app.context.kept_layers import KeptLayers
+from moments_app.context.plan import fill_budget
+from moments_app.context.render import FORMATS
+
+LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}
+
+
+def test_layers_are_there_under_the_stamp_under_which_they_were_kept() -> None:
+    kept = KeptLayers()
+    kept.keep_under(1, "a", LAYERS)
+    assert kept.under(1, "a") is LAYERS
+    assert (kept.under(1, "b"), kept.under(2, "a")) == (None, None)
+
+
+def test_layers_are_not_served_when_they_were_kept_too_long_ago(settings: Settings) -> None:
+    kept = KeptLayers()
+    kept.keep_under(1, "a", LAYERS)
+    settings.MEMORY_CONTEXT = settings.MEMORY_CONTEXT.model_copy(update={"sync_minutes": 0})
+    assert kept.under(1, "a") is None
+
+
+def test_layers_of_sessions_that_are_gone_are_let_go_of() -> None:
+    kept = KeptLayers()
+    for session in range(3):
+        kept.keep_under(session, "a", LAYERS)
+    kept.forget([0, 2, 7])
+    assert [kept.under(session, "a") is not None for session in range(3)] == [False, True, False]
+
+
+def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_layers, "MOST_CHARS", 2 * (kept_layers.ITEM_CHARS + 100))
+    kept = KeptLayers()
+    for session in range(5):
+        kept.keep_under(session, "a", LAYERS)
+    assert [kept.under(session, "a") is not None for session in range(5)] == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_kept_item_is_priced_and_cut_as_one_that_was_just_made(form: str) -> None:
+    kept = Item(LAYERS["user"][0].text * 3)
+    first = Item("First of all.")
+    for applied in [*range(100, 900, 40), *range(880, 100, -60)]:
+        for before in ([], [first]):  # which has the item stand in another place
+            filled = [
+                fill_budget({"user": [*before, item]}, FORMATS[form], applied).layers["user"]
+                for item in (kept, replace(kept))
+            ]
+            assert [(one.item.text, one.tokens, one.why) for one in filled[0]] == [
+                (one.item.text, one.tokens, one.why) for one in filled[1]
+            ]
+            assert all(one.tokens == FORMATS[form].tokens("user", Item(one.item.text)) for one in filled[0])
