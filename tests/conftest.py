@@ -29,6 +29,7 @@ from moments_app.engines import embeddings
 from moments_app.recall import accesses
 from moments_app.turns import served_lines
 from sessions_app import daily_limits, write_behind
+from sessions_app.api import remembered_keys
 from sessions_app.models import ApiKey, UserProfile
 from tests.support import folders
 from tests.support.api import Api
@@ -182,11 +183,12 @@ def _settings_of_tests() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is written behind the tests' back: what waits is written when a test says so, or after it. Nor does
-    whoever finds the queue empty sleep before it says so.
+    whoever finds the queue empty sleep before it says so. And a key is remembered however slow the machine is.
     """
     monkeypatch.setattr(write_behind, "EVERY", 3_600)
     monkeypatch.setattr(write_behind, "SOON", 3_600)
     monkeypatch.setattr(Conf, "POLL", 0)
+    monkeypatch.setattr(remembered_keys, "SECONDS", 3_600)
     cache.clear()
     daily_limits.meter.forget()
     served_lines.written.forget()

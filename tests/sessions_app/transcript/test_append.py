@@ -173,13 +173,13 @@ def test_a_failing_listener_undoes_the_whole_append(ada: UserProfile) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 100, 200])
-def test_an_append_takes_seven_queries_whatever_its_batch(service: Api, count: int) -> None:
+def test_an_append_takes_six_queries_whatever_its_batch(service: Api, count: int) -> None:
     service.post("sessions/s1/messages", user_id="ada", messages=messages(1))
     batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(count))]
     with CaptureQueriesContext(connection) as queries:
         assert service.post("sessions/s1/messages", user_id="ada", messages=batch).status_code == 201
     # BEGIN and COMMIT among them.
-    assert len(queries) == 7, "\n".join(q["sql"][:120] for q in queries)
+    assert len(queries) == 6, "\n".join(q["sql"][:120] for q in queries)
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_an_append_that_makes_a_build_due_takes_one_more(service: Api) -> None:
     batch = [m | {"external_id": f"id-{n}"} for n, m in enumerate(messages(500))]
     with CaptureQueriesContext(connection) as queries:
         assert service.post("sessions/s1/messages", user_id="ada", messages=batch).json()["jobs"]
-    assert len(queries) == 8, "\n".join(q["sql"][:120] for q in queries)
+    assert len(queries) == 7, "\n".join(q["sql"][:120] for q in queries)
 
 
 def test_row_13_messages_with_shuffled_times_keep_their_order(service: Api) -> None:
