@@ -57,8 +57,8 @@ class PartsField(JsonField):
 
     default_error_messages = {"part": "Part {number} is neither a text nor an object with its type, and a text if any."}
 
-    def to_internal_value(self, data: list[Any]) -> tuple[str, list[Any]]:
-        """Return the text of all, and those that are none without the data of pictures and files."""
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the text of all, and those that are no text, without the data of pictures and files."""
         for number, part in enumerate(data):
             if not (isinstance(part, str) or _is_part(part)):
                 self.fail("part", number=number)
