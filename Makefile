@@ -74,6 +74,7 @@ clients: .venv/installed-dev
 typescript: .venv/installed-dev
 	.venv/bin/python manage.py spectacular --format openapi-json --file clients/typescript/schema.json
 	cd clients/typescript && npm ci --silent && npm run --silent schema && npm run --silent build
+	mkdir -p dist
 	cd clients/typescript && npm pack --silent --pack-destination $(CURDIR)/dist
 	TYPESCRIPT_CLIENT=clients/typescript .venv/bin/python -m pytest -n0 tests/clients/test_typescript.py
 

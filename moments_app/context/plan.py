@@ -33,6 +33,7 @@ from moments_app.context.priced import (
     shortened,
 )
 from moments_app.context.render import Format, day_of
+from moments_app.turns.words import told_words
 from sessions_app.refusals import Refusal
 
 # Most that a layer of standing text may have of the budget, in the order in which they take turns.
@@ -51,6 +52,7 @@ WHO_TOKENS = 100  # of such a budget at least, for who the person is: nothing th
 STEP = 32  # turns: a window that can't be whole begins at a multiple, so that it seldom begins elsewhere
 NEXT = 5  # items that didn't fit, shown to an operator
 LEAST_LINE = 10  # tokens
+SHORT_LINE = 20  # characters: in a longer text it may stand with another meaning
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -174,6 +176,7 @@ class _Budget:
         self._tokens = dict.fromkeys(layers, 0)  # of what is taken
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
         self._passed_over: set[tuple[str, int]] = set()
+        self._moments: list[str] = []  # the words of those that are taken
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
@@ -283,7 +286,12 @@ class _Budget:
             first, last = group.first.source_sequences
             turns = {taken.first.source_sequences for taken in self._taken.get("hot_turns", {}).values()}
             return {(number, number) for number in range(first, last + 1)} <= turns
-        return self._said.has(group.first)
+        return self._said.has(group.first) or (group.layer == "conversation" and self._is_in_moments(group.first))
+
+    def _is_in_moments(self, item: Item) -> bool:
+        """Tell whether a line stands word for word in a checkpoint or moment that is taken, unless it is short."""
+        told = told_words(item.text) if self._moments else ""
+        return len(told) > SHORT_LINE and any(told in moment for moment in self._moments)
 
     def _wrapped_tokens(self, name: str) -> int:
         return self.tokens_of(name) + (self._form.wrapping_tokens(name) if self._taken[name] else 0)
@@ -316,6 +324,8 @@ class _Budget:
         self._taken[group.layer][group.place] = group
         for one in group.items:
             self._said.add(one.item)
+        if group.layer == "moments":
+            self._moments.append(told_words(group.first.text))
         return True
 
     def filled(self) -> FilledBudget:

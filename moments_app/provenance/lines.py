@@ -8,13 +8,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Func, QuerySet, TextField
 
 from moments_app.engines.calls.profile import Line, lines_of, text_of
 from moments_app.models import ProfileLine
 from sessions_app import lexemes
 from sessions_app.models import Message, UserProfile
 
+_STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
 JOB = "job"  # so begins the actor of a line that an engine wrote; exports say no more of it
 
 
@@ -62,7 +64,7 @@ def lines_left(user: UserProfile, turns: QuerySet[Message], builds: Collection[s
     if not touched:
         return None
     since = min(row.created_at for row in touched)
-    said = _texts(rows)
+    said = _stems_said(rows)
     known = {line.text for line in lines_of(base)}
     withdrawn = [
         row
@@ -95,11 +97,11 @@ def _is_revived(row: ProfileLine, gone: Collection[int], ended_by: Collection[st
     return row.replaced_by_id in gone if row.replaced_by_id else row.ended_by in ended_by
 
 
-def _is_borne_out(row: ProfileLine, retracted: dict[int, str], said: dict[int, str]) -> bool:
+def _is_borne_out(row: ProfileLine, retracted: dict[int, str], said: dict[int, frozenset[str]]) -> bool:
     """Tell whether the other sources of a line have all that it shares with the retracted turns."""
     left = [said[pk] for pk in _besides(row, retracted) if pk in said]
     shared = lexemes.stems_in(row.text) & _stems(retracted.values())
-    return bool(left) and shared <= _stems(left)
+    return bool(left) and shared <= frozenset().union(*left)
 
 
 def _besides(row: ProfileLine, turns: Collection[int]) -> list[int]:
@@ -110,8 +112,8 @@ def _stems(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(stem for text in texts for stem in lexemes.stems_in(text))
 
 
-def _texts(rows: Sequence[ProfileLine]) -> dict[int, str]:
-    """Return what the turns say that lines rest on, as far as they are believed and in the transcript."""
+def _stems_said(rows: Sequence[ProfileLine]) -> dict[int, frozenset[str]]:
+    """Return the stems of the turns that lines rest on, as far as they are believed; archived ones have theirs."""
     pks = {pk for row in rows for pk in row.source_message_ids}
-    there = Message.objects.turns().believed().filter(pk__in=pks)
-    return dict(there.values_list("pk", "content"))
+    there = Message.objects.said().believed().filter(pk__in=pks)
+    return {pk: frozenset(stems or ()) for pk, stems in there.values_list("pk", _STEMS)}

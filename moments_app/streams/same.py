@@ -14,6 +14,10 @@ from sessions_app import lexemes
 SAME = 0.7  # of a fact's words that a sentence has that says the same
 _WORD = re.compile(r"[^\W_](?:[\w'’-]*[^\W_])?")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？]+|\n|$)\s*")
+# A sentence as it stands in a list, behind its mark and its day, or before its day.
+_FRAMED = re.compile(
+    r"(?P<mark>(?:- )?(?:\[\d{4}-\d\d-\d\d\] )?).*?(?P<end>(?P<day> \(\d{4}-\d\d-\d\d\))?\s*)", re.DOTALL
+)
 _NO_NAMES = (HOME, WORK, AGE, RELATIONSHIP)
 _WRITERS = frozenset("user assist".split())  # stems of those who speak
 _NAME = re.compile(r"\b(?:[A-Z]|[^\W_]*\d[^\W_]*[^\W\d_])[\w'’-]*|\b[^\W\d_]+\d\w*")
@@ -85,14 +89,20 @@ class Rewording:
     def _sentence(self, sentence: str) -> str:
         same = self.says_same(sentence)
         if not self.words:
-            end = re.search(r"\s*$", sentence)
-            return (self.after + (end[0] if end and self.after else "")) if same else sentence
+            return self._in_place_of(sentence) if same else sentence
         if not (same or self.is_name):
             return sentence
         for old, new in self.words:
             if reading(sentence, new, "") == sentence:  # it doesn't say so already
                 sentence = reading(sentence, old, new)
         return sentence
+
+    def _in_place_of(self, sentence: str) -> str:
+        """Return the text in the place of a sentence, with the mark and the day that this has in a list."""
+        framed = _FRAMED.fullmatch(sentence)
+        if not framed or not self.after:
+            return ""
+        return framed["mark"] + (self.after.rstrip(".") if framed["day"] else self.after) + framed["end"]
 
 
 def _names(text: str, languages: tuple[str, ...]) -> Set[str]:

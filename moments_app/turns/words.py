@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
+_DAY = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 _SPEAKER = re.compile(r"\s*([^\W\d_][^:\n]{0,38}):\s")
 _SPEAKER_OF_LINE = re.compile(r"^[\s-]*[^\W\d_]+:\s")
 NAME_WORDS = 3  # at most
@@ -20,6 +21,16 @@ def words_of(text: str) -> list[str]:
 def plain_words(text: str) -> str:
     """Return the words of a text with single spaces between them, whatever their case; an underscore ends a word."""
     return _BETWEEN_WORDS.sub(" ", text).strip().casefold()
+
+
+def without_day(line: str) -> str:
+    """Return a line of memory without the day in it."""
+    return _DAY.sub(" ", line)
+
+
+def told_words(line: str) -> str:
+    """Return the words of a line of memory between spaces, without its day: one is found in another by whole words."""
+    return f" {plain_words(without_day(line))} "
 
 
 def speaker_of(content: str) -> str:

@@ -33,6 +33,7 @@ def asks_first(warning: str, *, button: str) -> Callable[[Action], Action]:
                 "opts": admin.opts,
                 "warning": warning,
                 "button": button,
+                "count": count,
                 "rows": rows[:ROWS],
                 "more": max(count - ROWS, 0),
                 "again": [(name, value) for name in AGAIN for value in request.POST.getlist(name)],

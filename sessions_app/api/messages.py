@@ -4,13 +4,14 @@ from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import PolymorphicProxySerializer
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from sessions_app.api.fields import (
     CONTRADICTORY,
     SEQUENCE_MAX,
+    TEXT,
     AwareDateTimeField,
     BooleanField,
     ExternalIdField,
@@ -26,6 +27,7 @@ from sessions_app.api.pages import PAGE_MAX
 from sessions_app.api.person import PersonQuery
 from sessions_app.api.person_view import PersonView, operation
 from sessions_app.api.sessions import session_or_404
+from sessions_app.content_parts import text_and_parts
 from sessions_app.context_ids import UnknownContext
 from sessions_app.models import Message, Session
 from sessions_app.shorten import shorten_middle
@@ -33,18 +35,63 @@ from sessions_app.signals import digest_wanted
 from sessions_app.transcript.append import BATCH_MAX, Appended, IdTaken, NewMessage, append
 from sessions_app.transcript.load import LoadedMessage, load_session_messages, page_of_messages
 
+_PART = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {"type": {"type": "string", "pattern": TEXT}, "text": {"type": ["string", "null"], "pattern": TEXT}},
+    "propertyNames": {"pattern": TEXT},
+    "additionalProperties": {},
+}
+_PARTS = {"type": "array", "items": {"anyOf": [{"type": "string", "pattern": TEXT}, _PART]}}
+
+
+@extend_schema_field({"anyOf": [{"type": "string"}, _PARTS]})
+class ContentField(TextField):
+    """A text; what is sent as a list of parts is made one before."""
+
+    default_error_messages = {"invalid": "The content is neither a text nor a list of parts."}
+
+
+class PartsField(JsonField):
+    """A list of parts, each a text, or an object with its type as chat models take it."""
+
+    default_error_messages = {"part": "Part {number} is neither a text nor an object with its type, and a text if any."}
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the text of all, and those that are no text, without the data of pictures and files."""
+        for number, part in enumerate(data):
+            if not (isinstance(part, str) or _is_part(part)):
+                self.fail("part", number=number)
+        text, others = text_and_parts(data)
+        return text, super().to_internal_value(others)
+
+
+def _is_part(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and isinstance(value.get("type"), str) and isinstance(value.get("text", ""), str | None)
+    )
+
 
 class MessageInput(StrictSerializer):
     """One message to append."""
 
     role = serializers.ChoiceField(choices=Message.Role.choices)
-    content = TextField(allow_blank=True, default="", help_text="At most `MESSAGE_MAX_CHARS` characters.")
+    content = ContentField(
+        allow_blank=True,
+        default="",
+        help_text="A text of at most `MESSAGE_MAX_CHARS` characters, or parts as chat models take them: their texts, a "
+        "line each, are the content, and the others `parts` of the payload, without the data of pictures and files.",
+    )
     tool_name = TextField(allow_blank=True, max_length=255, default="")
     name = TextField(allow_blank=True, max_length=255, default="", help_text="Who speaks, if several people do.")
     payload = JsonField(required=False, allow_null=True, default=None)
     created_at = AwareDateTimeField(required=False, allow_null=True, default=None)
     external_id = ExternalIdField(default=None)
     metadata = JsonObjectField(required=False, default=dict)
+
+    def to_internal_value(self, data: Any) -> Any:
+        has_parts = isinstance(data, dict) and isinstance(data.get("content"), list)
+        return super().to_internal_value(_with_text(data) if has_parts else data)
 
     def validate_content(self, content: str) -> str:
         if len(content) > settings.MESSAGE_MAX_CHARS:
@@ -53,6 +100,29 @@ class MessageInput(StrictSerializer):
                 "max_length",
             )
         return content
+
+
+_parts = PartsField()
+
+
+def _with_text(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of parts with their text as its content, and the others in its payload.
+
+    Raises:
+        ValidationError: naming the field.
+    """
+    try:
+        text, others = _parts.run_validation(message["content"])
+    except serializers.ValidationError as error:
+        raise serializers.ValidationError({"content": error.detail}) from None
+    if not others:
+        return message | {"content": text}
+    payload = message.get("payload")
+    payload = {} if payload is None else payload
+    if not isinstance(payload, dict) or "parts" in payload:
+        reason = "Parts that are no text are kept in it as `parts`: send an object without these, or none."
+        raise serializers.ValidationError({"payload": reason}, CONTRADICTORY)
+    return message | {"content": text, "payload": payload | {"parts": others}}
 
 
 class AppendInput(PersonQuery):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
+from sessions_app.content_parts import text_and_parts
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
     CannotImport,
@@ -18,7 +19,6 @@ from sessions_app.imports.records import (
     conversation_records,
     filled,
     point_in_time,
-    text_and_parts,
 )
 from sessions_app.imports.source import Source
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sessions_app.content_parts import text_and_parts, without_data
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
     Fields,
@@ -17,8 +18,6 @@ from sessions_app.imports.records import (
     SourceConversation,
     conversation_records,
     filled,
-    text_and_parts,
-    without_data,
 )
 from sessions_app.imports.source import Source
 from sessions_app.shorten import shorten_middle

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sessions_app.content_parts import text_and_parts, without_data
 from sessions_app.imports.import_sessions import Record, Rejected
 from sessions_app.imports.records import (
     Fields,
@@ -20,8 +21,6 @@ from sessions_app.imports.records import (
     conversation_records,
     filled,
     point_in_time,
-    text_and_parts,
-    without_data,
 )
 from sessions_app.imports.source import Source
 

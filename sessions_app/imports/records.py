@@ -14,11 +14,9 @@ from sessions_app.api.messages import MessageInput
 from sessions_app.imports.import_sessions import Place, Record, Rejected
 from sessions_app.imports.source import LocatedValue
 from sessions_app.refusals import Refusal
-from sessions_app.shorten import shorten_middle
 from sessions_app.transcript.append import NewMessage
 
 REASON_MAX_CHARS = 300
-DATA_MAX_CHARS = 200  # most characters kept of a picture or file that is embedded in a message
 
 Fields = dict[str, Any]  # a message's fields as the API takes them
 
@@ -169,32 +167,6 @@ def point_in_time(seconds: float | None) -> datetime | None:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         raise CannotImport("Its time doesn't lie between 1970 and 2100.") from None
-
-
-def text_and_parts(content: str | Sequence[Any] | None) -> tuple[str, list[Any]]:
-    """Return the text of a message's content, and the parts that are not text: pictures, sound, files."""
-    if content is None or isinstance(content, str):
-        return content or "", []
-    texts: list[str] = []
-    others: list[Any] = []
-    for part in content:
-        text = part.get("text") if isinstance(part, dict) else part
-        if isinstance(text, str):
-            texts.append(text)
-        else:
-            others.append(without_data(part))
-    return "\n".join(filter(None, texts)), others
-
-
-def without_data(value: Any, *, is_data: bool = False) -> Any:
-    """Return a copy with the data of pictures and files cut short and marked as such: only text is remembered."""
-    if isinstance(value, dict):
-        return {key: without_data(part, is_data=key in ("data", "file_data")) for key, part in value.items()}
-    if isinstance(value, list):
-        return [without_data(part) for part in value]
-    if isinstance(value, str) and (is_data or value.startswith("data:")):
-        return shorten_middle(value, DATA_MAX_CHARS)
-    return value
 
 
 def filled(fields: Mapping[str, Any]) -> Fields:

@@ -168,7 +168,8 @@ def test_what_is_wrong_is_told_first_and_mended(tab: Page, keys: Keyboard, ada: 
     keys.press_on("Look at it")
     expect(tab.get_by_text("What to do:")).to_be_visible()
     keys.skip()
-    keys.press_on("Retry all")
+    keys.press_on("Retry all…")
+    keys.press_on("Retry 1 job")
     expect(tab.get_by_text("over", exact=True)).to_be_visible()
     job.refresh_from_db()
     assert job.status == Job.Status.QUEUED

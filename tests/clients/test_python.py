@@ -77,6 +77,13 @@ def test_a_person_is_remembered_from_the_first_message_to_the_erasure(memory: Me
     assert (refused.value.status, refused.value.code) == (404, "not_found")
 
 
+def test_parts_are_added_as_a_model_takes_them(memory: Memory) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://bees.example/a.png"}}
+    memory.add({"role": "user", "content": [{"type": "text", "text": "This is a hive."}, picture]})
+    [message] = memory.messages()["messages"]
+    assert (message["content"], message["payload"]) == ("This is a hive.", {"parts": [picture]})
+
+
 def test_facts_are_read_corrected_and_withdrawn(memory: Memory, ada: UserProfile) -> None:
     stream = MemoryStream.objects.create(user=ada, stream_type=MemoryStream.Type.USER)
     note(stream, "User is a tailor.", "fact")

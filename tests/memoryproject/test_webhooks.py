@@ -26,7 +26,7 @@ from sessions_app.people.erase import erase_user
 from tests.support.first_steps import python_in
 from tests.support.jobs import build
 from tests.support.operator import operator
-from tests.support.pages import page
+from tests.support.pages import list_url, page
 from tests.support.receiver import Receiver
 from tests.support.transcript import talk
 from tests.support.waiting import wait_until
@@ -200,6 +200,9 @@ def test_what_never_arrives_is_given_up_and_can_be_sent_again(webhook: WebhookEn
     [delivery] = WebhookDelivery.objects.all()
     assert (delivery.state, delivery.error) == ("failed", "answered with status 500")
     root = operator()
+    listed, ticked = list_url(WebhookDelivery), {"action": "resend", "_selected_action": [delivery.pk]}
+    assert "Send these again" in root.post(listed, ticked).content.decode()
+    assert not WebhookDelivery.objects.exclude(sent_at=None).exists() and len(receiver.bodies) == 1
     root.post(reverse("admin:moments_app_webhookdelivery_resend", args=[delivery.pk]))
     send_all()
     delivery.refresh_from_db()

@@ -19,6 +19,9 @@ assert.deepEqual(
 );
 assert.equal((await memory.messages()).messages[0]?.content, "I keep bees.");
 assert.ok(String((await memory.session("friday").context("What do I keep?", { max_tokens: 800 })).context).includes("bees"));
+const parts = [{ type: "text", text: "This is a hive." }, { type: "image_url", image_url: { url: "https://bees.example/a.png" } }];
+await memory.session("pictures").add({ role: "user", content: parts });
+assert.equal((await memory.session("pictures").messages()).messages[0]?.content, "This is a hive.");
 assert.equal((await memory.search("bees", { kinds: ["turn"] })).results[0]?.content, "I keep bees.");
 
 // Every operation has types: a query that the description doesn't have is an error of the compiler.

@@ -2,7 +2,8 @@
 
 A shard begins with what this person said themselves, which nobody else's context has.
 
-Each line of a text is an item of its own, so that a context may end after any line. Observations that wait have their
+Each line of a text is an item of its own, so that a context may end after any line. One that several say stands once:
+what somebody corrected waits beside the text in which it was corrected, too. Observations that wait have their
 date, not their age: the same memory gives the same text tomorrow.
 """
 
@@ -12,12 +13,17 @@ from zoneinfo import ZoneInfo
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.turns.words import told_words
 
 
 def items_of(source: ContextInput, stream_type: str) -> list[Item]:
-    """Return the items of all streams of a type."""
+    """Return the items of all streams of a type, of those with the same words the first."""
     of_type = (found for found in source.streams if found[0].stream_type == stream_type)
-    return [item for stream, atoms in of_type for item in _items(stream, atoms, source.user.zone)]
+    items = (item for stream, atoms in of_type for item in _items(stream, atoms, source.user.zone))
+    by_words: dict[tuple[str, str], Item] = {}
+    for item in items:
+        by_words.setdefault((item.name, told_words(item.text).strip() or item.text), item)
+    return list(by_words.values())
 
 
 def pinned_items(source: ContextInput, stream_type: str) -> list[Item]:

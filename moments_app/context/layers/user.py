@@ -20,13 +20,12 @@ from moments_app.engines.extractive.language import ENGLISH, content_words, word
 from moments_app.engines.extractive.tables import word_set
 from moments_app.engines.statements import NAME, statement_of, worth_of
 from moments_app.models import MemoryStream
-from moments_app.turns.words import plain_words, without_speaker
+from moments_app.turns.words import told_words, without_day, without_speaker
 
 STATIC = True
 
 _WHO = re.compile(r"(?:[\w'’-]+ ){1,3}(?:is|was) (?:an? |from |born )")
 _NAMED = re.compile(r"(?:The )?[Uu]ser is [A-Z]")  # by their name or their people
-_DATE = re.compile(r"[\[(]\d{4}-\d\d-\d\d[\])]")
 PINNED, FIRST = 3.0, 2.0  # more than any worth
 WHO = 0.9
 FEW = 3  # words that say little by themselves, or without the heading of their list
@@ -51,7 +50,7 @@ def _rank(text: str, pinned: Collection[str]) -> float:
     """Return how early a line stands: what an operator pinned, who the person is, then by how long it lasts."""
     if text in pinned:
         return PINNED
-    told = _DATE.sub("", text).strip()
+    told = without_day(text).strip()
     statement = statement_of(told)
     if (statement and statement.attribute == NAME) or _NAMED.match(told):
         return FIRST
@@ -62,7 +61,7 @@ def _unsaid(summary: str, noticed: Sequence[str]) -> list[str]:
     """Return the sentences of a profile's summary, without those that lines of the stream say."""
     said = [own for text in noticed for own in _said(text)]
     told = [_content(text) for text in noticed]
-    lines = [line for line in lines_of(summary) if not _is_said(_words(line.text), said)]
+    lines = [line for line in lines_of(summary) if not _is_said(told_words(line.text), said)]
     return [_alone(line) for line in lines if not _is_told(line.text, told)]
 
 
@@ -75,19 +74,19 @@ def _is_told(sentence: str, told: Sequence[tuple[AbstractSet[str], AbstractSet[s
     about, denied = _content(sentence)
     if len(about) < FEW or not any(about <= line and denied == denies for line, denies in told):
         return False
-    return statement_of(_DATE.sub("", sentence.removeprefix(ITEM)).strip()) is None
+    return statement_of(without_day(sentence.removeprefix(ITEM)).strip()) is None
 
 
 def _content(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the words that say what a line is about, and those by which it denies something."""
-    undated = _DATE.sub(" ", text)
+    undated = without_day(text)
     return frozenset(content_words(undated, ENGLISH)), word_set("negations") & frozenset(words(undated))
 
 
 def _alone(line: Line) -> str:
     """Return a line as it stands by itself: there may be room for one of a list and not for those before it."""
     text = line.text.removeprefix(ITEM).strip()
-    is_sentence = len(words(_words(text))) > FEW
+    is_sentence = len(words(told_words(text))) > FEW
     return text if is_sentence or not line.heading else f"{line.heading} {text}"
 
 
@@ -98,10 +97,5 @@ def _is_said(sentence: str, said: Sequence[str]) -> bool:
 
 def _said(line: str) -> set[str]:
     """Return the words of a stream's line, with and without who said it."""
-    undated = _DATE.sub(" ", line)
-    return {_words(undated), _words(without_speaker(undated))}
-
-
-def _words(text: str) -> str:
-    """Return the words of a text between spaces, without its date, so that one is found in another by whole words."""
-    return f" {plain_words(_DATE.sub(' ', text))} "
+    undated = without_day(line)
+    return {told_words(undated), told_words(without_speaker(undated))}

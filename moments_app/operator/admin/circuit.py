@@ -10,6 +10,7 @@ from unfold.decorators import display
 
 from moments_app.models import Circuit, Job
 from moments_app.operator.views.circuit import CircuitForm, CloseCircuit, TryCircuit
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import ReadOnlyAdmin, one_line
 from sessions_app.admin.links import list_url
 
@@ -40,6 +41,10 @@ class CircuitAdmin(ReadOnlyAdmin):
         TryCircuit.change_each(self, request, queryset)
 
     @admin.action(description="Close the selected circuits", permissions=["steer"])
+    @asks_first(
+        "Their engines are asked as usual, and all jobs that they hold are due at once.",
+        button="Close these circuits",
+    )
     def close(self, request: HttpRequest, queryset: QuerySet[Circuit]) -> None:
         """Make what each holds due at once."""
         CloseCircuit.change_each(self, request, queryset)

@@ -15,6 +15,7 @@ from moments_app.models.job import JobQuerySet
 from moments_app.operator.views.job import CancelJob, JobForm, RetryJob, state_of
 from sessions_app.actors import named_actor
 from sessions_app.admin.actors import with_key_names
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import LogAdmin, NewestValuesFilter, one_line
 from sessions_app.models import Session, UserProfile
 
@@ -107,11 +108,19 @@ class JobAdmin(LogAdmin):
         return request.user.has_perm("moments_app.change_job")
 
     @admin.action(description="Retry the selected jobs that failed or were cancelled", permissions=["steer"])
+    @asks_first(
+        "Each that failed or was cancelled gets a new set of attempts, and is queued at once.",
+        button="Retry these jobs",
+    )
     def retry(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
         """Give each a new set of attempts; say which could not be retried, and why."""
         RetryJob.change_each(self, request, queryset)
 
     @admin.action(description="Cancel the selected jobs that are queued or running", permissions=["steer"])
+    @asks_first(
+        "Each that is queued or running ends as skipped, and nothing of what it works on is kept.",
+        button="Cancel these jobs",
+    )
     def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
         """End each; say which could not be cancelled, and why."""
         CancelJob.change_each(self, request, queryset)

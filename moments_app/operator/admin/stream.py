@@ -23,6 +23,7 @@ from moments_app.operator.views.stream import (
     UndoConsolidation,
 )
 from sessions_app.admin.applications import are_several
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import PageAdmin
 from sessions_app.admin.views.base import actor_of
 from sessions_app.models import Event
@@ -194,11 +195,19 @@ class MemoryStreamAdmin(PageAdmin):
         return stream.consolidated_at  # type: ignore[attr-defined]
 
     @admin.action(description="Consolidate the selected streams", permissions=["consolidate"])
+    @asks_first(
+        "The text of each is written anew by its engine, however few observations wait.",
+        button="Consolidate these streams",
+    )
     def consolidate(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
         """Ask for it, however few observations wait."""
         ConsolidateStream.change_each(self, request, queryset)
 
     @admin.action(description="Undo the last consolidation of the selected streams", permissions=["consolidate"])
+    @asks_first(
+        "Each text is what it was before, and the observations wait again.",
+        button="Undo these consolidations",
+    )
     def undo(self, request: HttpRequest, queryset: QuerySet[MemoryStream]) -> None:
         """Take it back; say where it can't be."""
         UndoConsolidation.change_each(self, request, queryset)

@@ -13,6 +13,7 @@ from moments_app.models import WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import Occasion, told_as
 from moments_app.operator.views.webhook import ResendDelivery, WebhookForm
 from sessions_app.admin.applications import are_several
+from sessions_app.admin.ask_first import asks_first
 from sessions_app.admin.base import LogAdmin, PageAdmin, one_line
 
 
@@ -66,6 +67,10 @@ class WebhookDeliveryAdmin(LogAdmin):
         return request.user.has_perm("moments_app.change_webhookendpoint")
 
     @admin.action(description="Send the selected again", permissions=["steer"])
+    @asks_first(
+        "Each is sent to its endpoint once more, also where it was received.",
+        button="Send these again",
+    )
     def resend(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> None:
         """Make each due at once."""
         ResendDelivery.change_each(self, request, queryset)

@@ -5,8 +5,9 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.template.defaultfilters import pluralize
 
-from moments_app.models import MemoryAtom, MemoryStream
+from moments_app.models import MemoryAtom, MemoryStream, Release
 from moments_app.operator.rights import SEE_MEMORY, may_retract_directly
 from moments_app.operator.transcript import entries
 from moments_app.streams import curate
@@ -50,6 +51,7 @@ class AtomForm(FormPage[MemoryAtom]):
             "atom": atom,
             "written_by": name_of(self.request, atom.written_by),
             "may_move": may_move,
+            "eviction_warning": _eviction_warning(atom),
             "may_evict": may_move or (may_change and not is_released and _is_left_behind(atom)),
             "may_correct": _may_be_corrected(atom) and may_change and self.request.user.has_perms(SEE_MEMORY),
             "may_search": atom.user_id and not atom.is_candidate and self.request.user.has_perms(SEE_MEMORY),
@@ -117,6 +119,15 @@ class MoveAtom(RowAction[MemoryAtom]):
 def _may_be_corrected(atom: MemoryAtom) -> bool:
     is_of_person = atom.user_id is not None and not atom.is_candidate
     return is_of_person and atom.state != MemoryAtom.State.EVICTED and not atom.is_wrong
+
+
+def _eviction_warning(atom: MemoryAtom) -> str:
+    """Say what else may go with an item; blank where nothing does."""
+    shared = Release.objects.standing().resting_on([atom]).count()
+    if not shared:
+        return ""
+    rest = f"{shared} released item{pluralize(shared)} {pluralize(shared, 'rests,rest')} on it, for everybody to see."
+    return f"{rest} One that too few people remain for is revoked, and restoring this doesn't bring it back."
 
 
 def _is_left_behind(atom: MemoryAtom) -> bool:

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+from django.template.defaultfilters import pluralize
+
 from moments_app.models import Circuit, Job
 from sessions_app.admin.links import change_url
 from sessions_app.admin.views.base import FormPage, RowAction
@@ -17,12 +19,14 @@ class CircuitForm(FormPage[Circuit]):
 
     def context(self) -> dict[str, Any]:
         held = Job.objects.held().filter(circuit=self.row)
+        count = held.count()
         shown = self.seen(held.select_related("user", "session__user", "stream"))
         return {
             "circuit": self.row,
             "may_change": self.admin.has_steer_permission(self.request),
             "held": shown.order_by("id")[:HELD_SHOWN],
-            "held_count": held.count(),
+            "held_count": count,
+            "close_warning": f"The engine is asked as usual. Due at once: {count:,} held job{pluralize(count)}.",
         }
 
 

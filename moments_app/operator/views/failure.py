@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, F, Sum
+from django.template.defaultfilters import pluralize
 
-from moments_app.jobs.retry_all import retry_all
+from moments_app.jobs.retry_all import AT_ONCE, retry_all
 from moments_app.models import Circuit, EngineCall, FailureGroup, Job
 from moments_app.models.failure import STRIP_HOURS
 from moments_app.operator.rights import PREVIEW_CONTEXT, SEE_MEMORY
@@ -64,7 +65,7 @@ class FailureForm(FormPage[FailureGroup]):
             "bar_width": BAR / STRIP_HOURS - 1,
             "strip": strip,
             "hours": [hour for hour in reversed(strip) if hour.count],
-            "stalled_count": stalled.count(),
+            **_retry(stalled.count()),
             "jobs": stalled.select_related("user", "session__user", "stream").order_by("-id")[:SHOWN],
             "people": self._people(stalled),
             "not_remembered": self._not_remembered(stalled),
@@ -95,6 +96,16 @@ class FailureForm(FormPage[FailureGroup]):
         sessions = self.seen(Session.objects.filter(pk__in=rows))
         found = sessions.aggregate(turns=Sum(F("message_count") - F(done)), sessions=Count("pk"))
         return f"{found['turns'] or 0:,} {words}, of {found['sessions']:,} sessions" if found["sessions"] else ""
+
+
+def _retry(stalled: int) -> dict[str, Any]:
+    """Say what it means to try all again."""
+    return {
+        "stalled_count": stalled,
+        "retry_warning": f"What failed is queued again, the first {AT_ONCE} of it, and what waits is due at once. An "
+        "engine that is left alone because of it is tried.",
+        "retry_button": f"Retry {stalled:,} job{pluralize(stalled)}",
+    }
 
 
 class SteerFailure(RowAction[FailureGroup]):

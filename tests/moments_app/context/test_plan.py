@@ -174,6 +174,20 @@ def test_nothing_is_said_twice() -> None:
     assert left(filled)["retrieved"] == ["3 Ada swims."]
 
 
+def test_a_line_of_the_conversation_that_stands_in_its_checkpoint_is_not_told_beside_it() -> None:
+    layers = whole()
+    layers["moments"] = [Item("[2026-03-01] Ada keeps bees behind her shop. She paints."), Item("m1: Ada is vegan.")]
+    said, other = (
+        Item("Ada keeps bees behind her shop. (2026-03-02)"),
+        Item("Ada keeps bees behind her house. (2026-03-02)"),
+    )
+    layers["conversation"] = [said, other, Item("Vegan")]
+    filled = fill_budget(layers, FORMATS["markdown"], 3_000)
+    assert left(filled)["conversation"] == [other.text, "Vegan"]
+    assert "conversation" not in {trimmed.layer for trimmed in filled.trimmed}
+    assert left(fill_budget(layers | {"moments": []}, FORMATS["markdown"], 3_000))["conversation"][0] == said.text
+
+
 def test_a_turn_beside_what_was_found_stands_there_only_if_it_adds_something() -> None:
     found = recalled(1, "The kiln has a new element.")
     empty, telling = (replace(recalled(1, text), is_neighbour=True) for text in ("The kiln!", "Mats filled it."))

@@ -12,6 +12,7 @@ from moments_app.context.input import read_input
 from moments_app.context.item import Item
 from moments_app.context.layers import user as layer
 from moments_app.models import MemoryStream
+from moments_app.provenance.correct import correct, correcting
 from sessions_app.models import Session, UserProfile
 from tests.support.jobs import build
 from tests.support.streams import fold, form, note
@@ -60,6 +61,16 @@ def test_what_a_person_said_of_themselves_stands_once_when_profile_and_stream_ha
         assert text.count("User loves kilns and they live in Turin") == 1
         assert text.count("User's dog is called Rex") == 1
         fold(stream)
+
+
+def test_what_was_corrected_stands_once_though_it_waits_beside_the_corrected_text(
+    session: Session, stream: MemoryStream
+) -> None:
+    dog = note(stream, "User's dog is called Rex.", formed_at=START)
+    fold(stream)
+    dog.refresh_from_db()
+    correct(dog, correcting("User's dog is called Max."), requested_by="test")
+    assert [line for line in lines(session) if "dog" in line] == ["[2026-03-02] User's dog is called Max."]
 
 
 def test_sentences_of_the_profile_that_the_stream_has_are_left_out_and_others_stay(

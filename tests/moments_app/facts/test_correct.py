@@ -274,6 +274,19 @@ def test_a_patch_that_says_nothing_or_two_things_is_refused(ada: UserProfile, se
     assert service.patch(f"facts/{the_fact(OSLO)}", user_id="ada", **body).status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("line", "corrected"),
+    [
+        ("- Ada has a dog (2026-03-02)", "- Ada has a dog and a cat in Turin (2026-03-02)"),
+        ("- [2026-03-02] Ada has a dog.", "- [2026-03-02] Ada has a dog and a cat in Turin."),
+        ("She is kind. Ada has a dog. She sails.", "She is kind. Ada has a dog and a cat in Turin. She sails."),
+    ],
+)
+def test_a_line_that_is_put_in_other_words_keeps_its_mark_and_its_day(line: str, corrected: str) -> None:
+    assert Rewording("Ada has a dog.", "Ada has a dog and a cat in Turin.").of(line) == corrected
+    assert Rewording("Ada has a dog.", "").of("- Ada has a dog (2026-03-02)") == ""
+
+
 def test_row_9_nobody_corrects_what_is_known_of_another(ada: UserProfile, bo: UserProfile, service: Api) -> None:
     say(ada, "s1", "2025-01-10", "I live in Oslo.")
     say(bo, "s1", "2025-01-10", "I live in Oslo.")

@@ -119,6 +119,28 @@ def test_row_10_a_retracted_turn_takes_the_line_that_rests_on_it_and_no_other(
     assert list(ProfileLine.objects.order_by("pk").values()) == before
 
 
+def test_a_line_from_archived_turns_stays_when_another_turn_is_retracted(session: Session, ada: UserProfile) -> None:
+    later = append(ada, "s2", [NewMessage("user", "My brother Tim lives in Rome.", created_at=START)]).session
+    build(later, lag=0)
+    tim = line_about("Tim").pk
+    later.messages.turns().archive()
+    retract(session, [3], reason="mistaken", requested_by="test")
+    assert "Pepper" not in summary(ada) and line_about("Tim").pk == tim and len(standing()) == 4
+    assert "Tim" in summary(ada)
+
+
+def test_row_10_a_line_from_archived_turns_goes_for_a_word_that_only_the_retracted_one_has(
+    session: Session, ada: UserProfile
+) -> None:
+    later = append(ada, "s2", [NewMessage("user", "My brother Tim lives in Rome.", created_at=START)]).session
+    build(later, lag=0)
+    line = line_about("Tim")
+    ProfileLine.objects.filter(pk=line.pk).update(text=f"{line.text} with Pepper")
+    later.messages.turns().archive()
+    retract(session, [3], reason="mistaken", requested_by="test")
+    assert not ProfileLine.objects.filter(text__contains="Pepper").exists()
+
+
 def test_row_10_a_line_that_a_retracted_turn_changed_is_as_it_was(session: Session, ada: UserProfile) -> None:
     old = line_about("Bergen")
     later = append(ada, "s2", [NewMessage("user", "I moved to Tromsø.", created_at=START)]).session

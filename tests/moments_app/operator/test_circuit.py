@@ -60,6 +60,11 @@ def test_readiness_is_none_of_its_affairs(client: Client, circuit: Circuit) -> N
     assert client.get("/readyz").status_code == 200
 
 
+def test_closing_is_asked_about_with_how_many_jobs_are_due_then(root: Client, circuit: Circuit) -> None:
+    shown = page(root, change_url(circuit))
+    assert "Due at once: 1 held job." in shown and "Close this circuit" in shown
+
+
 def test_row_30_closed_by_hand_all_that_it_held_is_due(root: Client, circuit: Circuit) -> None:
     assert "is closed" in root.post(url("close", circuit), follow=True).content.decode()
     assert Job.objects.due().filter(process="build_moments").exists()
@@ -80,8 +85,11 @@ def test_tried_now_the_next_look_sends_a_probe(root: Client, circuit: Circuit) -
 
 
 def test_both_can_be_asked_for_in_the_list(root: Client, circuit: Circuit) -> None:
-    for action in ("try_now", "close"):
-        root.post(list_url(Circuit), {"action": action, "_selected_action": [circuit.pk]})
+    root.post(list_url(Circuit), {"action": "try_now", "_selected_action": [circuit.pk]})
+    ticked = {"action": "close", "_selected_action": [circuit.pk]}
+    assert "Close these circuits" in root.post(list_url(Circuit), ticked).content.decode()
+    assert not Event.objects.filter(type="circuit_closed").exists()
+    root.post(list_url(Circuit), ticked | {"sure": "1"})
     assert set(Event.objects.values_list("type", flat=True)) >= {"circuit_tried", "circuit_closed"}
 
 

@@ -71,7 +71,8 @@ def test_refused_texts_are_told_and_sent_again_by_a_button(
 ) -> None:
     FactEmbedding.objects.update(vector=None, refusal="status 400.", ask_again_at=timezone.now() + timedelta(days=9))
     shown = page(root, change_url(model))
-    assert "refuses 1 text." in shown and "status 400." in shown and "Send refused texts again" in shown
+    assert "refuses 1 text." in shown and "status 400." in shown and "Send refused texts again…" in shown
+    assert "Send 1 again" in shown
     again = f"{change_url(model).removesuffix('change/')}send-refused/"
     assert "1 refused texts are sent again." in root.post(again, follow=True).content.decode()
     assert Job.objects.get(process="embed").user_id == FactEmbedding.objects.get().user_id

@@ -1,5 +1,7 @@
 """Failures as an operator sees them: each cause once, whom it hit, what waits, and what is to be done."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
@@ -113,6 +115,12 @@ def test_what_was_said_is_shown_to_those_who_may_read_people_and_noted(root: Cli
     assert Event.objects.filter(user_pk=UserProfile.objects.get().pk, actor="operator:root").exists()
     seen = page(operator("view_"), change_url(call))
     assert "What ada said." not in seen and "takes the rights" in seen
+
+
+def test_trying_all_again_is_asked_about_with_how_many_it_reaches(root: Client) -> None:
+    shown = page(root, change_url(fail("ada", "bo", "cy")))
+    assert "Retry all…" in shown and "the first 500 of it" in shown
+    assert re.search(r'<details class="rem-confirm">(?:(?!</details>).)*Retry 3 jobs</button>', shown, re.S)
 
 
 def test_row_18_a_viewer_sees_it_and_changes_nothing() -> None:

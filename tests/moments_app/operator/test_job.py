@@ -48,6 +48,11 @@ class TestList:
     ) -> None:
         completed = build(talk(bo, 60))
         data = {"action": "retry", "_selected_action": [failed.pk, completed.pk]}
+        asked = root.post(list_url(Job), data).content.decode()
+        assert "2 ticked" in asked and "Retry these jobs" in asked
+        failed.refresh_from_db()
+        assert failed.status == Job.Status.FAILED
+        data["sure"] = "1"
         shown = root.post(list_url(Job), data, follow=True).content.decode()
         assert "is queued again" in shown
         assert str(completed.job_id) in shown
@@ -59,6 +64,10 @@ class TestList:
         self, root: Client, failed: Job, queued: Job
     ) -> None:
         data = {"action": "cancel", "_selected_action": [failed.pk, queued.pk]}
+        assert "Cancel these jobs" in root.post(list_url(Job), data).content.decode()
+        queued.refresh_from_db()
+        assert queued.status == Job.Status.QUEUED
+        data["sure"] = "1"
         shown = root.post(list_url(Job), data, follow=True).content.decode()
         assert f"{queued} is cancelled" in shown
         assert "this one is failed" in shown

@@ -94,6 +94,16 @@ def test_a_release_by_the_rule_says_so(root: Client, learned: MemoryAtom) -> Non
     assert "said alike" in page(root, list_url(Release))
 
 
+def test_evicting_what_a_release_rests_on_is_asked_about(root: Client, learned: MemoryAtom) -> None:
+    assert "Evict this item" not in page(root, change_url(learned))
+    with transaction.atomic():
+        release_by_rule(said_the_same(learned), "Numbers need units.", actor="rule:said alike v1", people=1)
+    shown = page(root, change_url(learned))
+    assert "1 released item rests on it" in shown and "Evict this item" in shown
+    root.post(reverse("admin:moments_app_memoryatom_evict", args=[learned.pk]))
+    assert not Release.objects.standing().exists()
+
+
 def test_what_is_kept_private_no_longer_waits(root: Client, learned: MemoryAtom) -> None:
     assert "It stays with its person." in root.post(url("keep", learned.pk), follow=True).content.decode()
     assert "Nothing waits." in page(root, url("waiting"))

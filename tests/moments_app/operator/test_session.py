@@ -123,6 +123,12 @@ class TestSession:
         Message.objects.filter(session=session, sequence__gte=130).delete()
         Session.objects.update(last_sequence=129)
         assert "Retract the ticked turns" not in page(root, change_url(session))
+        for name, told in (
+            ("rebuild", "so there is nothing to read again. Turns before 130"),
+            ("retract", "brings archived"),
+        ):
+            shown = page(root, url(session, name))
+            assert told in shown and "restore_archive" in shown and "turns of 0 moments" not in shown
         first, _later = session.archives.order_by("month")
         session.refresh_from_db()
         restore_archive(session, month=first.month, actor="test")

@@ -322,7 +322,11 @@ class TestByHand:
         fold(own)
         page = root.get(reverse("admin:moments_app_memorystream_change", args=[own.pk])).content.decode()
         assert "planted" in page and "<script>alert('planted')" not in page
-        root.post(listed, {"action": "undo", "_selected_action": [own.pk]})
+        ticked = {"action": "undo", "_selected_action": [own.pk]}
+        assert "Undo these consolidations" in root.post(listed, ticked).content.decode()
+        own.refresh_from_db()
+        assert own.consolidated_content
+        root.post(listed, ticked | {"sure": "1"})
         own.refresh_from_db()
         assert own.consolidated_content == ""
 
@@ -332,7 +336,7 @@ class TestByHand:
         fold(own)
         own.refresh_from_db()
         listed = reverse("admin:moments_app_memorystream_changelist")
-        viewer.post(listed, {"action": "undo", "_selected_action": [own.pk]})
+        viewer.post(listed, {"action": "undo", "_selected_action": [own.pk], "sure": "1"})
         assert viewer.post(reverse("admin:moments_app_memorystream_change", args=[own.pk]), {}).status_code == 403
         before = own.consolidated_content
         own.refresh_from_db()

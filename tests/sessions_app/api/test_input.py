@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from sessions_app.content_parts import text_and_parts
 from sessions_app.models import Message, Session, UserProfile
 from tests.support.api import Api
 from tests.support.transcript import messages
@@ -26,6 +27,17 @@ for _ in range(40):
         ({"role": "robot"}, "messages.1.role"),
         ({"role": None}, "messages.1.role"),
         ({"content": 5}, "messages.1.content"),
+        ({"content": {"type": "text", "text": "x"}}, "messages.1.content"),
+        ({"content": ["x", 5]}, "messages.1.content"),
+        ({"content": [{"text": "x"}]}, "messages.1.content"),
+        ({"content": [{"type": "text", "text": 5}]}, "messages.1.content"),
+        ({"content": ["x" * 100_000, "y" * 100_000]}, "messages.1.content"),
+        ({"content": ["a\0b"]}, "messages.1.content"),
+        ({"content": [{"type": "a", "b": "\ud800"}]}, "messages.1.content"),
+        ({"content": [{"type": "a", "b": deep}]}, "messages.1.content"),
+        ({"content": [{"type": "a", "b": "x" * 200_001}]}, "messages.1.content"),
+        ({"content": [{"type": "a"}], "payload": [1]}, "messages.1.payload"),
+        ({"content": [{"type": "a"}], "payload": {"parts": []}}, "messages.1.payload"),
         ({"content": None}, "messages.1.content"),
         ({"content": "a\0b"}, "messages.1.content"),
         ({"content": "a\ud800b"}, "messages.1.content"),
@@ -55,7 +67,7 @@ def test_a_bad_message_is_named_and_none_of_its_batch_is_stored(service: Api, ch
     assert answer.status_code == 400
     body = answer.json()
     assert body["type"] == "validation_error"
-    assert attr in [error["attr"] for error in body["errors"]]
+    assert [error["attr"] for error in body["errors"]] == [attr]
     assert not Message.objects.exists()
     assert not Session.objects.exists()
 
@@ -245,9 +257,12 @@ jsons = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=12,
 )
+contents = st.lists(
+    texts | st.fixed_dictionaries({"type": texts}, optional={"text": texts, "image_url": jsons}), max_size=4
+)
 times = st.datetimes().map(str) | st.datetimes(timezones=st.timezones()).map(lambda t: t.isoformat()) | texts
 fuzzed = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "tool", "system"]), "content": texts | jsons},
+    {"role": st.sampled_from(["user", "assistant", "tool", "system"]), "content": texts | contents | jsons},
     optional={
         "tool_name": texts,
         "payload": jsons,
@@ -288,9 +303,11 @@ def test_row_12_a_message_is_refused_or_read_back_equal(service: Api, message: d
     [read] = stored.json()["messages"]
     if not placed["created"]:
         return  # an external id that was there: the first message is kept
-    for name in ("role", "content", "tool_name", "external_id"):
+    for name in ("role", "tool_name", "external_id"):
         assert read[name] == message.get(name, "" if name != "external_id" else None)
-    assert as_json_numbers(read["payload"]) == as_json_numbers(message.get("payload"))
+    text, parts = text_and_parts(message["content"])
+    payload = (message.get("payload") or {}) | {"parts": parts} if parts else message.get("payload")
+    assert (read["content"], as_json_numbers(read["payload"])) == (text, as_json_numbers(payload))
     assert as_json_numbers(read["metadata"]) == as_json_numbers(message.get("metadata", {}))
 
 
