@@ -105,13 +105,14 @@ SELECT made FROM (
 _FOR_ALL = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS)
 
 # A policy on a node may not look up another table of ours, so each node is told in which application a person is. Only
-# these functions reach that, which run as the owner of the tables.
+# these functions reach that, which run as the owner of the tables. Some statements are sent with their policies.
 _OWNED = """
 SELECT format(statement, tableowner) FROM pg_tables,
     unnest(ARRAY['CREATE SCHEMA distribution AUTHORIZATION %%I', 'SET LOCAL ROLE %%I']) statement
 WHERE tablename = %(table)s
 """
 _PEOPLE = (
+    f"GRANT USAGE ON SCHEMA distribution TO {OPERATOR_ROLE}",
     "CREATE TABLE distribution.person (id bigint PRIMARY KEY, application_id bigint NOT NULL)",
     "SELECT create_reference_table('distribution.person')",
     """
