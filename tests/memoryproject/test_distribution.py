@@ -111,7 +111,7 @@ def installed(cluster: Cluster) -> Cluster:
 class TestDistributing:
     """An installation on one PostgreSQL becomes a distributed one."""
 
-    def test_row_9_all_that_was_there_is_there_afterward(self, installed: Cluster) -> None:
+    def test_all_that_was_there_is_there_afterward(self, installed: Cluster) -> None:
         before = rows()
         told = distribute("--dry-run")
         assert "Nothing was changed." in told
@@ -136,7 +136,7 @@ class TestDistributing:
         assert distributed() == set(TABLES)
         assert rows() == before
 
-    def test_row_35_each_node_knows_in_which_application_a_person_is(self, installed: Cluster) -> None:
+    def test_each_node_knows_in_which_application_a_person_is(self, installed: Cluster) -> None:
         distribute()
         other = Application.objects.get(name="other")
         erase_user("ada", application=DEFAULT, actor="operator:command")
@@ -196,7 +196,7 @@ class TestDistributing:
 
 
 @pytest.mark.slow
-def test_row_34_neither_a_backup_nor_a_restore_pretends_to_be_whole(installed: Cluster, tmp_path: Path) -> None:
+def test_neither_a_backup_nor_a_restore_pretends_to_be_whole(installed: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "all.backup"
     call_command("backup", str(path), stdout=StringIO())
     distribute()
