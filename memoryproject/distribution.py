@@ -58,12 +58,12 @@ _LOGINS = """
 SELECT format('ALTER ROLE %%I LOGIN', rolname) FROM pg_roles WHERE rolname = ANY (%(roles)s) AND NOT rolcanlogin
 """
 # A join with another table reads the rows of turns first, which its conditions narrow to a person's; the other way
-# round none is planned under row security. And what a function that searches by meaning sets for its own statements
-# isn't sent on.
+# round none is planned under row security. What a function that searches by meaning sets for its own statements isn't
+# sent on. And triggers of these tables look at their row alone: they mark one whose words are not those of its text.
 _SETTINGS = """
 SELECT format('ALTER DATABASE %%I SET %%s = %%L', current_database(), name, value)
 FROM (VALUES ('citus.local_table_join_policy', 'prefer-distributed'), ('hnsw.iterative_scan', 'relaxed_order'),
-    ('hnsw.ef_search', '100')) setting (name, value)
+    ('hnsw.ef_search', '100'), ('citus.enable_unsafe_triggers', 'on')) setting (name, value)
 WHERE NOT EXISTS (
     SELECT FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase
     WHERE datname = current_database() AND setrole = 0 AND name || '=' || value = ANY (setconfig)
@@ -239,7 +239,6 @@ def _missing(questions: Sequence[str], table: str = "") -> Iterator[str]:
 def _spread(table: str) -> Iterator[str]:
     yield from _missing(_OF_ONE, table)
     beside = "none" if table == TABLES[0] else TABLES[0]
-    # Its triggers mark rows whose words are not those of their text, and read nothing.
     yield "SET LOCAL citus.enable_unsafe_triggers = on"
     yield f"SELECT create_distributed_table('{table}', 'user_id', colocate_with => '{beside}')"
     yield f"SELECT truncate_local_data_after_distributing_table('{table}')"

@@ -43,7 +43,7 @@ def execute(statement: str) -> None:
 def found(question: str) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(question)
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def rows() -> dict[str, list[Any]]:
