@@ -246,7 +246,7 @@ def _spread(table: str) -> Iterator[str]:
 
 def _found(question: str, table: str = "") -> list[Any]:
     with connection.cursor() as cursor:
-        cursor.execute(question, {"table": table, "tables": list(TABLES), "roles": list(ROLES)})
+        cursor.execute(question, {"table": table, "roles": list(ROLES)})
         return [value for (value,) in cursor.fetchall()]
 
 

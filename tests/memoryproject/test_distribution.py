@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
+from django.db.models import Index, TextField
 from django.test.utils import CaptureQueriesContext
 
 from memoryproject.backup import BackupError, restore
@@ -173,6 +174,23 @@ class TestDistributing:
         assert definitions() == changed
         assert distribute() == "Nothing is to be done.\n"
 
+    def test_a_later_migration_changes_a_distributed_table(self, installed: Cluster) -> None:
+        distribute()
+        field = TextField(default="none")
+        field.set_attributes_from_name("mood")
+        with connection.schema_editor() as editor:
+            editor.add_field(Message, field)
+            editor.add_index(Message, Index(fields=["user", "created_at"], name="message_mood"))
+            editor.execute(
+                "CREATE FUNCTION brighten() RETURNS trigger LANGUAGE plpgsql "
+                "AS 'BEGIN NEW.mood := upper(NEW.content); RETURN NEW; END'"
+            )
+            editor.execute(
+                f"CREATE TRIGGER brighten BEFORE INSERT ON {TABLES[0]} FOR EACH ROW EXECUTE FUNCTION brighten()"
+            )
+        talk(UserProfile.objects.ensure("ada"), 1, session_id="s2", text="fine")
+        assert set(found(f"SELECT mood FROM {TABLES[0]}")) == {("none",), ("FINE",)}
+
     def test_it_says_what_is_missing(self, cluster: Cluster) -> None:
         def refused() -> str:
             with pytest.raises(CommandError) as error:
@@ -189,6 +207,9 @@ class TestDistributing:
         cluster.execute(1, "CREATE EXTENSION citus")
         cluster.execute(0, f"SELECT citus_add_node('{host}', {port})")
         assert "run manage.py migrate first" in refused()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(connection.settings_dict, "PORT", str(port))
+            assert "This server is a worker" in refused()
         call_command("migrate", verbosity=0)
         execute("SET ROLE memory_admin")
         assert "It takes a superuser" in refused()
