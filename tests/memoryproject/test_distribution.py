@@ -176,11 +176,14 @@ class TestDistributing:
 
     def test_a_later_migration_changes_a_distributed_table(self, installed: Cluster) -> None:
         distribute()
-        field = TextField(default="none")
-        field.set_attributes_from_name("mood")
+        mood = TextField(db_default="none")
+        mood.set_attributes_from_name("mood")
+        mood.model = Message
         with connection.schema_editor() as editor:
-            editor.add_field(Message, field)
+            editor.add_field(Message, mood)
+        with connection.schema_editor() as editor:
             editor.add_index(Message, Index(fields=["user", "created_at"], name="message_mood"))
+        with connection.schema_editor() as editor:
             editor.execute(
                 "CREATE FUNCTION brighten() RETURNS trigger LANGUAGE plpgsql "
                 "AS 'BEGIN NEW.mood := upper(NEW.content); RETURN NEW; END'"
