@@ -59,11 +59,13 @@ SELECT format('ALTER ROLE %%I LOGIN', rolname) FROM pg_roles WHERE rolname = ANY
 """
 # A join with another table reads the rows of turns first, which its conditions narrow to a person's; the other way
 # round none is planned under row security. What a function that searches by meaning sets for its own statements isn't
-# sent on. And triggers of these tables look at their row alone: they mark one whose words are not those of its text.
+# sent on. Triggers of these tables look at their row alone: they mark one whose words are not those of its text. And a
+# migration may change a table and a function, which go to the nodes by the same connection only one after the other.
 _SETTINGS = """
 SELECT format('ALTER DATABASE %%I SET %%s = %%L', current_database(), name, value)
 FROM (VALUES ('citus.local_table_join_policy', 'prefer-distributed'), ('hnsw.iterative_scan', 'relaxed_order'),
-    ('hnsw.ef_search', '100'), ('citus.enable_unsafe_triggers', 'on')) setting (name, value)
+    ('hnsw.ef_search', '100'), ('citus.enable_unsafe_triggers', 'on'), ('citus.multi_shard_modify_mode', 'sequential')
+) setting (name, value)
 WHERE NOT EXISTS (
     SELECT FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase
     WHERE datname = current_database() AND setrole = 0 AND name || '=' || value = ANY (setconfig)

@@ -181,9 +181,7 @@ class TestDistributing:
         mood.model = Message
         with connection.schema_editor() as editor:
             editor.add_field(Message, mood)
-        with connection.schema_editor() as editor:
             editor.add_index(Message, Index(fields=["user", "created_at"], name="message_mood"))
-        with connection.schema_editor() as editor:
             editor.execute(
                 "CREATE FUNCTION brighten() RETURNS trigger LANGUAGE plpgsql "
                 "AS 'BEGIN NEW.mood := upper(NEW.content); RETURN NEW; END'"
