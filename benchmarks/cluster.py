@@ -2,7 +2,7 @@
 
     DATABASE_URL=… python -m benchmarks.cluster [--people 10000] [--seconds 20]
 
-On a database that `benchmarks.distribute` has distributed. It ends with an error where a statement that is meant for
+On a database that `manage.py distribute` has distributed. It ends with an error where a statement that is meant for
 one person asks more than one shard.
 """
 
@@ -33,7 +33,7 @@ SELECT 'person-' || n, 1, '', '{}', '{}', 'UTC', '{}', now(), now() FROM generat
 
 def asked(statement: Callable[[], Any]) -> set[str]:
     """Return the ranges of people of which the nodes were asked for rows while a statement ran."""
-    from benchmarks.distribute import TABLES
+    from memoryproject.distribution import TABLES
 
     texts: list[str] = []
     connection.ensure_connection()
@@ -60,7 +60,7 @@ def hot_statements(user: Any) -> dict[str, Callable[[], Any]]:
     from sessions_app.transcript.load import load_session_messages, page_of_messages
 
     session = Session.objects.get(user=user, session_id="chat")
-    words = "SELECT * FROM recall_sessions_app_message(%s, %s, %s, '{}', %s, %s, '{1}', 9, NULL, 20)"
+    words = "SELECT * FROM recall_sessions_app_message(%s, %s, %s, %s, %s, %s, '{1}', 9, NULL, 20)"
     scope = [f"u{user.pk}"]
     vectors = "SELECT * FROM nearest_moments_app_turnembedding(%s, '{}', 1, 3, '[1,2,3]', NULL, 20)"
     return {
@@ -71,8 +71,9 @@ def hot_statements(user: Any) -> dict[str, Callable[[], Any]]:
         "live view": lambda: load_session_messages(session),
         "page of the transcript": lambda: page_of_messages(session, 20),
         "opening of a context": lambda: read_input(user, "chat", "", 1_000, None),
-        "search by rare words": lambda: _all(words, [user.pk, scope, [QUERY], False, [QUERY]]),
-        "search by common words": lambda: _all(words, [user.pk, scope, [], True, [QUERY]]),
+        "search by rare words": lambda: _all(words, [user.pk, scope, [QUERY], [], False, [QUERY]]),
+        "search by common words": lambda: _all(words, [user.pk, scope, [], [], True, [QUERY]]),
+        "search by words together": lambda: _all(words, [user.pk, scope, [], [QUERY], True, [QUERY]]),
         "search by meaning": lambda: _all(vectors, [user.pk]),
         "turns of a moment": lambda: list(Message.objects.for_user(user).turns().filter(session=session)[:20]),
     }

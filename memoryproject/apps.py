@@ -19,6 +19,7 @@ class MemoryProjectConfig(AppConfig):
 
         from memoryproject import telemetry
         from memoryproject.admin_menu import name_models
+        from memoryproject.distribution import keep_distributed
         from memoryproject.groups import register_groups
         from memoryproject.logins import begin, log_lock
         from memoryproject.schedules import register_schedules
@@ -30,6 +31,7 @@ class MemoryProjectConfig(AppConfig):
         post_migrate.connect(register_schedules, sender=apps.get_app_config("django_q"))
         post_migrate.connect(register_groups, sender=apps.get_app_config("auth"))
         post_migrate.connect(let_roles_work, sender=apps.get_app_config("moments_app"))  # after the last migration
+        post_migrate.connect(keep_distributed, sender=apps.get_app_config("moments_app"))
         register(own_logins, Tags.security, deploy=True)
         name_models()
         telemetry.check()

@@ -25,6 +25,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from psycopg import sql
 
+from memoryproject.distribution import is_distributed
 from memoryproject.verification import unknown
 from moments_app.models import EmbeddingModel
 from sessions_app.models import Archive
@@ -36,6 +37,10 @@ LEFT_OUT = ("django_session",)  # logins: operators log in again
 PART = 1_000_000  # bytes
 LEVEL = 3  # of compression: beyond it a backup takes longer and hardly gets smaller
 
+ON_SEVERAL = (
+    "Turns are on several servers, and no file has them all of one moment: have each server archive its log, and name "
+    "a moment of them all by SELECT citus_create_restore_point('NAME') (docs/operations.md, On several machines)."
+)
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)
 
 Say = Callable[[str], None]
@@ -105,11 +110,13 @@ def backup(path: Path, say: Say) -> Manifest:
         say: is told of each table.
 
     Raises:
-        BackupError: the file exists.
+        BackupError: the file exists, or the rows are on several servers.
         OSError: it can't be written; nothing of it is left.
     """
     if path.exists():
         raise BackupError(f"{path} exists already.")
+    if is_distributed():
+        raise BackupError(ON_SEVERAL)
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         unfinished.touch(mode=0o600)  # it has everything, the key included
@@ -199,7 +206,8 @@ def restore(path: Path, say: Say) -> Manifest:
         say: is told of each step.
 
     Raises:
-        BackupError: the file is no backup, or cut short, or of a newer version; the database has data.
+        BackupError: the file is no backup, or cut short, or of a newer version; the database has data, or is
+            distributed.
     """
     with _opened(path) as file:
         manifest = Manifest.read(file)
@@ -237,6 +245,10 @@ def _check_versions(manifest: Manifest) -> None:
 
 
 def _check_empty() -> None:
+    if is_distributed():
+        raise BackupError(
+            "The database is distributed: restore into one that isn't yet, then run manage.py distribute."
+        )
     there = set(connection.introspection.table_names())
     with connection.cursor() as cursor:
         for table in ("sessions_app_userprofile", "auth_user"):

@@ -25,6 +25,8 @@ from psycopg import ClientCursor, sql
 from psycopg.pq import TransactionStatus
 
 WEB_ROLE, ADMIN_ROLE, WORKER_ROLE = "memory_web", "memory_admin", "memory_worker"
+# Has all statements of a transaction see the same moment. It comes before any query, so the role is taken after it.
+SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ def _as_role(execute: Callable[..., Any], sql: str, params: Any, many: bool, con
     role, cursor = _role.get(), context["cursor"].cursor
     if role is None or cursor.connection.info.transaction_status != TransactionStatus.IDLE:
         return execute(sql, params, many, context)
+    if sql.endswith(SNAPSHOT):
+        return execute(f"{sql}; {role.taken()}", params, many, context)
     if many or not isinstance(cursor, ClientCursor):
         return _beside(role, lambda: execute(sql, params, many, context), cursor.connection)
     result = execute(role.taken() + sql, params, many, context)

@@ -115,8 +115,8 @@ class Scope(Role):
         """Return the SQL that takes the role, with its limits, for the rest of a transaction."""
         applications = ",".join(map(str, self.applications))
         return (
-            f"{super().taken()}SET LOCAL memory.applications = '{applications}'; "
-            f"SET LOCAL memory.operator = '{self.operator}'; "
+            f"{super().taken()}SELECT memory_set('memory.applications', '{applications}'), "
+            f"memory_set('memory.operator', '{self.operator}'); "
         )
 
 

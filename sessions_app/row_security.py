@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.migrations import RunSQL
 
+from sessions_app.database_roles import SNAPSHOT
 from sessions_app.insert import insert_unless_there
 from sessions_app.models.user_profile import UserProfile
 from sessions_app.rows import columns, first
@@ -179,7 +180,7 @@ def acting_for(
     # Durable, because within another transaction the role would outlive the block.
     with transaction.atomic(durable=True):
         if snapshot:
-            connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.cursor().execute(SNAPSHOT)
         user = _enter(named, holding) if user_id is not None else None
         while user is None and user_id is not None and create:
             insert_unless_there(UserProfile(application_id=application, user_id=user_id))

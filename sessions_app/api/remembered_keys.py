@@ -19,6 +19,7 @@ from psycopg import ClientCursor, errors, sql
 from rest_framework.exceptions import AuthenticationFailed
 
 from sessions_app.daily_limits import FRESH
+from sessions_app.database_roles import SNAPSHOT
 from sessions_app.models import ApiKey, DailyLimit
 from sessions_app.proven import PROVEN
 
@@ -98,8 +99,7 @@ def confirm() -> None:
 def _confirmed_first(execute: Callable[..., Any], statement: Any, params: Any, many: bool, context: Any) -> Any:
     """Execute a statement; the first one of a request confirms its key before."""
     unconfirmed, cursor = _unconfirmed.get(), context["cursor"].cursor
-    # A transaction says how it is isolated before it looks at anything.
-    if not unconfirmed or (isinstance(statement, str) and statement.startswith("SET ")):
+    if not unconfirmed or statement == SNAPSHOT:  # which comes before any query
         return execute(statement, params, many, context)
     if many or not isinstance(statement, str) or not isinstance(cursor, ClientCursor):
         confirm()

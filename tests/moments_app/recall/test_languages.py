@@ -247,7 +247,9 @@ class TestIndexedAgain:
         other: Any = connection.copy()
         other.connect()
         with other.connection.transaction():
-            other.connection.execute("SELECT FROM sessions_app_message WHERE sequence < 2 FOR UPDATE")
+            other.connection.execute(
+                f"SELECT FROM sessions_app_message WHERE user_id = {ada.pk} AND sequence < 2 FOR UPDATE"
+            )
             assert index_words().rows == 3
         other.close()
         assert index_words().rows == 2

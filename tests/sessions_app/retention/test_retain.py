@@ -626,7 +626,7 @@ def test_only_an_archived_turn_that_is_compared_and_believed_has_a_hash_of_its_t
     turns.filter(sequence=1).update(external_id=None)
     turns.filter(sequence=2).update(retracted_at=timezone.now())
     retain()
-    hashed = session.messages.exclude(said_hash=None)
+    hashed = session.messages.exclude(said_hash=None).order_by("sequence")
     assert list(hashed.values_list("sequence", flat=True)) == [0, 3]
     restore_archive(session, actor="test")
     assert not hashed.exists()

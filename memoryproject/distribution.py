@@ -1,0 +1,258 @@
+"""Turns on several machines: an installation on Citus becomes a distributed one, and stays so.
+
+What is said, and what goes along with each turn, is spread over PostgreSQL servers by person; all else stays on the
+coordinator, where jobs are taken and sessions locked as ever (docs/scale.md). This is the one module that knows of
+Citus: every other statement has one form for both. What is done already is left as it is, so a run that was cut off is
+taken up by the next, and `migrate` does again what a migration made anew.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+
+from sessions_app.database_roles import ADMIN_ROLE, WEB_ROLE, WORKER_ROLE
+from sessions_app.limited_operators import OPERATOR_ROLE
+from sessions_app.row_security import ACTING, ROLE
+
+# The first is what the others lie beside: rows of one person are on one node.
+TABLES = ("sessions_app_message", "moments_app_turnembedding", "moments_app_owntext", "moments_app_correctedturn")
+ROLES = (ROLE, OPERATOR_ROLE, WEB_ROLE, ADMIN_ROLE, WORKER_ROLE)
+
+# Each finds something, or the sentence says what is missing.
+_NEEDED = (
+    (
+        "SELECT 1 FROM pg_extension WHERE extname = 'citus'",
+        "The database has no Citus. An administrator makes it, on every server: CREATE EXTENSION citus.",
+    ),
+    (
+        "SELECT 1 FROM pg_dist_local_group WHERE groupid = 0",
+        "This server is a worker: DATABASE_URL has to lead to the coordinator.",
+    ),
+    (
+        "SELECT 1 FROM pg_dist_node WHERE groupid = 0",
+        "Citus doesn't know by which address workers reach this server: SELECT citus_set_coordinator_host('HOST').",
+    ),
+    (
+        "SELECT 1 FROM pg_dist_node WHERE groupid > 0 AND shouldhaveshards",
+        "Citus knows no workers: SELECT citus_add_node('HOST', 5432) for each.",
+    ),
+    (
+        "SELECT 1 FROM pg_roles WHERE rolname = current_user AND rolsuper",
+        "It takes a superuser, who lets roles log in on the workers: name one in DATABASE_URL for this command alone.",
+    ),
+    (
+        "SELECT 1 FROM pg_class WHERE oid = to_regclass('sessions_app_message')",
+        "The database has no tables yet: run manage.py migrate first.",
+    ),
+)
+
+_IS_DISTRIBUTED = "SELECT to_regclass('distribution.person') IS NOT NULL"
+_DISTRIBUTED = "SELECT table_name::text FROM citus_tables WHERE citus_table_type = 'distributed'"
+
+# --- for all tables: each returns the statements that are missing ---
+
+# Other nodes are asked by the role that a transaction has taken.
+_LOGINS = """
+SELECT format('ALTER ROLE %%I LOGIN', rolname) FROM pg_roles WHERE rolname = ANY (%(roles)s) AND NOT rolcanlogin
+"""
+# A join with another table reads the rows of turns first, which its conditions narrow to a person's; the other way
+# round none is planned under row security. What a function that searches by meaning sets for its own statements isn't
+# sent on. Triggers of these tables look at their row alone: they mark one whose words are not those of its text. And a
+# migration may change a table and a function, which go to the nodes by the same connection only one after the other.
+_SETTINGS = """
+SELECT format('ALTER DATABASE %%I SET %%s = %%L', current_database(), name, value)
+FROM (VALUES ('citus.local_table_join_policy', 'prefer-distributed'), ('hnsw.iterative_scan', 'relaxed_order'),
+    ('hnsw.ef_search', '100'), ('citus.enable_unsafe_triggers', 'on'), ('citus.multi_shard_modify_mode', 'sequential')
+) setting (name, value)
+WHERE NOT EXISTS (
+    SELECT FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase
+    WHERE datname = current_database() AND setrole = 0 AND name || '=' || value = ANY (setconfig)
+)
+"""
+# An INSERT of what a SELECT asks the nodes for names the sequence of the identity itself.
+_SEQUENCES = f"""
+SELECT format('GRANT USAGE ON SEQUENCE %%s TO {ROLE}', sequence)
+FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid AND attname = 'id' AND attidentity <> '',
+    pg_get_serial_sequence(attrelid::regclass::text, attname) sequence
+WHERE relnamespace = 'public'::regnamespace AND has_table_privilege('{ROLE}', attrelid, 'INSERT')
+    AND NOT has_sequence_privilege('{ROLE}', sequence, 'USAGE')
+"""  # noqa: S608 (names of our own)
+# `SET LOCAL` is sent on to other nodes, `set_config` is not. Of several statements in one message all would be sent on,
+# so only this one is.
+_MEMORY_SET = """
+SELECT $statement$
+CREATE OR REPLACE FUNCTION memory_set(name text, value text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('citus.propagate_set_commands', 'local', true);
+    EXECUTE format('SET LOCAL %%I = %%L', name, value);
+    PERFORM set_config('citus.propagate_set_commands', 'none', true);
+    RETURN value;
+END $$
+$statement$ FROM pg_proc WHERE oid = 'memory_set(text, text)'::regprocedure AND prosrc !~ 'SET LOCAL'
+"""
+# What a function sets for its own statements has to be told to other nodes; and words are looked up by a key that
+# begins with the person, of which Citus knows nothing.
+_FUNCTIONS = r"""
+SELECT made FROM (
+    SELECT definition, regexp_replace(
+        regexp_replace(definition, 'set_config\((''memory\.[^,]*, [^,()]*), true\)', 'memory_set(\1)', 'g'),
+        '(FROM sessions_app_message WHERE) (public\.memory_words|id = ANY|\$2 <>)', '\1 user_id = $3 AND \2', 'g'
+    ) AS made
+    FROM pg_proc, pg_get_functiondef(oid) definition
+    WHERE pronamespace = 'public'::regnamespace AND proname ~ '^(recall|nearest)_'
+) function WHERE made <> definition
+"""
+_FOR_ALL = (_LOGINS, _SETTINGS, _SEQUENCES, _MEMORY_SET, _FUNCTIONS)
+
+# A policy on a node may not look up another table of ours, so each node is told in which application a person is. Only
+# these functions reach that, which run as the owner of the tables. Some statements are sent with their policies.
+_PEOPLE = (
+    "CREATE SCHEMA distribution",
+    f"GRANT USAGE ON SCHEMA distribution TO {OPERATOR_ROLE}",
+    "CREATE TABLE distribution.person (id bigint PRIMARY KEY, application_id bigint NOT NULL)",
+    "SELECT create_reference_table('distribution.person')",
+    """
+CREATE FUNCTION distribution.follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        DELETE FROM distribution.person WHERE id = OLD.id;
+    ELSE
+        INSERT INTO distribution.person VALUES (NEW.id, NEW.application_id)
+        ON CONFLICT (id) DO UPDATE SET application_id = EXCLUDED.application_id;
+    END IF;
+    RETURN NULL;
+END $$
+""",
+    """
+CREATE TRIGGER distribution AFTER INSERT OR DELETE OR UPDATE OF application_id ON sessions_app_userprofile
+FOR EACH ROW EXECUTE FUNCTION distribution.follow()
+""",
+    "INSERT INTO distribution.person SELECT id, application_id FROM sessions_app_userprofile",
+    # What runs on a node finds the rows there by the name that they have on all nodes.
+    """
+DO $do$ BEGIN EXECUTE format($statement$
+    CREATE FUNCTION distribution.sees(person bigint) RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog AS $$
+    BEGIN
+        RETURN EXISTS (
+            SELECT FROM distribution.person_%s WHERE id = person
+            AND application_id = ANY (string_to_array(current_setting('memory.applications', true), ',')::bigint[])
+        );
+    END $$
+$statement$, (SELECT shardid FROM pg_dist_shard WHERE logicalrelid = 'distribution.person'::regclass)); END $do$
+""",
+)
+# At last, for within a transaction one role doesn't see on a node what another has made.
+_OWNED = """
+SELECT format('ALTER %%s OWNER TO %%I', made, tableowner) FROM pg_tables, unnest(ARRAY['FUNCTION distribution.follow()',
+    'FUNCTION distribution.sees(bigint)', 'TABLE distribution.person', 'SCHEMA distribution']) made
+WHERE tablename = %(table)s
+"""
+
+# --- for one table ---
+
+_FOREIGN_KEYS = """
+SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I', conrelid::regclass, conname)
+FROM pg_constraint WHERE contype = 'f' AND %(table)s::regclass IN (conrelid, confrelid)
+"""
+# Each node sees to what is unique among its rows, so the person is part of it. A person's sessions and turns are no
+# other's, so it says the same.
+_KEYS = """
+SELECT format('ALTER TABLE %%s DROP CONSTRAINT %%I, ADD CONSTRAINT %%I %%s', conrelid::regclass, conname, conname,
+    regexp_replace(pg_get_constraintdef(pg_constraint.oid), '\\((.*?)\\)', '(\\1, user_id)'))
+FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attname = 'user_id'
+WHERE conrelid = %(table)s::regclass AND contype IN ('p', 'u') AND attnum <> ALL (conkey)
+"""
+# Nor may a policy ask by a subquery, as it does elsewhere to ask once a statement.
+_POLICIES = f"""
+SELECT format('ALTER POLICY %%I ON %%s USING (%%s)', polname, polrelid::regclass, rows)
+FROM pg_policy JOIN (VALUES ('acting_user', $$user_id = {ACTING}$$), ('operators', 'distribution.sees(user_id)'))
+    node (policy, rows) ON policy = polname
+WHERE polrelid = %(table)s::regclass
+"""  # noqa: S608
+_OF_ONE = (_FOREIGN_KEYS, _KEYS, _POLICIES)
+
+
+class NotDistributable(Exception):
+    """The database is none that tables can be distributed in; the message says why."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one transaction does.
+
+    Args:
+        what: it is about, and how many rows are spread.
+        statements: that do it.
+    """
+
+    what: str
+    statements: list[str]
+
+    def as_sql(self) -> str:
+        """Return the SQL that would be executed, beneath what it is about."""
+        return "\n".join([f"-- {self.what}", *(f"{statement.strip()};" for statement in self.statements)])
+
+
+def is_distributed() -> bool:
+    """Tell whether the database was distributed, or has begun to be."""
+    return bool(_found(_IS_DISTRIBUTED)[0])
+
+
+def steps() -> Iterator[Step]:
+    """Yield what is to be done, each once what came before was done; nothing where all is.
+
+    Raises:
+        NotDistributable: the database is none for it.
+    """
+    for question, told in _NEEDED:
+        if not _found(question):
+            raise NotDistributable(told)
+    if for_all := [*_missing(_FOR_ALL)]:
+        yield Step("The database", for_all)
+    if not is_distributed():
+        [people] = _found("SELECT count(*) FROM sessions_app_userprofile")
+        yield Step(f"In which application {people:,} people are", [*_PEOPLE, *_missing((_OWNED,), TABLES[0])])
+    for table in TABLES:
+        if table not in _found(_DISTRIBUTED):
+            [rows] = _found(f"SELECT count(*) FROM {table}")  # noqa: S608 (names of our own)
+            yield Step(f"{table}, {rows:,} rows", list(_spread(table)))
+
+
+def do(step: Step) -> None:
+    """Do it, completely or not at all."""
+    _execute(step.statements)
+
+
+def keep_distributed(**_: Any) -> None:
+    """Do again, after `migrate`, what a migration made anew; nothing where the database isn't distributed."""
+    if is_distributed():
+        _execute(list(_missing(_FOR_ALL)))
+
+
+def _missing(questions: Sequence[str], table: str = "") -> Iterator[str]:
+    for question in questions:
+        yield from _found(question, table)
+
+
+def _spread(table: str) -> Iterator[str]:
+    yield from _missing(_OF_ONE, table)
+    beside = "none" if table == TABLES[0] else TABLES[0]
+    yield "SET LOCAL citus.enable_unsafe_triggers = on"
+    yield f"SELECT create_distributed_table('{table}', 'user_id', colocate_with => '{beside}')"
+    yield f"SELECT truncate_local_data_after_distributing_table('{table}')"
+
+
+def _found(question: str, table: str = "") -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(question, {"table": table, "roles": list(ROLES)})
+        return [value for (value,) in cursor.fetchall()]
+
+
+def _execute(statements: Sequence[str]) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)

@@ -1,0 +1,30 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from memoryproject.distribution import NotDistributable, do, steps
+
+
+class Command(BaseCommand):
+    help = (
+        "Spreads turns, and what goes along with each, over the servers of a Citus cluster by person. What is done "
+        "already is left as it is, so it may be run again, and goes on where it was cut off. Stop web processes and "
+        "workers before."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="Only print the SQL that would be executed.")
+
+    def handle(self, *args: Any, **options: Any) -> str:
+        is_dry, done = options["dry_run"], False
+        try:
+            for step in steps():
+                self.stdout.write(step.as_sql() if is_dry else step.what)
+                if not is_dry:
+                    do(step)
+                done = True
+        except NotDistributable as error:
+            raise CommandError(str(error)) from error
+        if not done:
+            return "Nothing is to be done."
+        return "Nothing was changed." if is_dry else "Turns are distributed: start web processes and workers."

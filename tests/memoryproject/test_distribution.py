@@ -1,0 +1,229 @@
+"""Turns on several machines: `manage.py distribute`, and what holds in an installation that it has distributed."""
+
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import OperationalError, connection
+from django.db.models import Index, TextField
+from django.test.utils import CaptureQueriesContext
+
+from memoryproject.backup import BackupError, restore
+from memoryproject.distribution import TABLES, keep_distributed
+from moments_app.models import EmbeddingModel, OwnText, TurnEmbedding
+from sessions_app.limited_operators import operating_in
+from sessions_app.models import Application, Message, UserProfile
+from sessions_app.models.application import DEFAULT
+from sessions_app.people.erase import erase_user
+from tests.conftest import DISTRIBUTED
+from tests.support.cluster import Cluster, other_cluster
+from tests.support.transcript import talk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def distribute(*options: str) -> str:
+    """What the command says; the next connection has the settings that it made."""
+    said = StringIO()
+    try:
+        call_command("distribute", *options, stdout=said)
+    finally:
+        connection.close()
+    return said.getvalue()
+
+
+def execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def found(question: str) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(question)
+        return list(cursor.fetchall())
+
+
+def rows() -> dict[str, list[Any]]:
+    """All that is in the tables that are distributed."""
+    return {table: found(f"SELECT * FROM {table} ORDER BY id") for table in TABLES}
+
+
+def distributed() -> set[str]:
+    return {
+        name for (name,) in found("SELECT table_name::text FROM citus_tables WHERE citus_table_type = 'distributed'")
+    }
+
+
+def definitions() -> list[Any]:
+    """All functions of ours, as they are."""
+    return found("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY oid::text")
+
+
+class TestOnePostgreSQL:
+    """Where nothing is distributed, and nothing can be."""
+
+    @pytest.fixture(autouse=True)
+    def _one(self, pytestconfig: pytest.Config) -> None:
+        if pytestconfig.getoption(DISTRIBUTED):
+            pytest.skip("The database is distributed.")
+
+    @pytest.mark.parametrize("options", [[], ["--dry-run"]])
+    def test_it_says_that_the_database_has_no_citus(self, options: list[str]) -> None:
+        with pytest.raises(CommandError, match="The database has no Citus"):
+            distribute(*options)
+
+    def test_a_migration_costs_it_one_statement(self) -> None:
+        before = definitions()
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            keep_distributed()
+        assert len(queries) == 1
+        assert definitions() == before
+
+
+@pytest.fixture
+def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """Databases on several servers."""
+    if not pytestconfig.getoption(DISTRIBUTED):
+        pytest.skip("It takes a Citus cluster: docs/contributing.md, On several machines.")
+    with other_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def installed(cluster: Cluster) -> Cluster:
+    """An installation with data, on servers that know each other."""
+    cluster.join()
+    call_command("migrate", verbosity=0)
+    ada, model = UserProfile.objects.ensure("ada"), EmbeddingModel.objects.ensure("small", 2)
+    for turn in talk(ada, 12).messages.turns():
+        TurnEmbedding.objects.create(source=turn, model=model, user=ada, said_at=turn.created_at, vector=[1, 2])
+        OwnText.objects.create(user=ada, session=turn.session, sequence=turn.sequence, places=[0])
+    talk(UserProfile.objects.ensure("eve", Application.objects.create(name="other").pk), 6)
+    return cluster
+
+
+@pytest.mark.slow(seconds=20)
+class TestDistributing:
+    """An installation on one PostgreSQL becomes a distributed one."""
+
+    def test_all_that_was_there_is_there_afterward(self, installed: Cluster) -> None:
+        before = rows()
+        told = distribute("--dry-run")
+        assert "Nothing was changed." in told
+        assert distributed() == set() and rows() == before
+        told = distribute()
+        assert all(f"{table}, {len(there):,} rows" in told for table, there in before.items())
+        assert distributed() == set(TABLES)
+        assert rows() == before and all(before[table] for table in TABLES[:3])
+        assert distribute() == distribute("--dry-run") == "Nothing is to be done.\n"
+
+    def test_a_run_that_was_cut_off_is_taken_up_by_the_next(self, installed: Cluster) -> None:
+        before = rows()
+        with installed.connected(0) as session, session.transaction():
+            session.execute(f"LOCK TABLE {TABLES[2]} IN ACCESS SHARE MODE")
+            execute("SET lock_timeout = '1s'")
+            with pytest.raises(OperationalError, match="lock timeout"):
+                distribute()
+        assert distributed() == set(TABLES[:2])
+        assert rows() == before
+        told = distribute()
+        assert TABLES[0] not in told and TABLES[2] in told
+        assert distributed() == set(TABLES)
+        assert rows() == before
+
+    def test_each_node_knows_in_which_application_a_person_is(self, installed: Cluster) -> None:
+        distribute()
+        other = Application.objects.get(name="other")
+        erase_user("ada", application=DEFAULT, actor="operator:command")
+        talk(UserProfile.objects.ensure("new", other.pk), 2)
+        people = set(UserProfile.objects.values_list("pk", "application_id"))
+        for server in range(len(installed.servers)):
+            with installed.connected(server) as session:
+                assert set(session.execute("TABLE distribution.person").fetchall()) == people
+        with operating_in(1, [other.pk]):
+            assert set(Message.objects.values_list("user__user_id", flat=True)) == {"eve", "new"}
+            assert Message.objects.count() == 8
+            assert Message.objects.exclude(user__application=other).update(content="x") == 0
+        UserProfile.objects.filter(user_id="new").update(application=DEFAULT)
+        with operating_in(1, [other.pk]):
+            assert Message.objects.count() == 6
+
+    def test_what_a_migration_makes_anew_is_distributed_again(self, installed: Cluster) -> None:
+        own = definitions()
+        distribute()
+        changed = definitions()
+        assert changed != own
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "CREATE OR REPLACE FUNCTION memory_set(name text, value text) RETURNS text LANGUAGE sql "
+                "AS 'SELECT pg_catalog.set_config(name, value, true)'"
+            )
+            cursor.execute(
+                "SELECT replace(pg_get_functiondef(oid), 'user_id = $3 AND public', 'public') FROM pg_proc "
+                "WHERE proname = 'recall_sessions_app_message'"
+            )
+            cursor.execute(cursor.fetchone()[0])
+        assert definitions() != changed
+        call_command("migrate", verbosity=0)
+        assert definitions() == changed
+        assert distribute() == "Nothing is to be done.\n"
+
+    def test_a_later_migration_changes_a_distributed_table(self, installed: Cluster) -> None:
+        distribute()
+        mood = TextField(db_default="none")
+        mood.set_attributes_from_name("mood")
+        mood.model = Message
+        with connection.schema_editor() as editor:
+            editor.add_field(Message, mood)
+            editor.add_index(Message, Index(fields=["user", "created_at"], name="message_mood"))
+            editor.execute(
+                "CREATE FUNCTION brighten() RETURNS trigger LANGUAGE plpgsql "
+                "AS 'BEGIN NEW.mood := upper(NEW.content); RETURN NEW; END'"
+            )
+            editor.execute(
+                f"CREATE TRIGGER brighten BEFORE INSERT ON {TABLES[0]} FOR EACH ROW EXECUTE FUNCTION brighten()"
+            )
+        talk(UserProfile.objects.ensure("ada"), 1, session_id="s2", text="fine")
+        assert set(found(f"SELECT mood FROM {TABLES[0]}")) == {("none",), ("FINE",)}
+
+    def test_it_says_what_is_missing(self, cluster: Cluster) -> None:
+        def refused() -> str:
+            with pytest.raises(CommandError) as error:
+                distribute()
+            return str(error.value)
+
+        assert "has no Citus" in refused()
+        cluster.execute(0, "CREATE EXTENSION citus")
+        assert "citus_set_coordinator_host" in refused()
+        host, port = cluster.servers[0]
+        cluster.execute(0, f"SELECT citus_set_coordinator_host('{host}', {port})")
+        assert "Citus knows no workers" in refused()
+        host, port = cluster.servers[1]
+        cluster.execute(1, "CREATE EXTENSION citus")
+        cluster.execute(0, f"SELECT citus_add_node('{host}', {port})")
+        assert "run manage.py migrate first" in refused()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(connection.settings_dict, "PORT", str(port))
+            assert "This server is a worker" in refused()
+        call_command("migrate", verbosity=0)
+        execute("SET ROLE memory_admin")
+        assert "It takes a superuser" in refused()
+        assert distributed() == set()
+
+
+@pytest.mark.slow
+def test_neither_a_backup_nor_a_restore_pretends_to_be_whole(installed: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "all.backup"
+    call_command("backup", str(path), stdout=StringIO())
+    distribute()
+    with pytest.raises(CommandError, match="citus_create_restore_point"):
+        call_command("backup", str(tmp_path / "other.backup"))
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(BackupError, match="distributed"):
+        restore(path, print)
