@@ -26,7 +26,7 @@ class Command(RefusingCommand):
             self.stdout.write(f"{name}: {count:,}")
         if options["dry_run"]:
             return "Nothing was erased."
-        if not options["yes"] and input("Type the user_id again to erase all of it: ") != user_id:
+        if not options["yes"] and _typed() != user_id:
             raise CommandError("That is not the same. Nothing was erased.")
         try:
             erased = erase_user(user_id, application=application, actor="operator:command")
@@ -38,3 +38,15 @@ class Command(RefusingCommand):
                 "The queue tries again to remove them."
             )
         return f"Erased {erased.rows.total():,} rows; nothing is left. In the event log: {erased.erasure_id}"
+
+
+def _typed() -> str:
+    """Ask for the user_id once more.
+
+    Raises:
+        CommandError: nobody is there to type it.
+    """
+    try:
+        return input("Type the user_id again to erase all of it: ")
+    except EOFError:
+        raise CommandError("Nobody typed the user_id again: --yes erases without asking. Nothing was erased.") from None

@@ -486,6 +486,10 @@ class TestAsking:
             and "facts and observations: 1" in out.getvalue()
             and "Nothing was erased" in out.getvalue()
         )
+        monkeypatch.setattr("sys.stdin", StringIO())  # nobody is there, as in a script
+        with pytest.raises(CommandError, match="--yes erases without asking"):
+            call_command("erase_user", "ada", stdout=out)
+        assert UserProfile.objects.exists()
         monkeypatch.setattr("builtins.input", lambda _: "bo")
         with pytest.raises(CommandError, match="not the same"):
             call_command("erase_user", "ada", stdout=out)
