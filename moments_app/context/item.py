@@ -5,7 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import Any, Self
 
-from moments_app.turns.words import words_of
+from moments_app.turns.words import told_words, words_of
 from sessions_app.unseen import without_unseen
 
 
@@ -77,3 +77,8 @@ class Item:
     def words(self) -> tuple[str, ...]:
         """The words of the text, whatever their case."""
         return tuple(words_of(self.text))
+
+    @cached_property
+    def told(self) -> str:
+        """The words of the text between spaces, without its day."""
+        return told_words(self.text)

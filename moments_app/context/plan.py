@@ -33,7 +33,6 @@ from moments_app.context.priced import (
     shortened,
 )
 from moments_app.context.render import Format, day_of
-from moments_app.turns.words import told_words
 from sessions_app.refusals import Refusal
 
 # Most that a layer of standing text may have of the budget, in the order in which they take turns.
@@ -176,7 +175,7 @@ class _Budget:
         self._tokens = dict.fromkeys(layers, 0)  # of what is taken
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
         self._passed_over: set[tuple[str, int]] = set()
-        self._moments: list[str] = []  # the words of those that are taken
+        self._moments: list[Item] = []  # that are taken
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
@@ -290,8 +289,7 @@ class _Budget:
 
     def _is_in_moments(self, item: Item) -> bool:
         """Tell whether a line stands word for word in a checkpoint or moment that is taken, unless it is short."""
-        told = told_words(item.text) if self._moments else ""
-        return len(told) > SHORT_LINE and any(told in moment for moment in self._moments)
+        return any(len(item.told) > SHORT_LINE and item.told in moment.told for moment in self._moments)
 
     def _wrapped_tokens(self, name: str) -> int:
         return self.tokens_of(name) + (self._form.wrapping_tokens(name) if self._taken[name] else 0)
@@ -325,7 +323,7 @@ class _Budget:
         for one in group.items:
             self._said.add(one.item)
         if group.layer == "moments":
-            self._moments.append(told_words(group.first.text))
+            self._moments.append(group.first)
         return True
 
     def filled(self) -> FilledBudget:

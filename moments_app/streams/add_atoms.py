@@ -49,6 +49,8 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
         Those that were added.
     """
     unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
+    # Before their atoms, as consolidations lock them. Candidates leave a shard as it is.
+    MemoryStream.objects.lock({atom.stream_id for atom in unsaid if not atom.is_candidate})
     added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
     if added:
         settle(added)

@@ -215,6 +215,7 @@ def _still_there(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, Mem
         raise ClaimLost
     if stream.consolidated_content != input.stream.consolidated_content:
         raise Moved("The stream's text was edited while the engine was thinking.")
+    MemoryAtom.objects.lock({*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)})
     shown = MemoryAtom.objects.active().filter(stream=stream, pk__in=input.atom_ids)
     if shown.count() < len(input.atom_ids):
         raise Moved("Some of the observations are gone.")

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.utils import timezone
 from django_q.models import Task
 from django_q.tasks import async_task
@@ -157,7 +158,8 @@ def _correct(user: UserProfile) -> None:
         text = f"Ada{'' if said[0] == chr(39) else ' '}{said}."
         atom = MemoryAtom(stream=stream, user=user, atom_type="fact", content=text, content_hash=content_hash(text))
         atom.formed_at = datetime(2026, 3, 3 + day, tzinfo=UTC)
-        add_atoms(stream, [atom], requested_by="test")
+        with transaction.atomic():
+            add_atoms(stream, [atom], requested_by="test")
     rex = MemoryAtom.objects.get(content="Ada's dog is called Rex.")
     correct(rex, correcting("Ada's dog is called Roy."), requested_by="operator:eve")
 

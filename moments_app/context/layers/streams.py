@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 from moments_app.context.input import ContextInput
 from moments_app.context.item import Item
 from moments_app.models import MemoryAtom, MemoryStream
-from moments_app.turns.words import told_words
 
 
 def items_of(source: ContextInput, stream_type: str) -> list[Item]:
@@ -22,7 +21,7 @@ def items_of(source: ContextInput, stream_type: str) -> list[Item]:
     items = (item for stream, atoms in of_type for item in _items(stream, atoms, source.user.zone))
     by_words: dict[tuple[str, str], Item] = {}
     for item in items:
-        by_words.setdefault((item.name, told_words(item.text).strip() or item.text), item)
+        by_words.setdefault((item.name, item.told.strip() or item.text), item)
     return list(by_words.values())
 
 

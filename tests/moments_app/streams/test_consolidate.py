@@ -1,18 +1,24 @@
 """Consolidation: what was in the call is absorbed, what came meanwhile stays, and the last one can be undone."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
+from django.db import transaction
 from pytest_django.fixtures import Settings
 
 from moments_app.models import Job, MemoryAtom, MemoryStream, StreamVersion
-from moments_app.streams.add_atoms import is_due
-from moments_app.streams.texts import CannotUndo, undo
+from moments_app.streams.add_atoms import add_atoms, is_due
+from moments_app.streams.consolidate import Consolidate, Consolidated, ConsolidationInput
+from moments_app.streams.lines import ConsolidatedText
+from moments_app.streams.texts import CannotUndo, let_wait, undo
 from moments_app.streams.word_limit import cut_lines
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
+from tests.support.concurrency import on_its_own_connection, wait_until_somebody_waits
 from tests.support.jobs import work_off
 from tests.support.openai_server import OpenAIServer
 from tests.support.streams import fold, form, note, shard
@@ -187,3 +193,46 @@ def test_a_stream_may_have_a_model_of_its_own(stream: MemoryStream, model_server
     MemoryStream.objects.filter(pk=stream.pk).update(consolidation_model="large-model")
     assert fold(stream).status == Job.Status.COMPLETED
     assert [body["model"] for body in model_server.requests] == ["large-model"]
+
+
+class TestAtOnce:
+    """Others write at the same time: whoever locks several rows does so in one order, and nobody waits in a circle."""
+
+    def test_one_that_lets_lines_go_locks_their_items_in_order(self, stream: MemoryStream) -> None:
+        fold(stream)
+        [first, last] = (stream.atoms.order_by(by).values_list("pk", flat=True)[0] for by in ("pk", "-pk"))
+        note(stream, "Something new.")
+        asked = Job.objects.request(Consolidate.name, None, stream=stream, requested_by="test", force=True)
+        job = Job.objects.take(asked.job_id)
+        assert job is not None
+        input = Consolidate().claim(job)
+        assert isinstance(input, ConsolidationInput)
+        commit = partial(Consolidate().commit, job, input, Consolidated(ConsolidatedText([]), "test"))
+        with ThreadPoolExecutor(1) as pool:
+            with transaction.atomic():
+                MemoryAtom.objects.lock([first])
+                done = pool.submit(on_its_own_connection, transaction.atomic(commit))
+                wait_until_somebody_waits()
+                MemoryAtom.objects.lock([last])
+            done.result()
+        assert len(waiting(stream)) == 6
+
+    def test_what_is_added_waits_for_one_that_lets_the_same_go(self, stream: MemoryStream, ada: UserProfile) -> None:
+        fold(stream)
+        absorbed = stream.atoms.get(content="Observation 3.")
+        same = MemoryAtom(
+            stream=stream,
+            user=ada,
+            atom_type="observation",
+            content=absorbed.content,
+            content_hash=absorbed.content_hash,
+        )
+        add = transaction.atomic(partial(add_atoms, stream, [same], requested_by="test"))
+        with ThreadPoolExecutor(1) as pool:
+            with transaction.atomic():
+                MemoryStream.objects.lock([stream.pk])
+                added = pool.submit(on_its_own_connection, add)
+                wait_until_somebody_waits()
+                let_wait([absorbed])
+            assert added.result() == []
+        assert waiting(stream) == ["Observation 3."]

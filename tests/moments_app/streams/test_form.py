@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -431,7 +431,7 @@ def test_items_are_added_by_as_many_statements_whatever_their_number_and_what_en
         ]
         for atom in atoms:
             atom.content_hash = content_hash(atom.content)
-        with CaptureQueriesContext(connection) as queries:
+        with transaction.atomic(), CaptureQueriesContext(connection) as queries:
             added = add_atoms(stream, atoms, requested_by="test")
         assert [atom.pk for atom in added] == list(
             stream.atoms.filter(pk__gt=last).in_order().values_list("pk", flat=True)
