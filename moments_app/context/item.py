@@ -1,7 +1,7 @@
 """One thing in a context, and where it comes from."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from functools import cached_property
 from typing import Any, Self
 
@@ -74,9 +74,19 @@ class Item:
         return self.time and self.time.astimezone(self.zone)
 
     @cached_property
+    def local_day(self) -> date | None:
+        """The day where the person is."""
+        return self.local_time and self.local_time.date()
+
+    @cached_property
     def words(self) -> tuple[str, ...]:
         """The words of the text, whatever their case."""
         return tuple(words_of(self.text))
+
+    @cached_property
+    def word_set(self) -> frozenset[str]:
+        """Each of the words once."""
+        return frozenset(self.words)
 
     @cached_property
     def told(self) -> str:

@@ -37,7 +37,7 @@ class KeptLines:
         if kept is not None and kept[0] == read:
             return kept[1]
         item = make(result, zone)
-        item.words, item.local_time  # noqa: B018 (worked out here, and kept with the item)
+        item.word_set, item.local_day  # noqa: B018 (worked out here, and kept with the item)
         self._lines.keep(address, (read, item), LINE_CHARS + len(item.text), most=MOST_CHARS)
         return item
 

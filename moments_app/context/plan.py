@@ -17,7 +17,6 @@ Without recall (`plan=stable`) standing text has all of its ceilings, and live t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import zip_longest
 
 from moments_app.context.item import Item
@@ -90,6 +89,7 @@ class FilledBudget:
     Args:
         form: in which it will be written.
         layers: by name, in order.
+        costs: tokens of each layer, with its wrapping and its days.
         overhead: tokens of the wrapping around all.
         trimmed: what didn't make it.
         next: the best of what a larger budget would hold.
@@ -97,27 +97,18 @@ class FilledBudget:
 
     form: Format
     layers: dict[str, list[PricedItem]]
+    costs: dict[str, int]
     overhead: int
     trimmed: list[Trimmed] = field(default_factory=list)
     next: list[PricedItem] = field(default_factory=list)
 
     def tokens_of(self, name: str) -> int:
         """Return the tokens of a layer with its wrapping; an empty one costs nothing."""
-        return self._tokens[name]
+        return self.costs[name]
 
     @property
     def tokens(self) -> int:
-        return self.overhead + sum(self._tokens.values())
-
-    @cached_property
-    def _tokens(self) -> dict[str, int]:
-        return {name: self._cost(name, items) if items else 0 for name, items in self.layers.items()}
-
-    def _cost(self, name: str, items: Sequence[PricedItem]) -> int:
-        headings = DayHeadings(self.form)
-        cost = sum([one.tokens for one in items])
-        cost += sum([headings.add(day) for one in items if (day := day_of(name, one.item))])
-        return cost + self.form.wrapping_tokens(name)
+        return self.overhead + sum(self.costs.values())
 
 
 def fill_budget(
@@ -314,9 +305,8 @@ class _Budget:
         if cost > min(room, self.left):
             return False
         self.left -= cost
-        self._tokens[group.layer] += group.tokens
-        if day := day_of(group.layer, group.first):
-            self._headings.add(day)
+        day = day_of(group.layer, group.first)
+        self._tokens[group.layer] += group.tokens + (self._headings.add(day) if day else 0)
         if why:
             group = group._replace(items=[one._replace(why=why) for one in group.items])
         self._taken[group.layer][group.place] = group
@@ -329,6 +319,7 @@ class _Budget:
     def filled(self) -> FilledBudget:
         """Return the budget as it was filled."""
         layers = {name: self._in_order(name) for name in self._taken}
+        costs = {name: self._wrapped_tokens(name) for name in layers}
         left_out = {name: self._left_out(name) for name in self._groups}
         trimmed = [
             Trimmed(name, len(items), sum(one.tokens for one in items), _reason(name))
@@ -337,7 +328,7 @@ class _Budget:
         ]
         standing = [one for name in CEILINGS for one in left_out.get(name, ())]
         following = [*self._following, *standing][:NEXT]
-        return FilledBudget(self._form, layers, self._form.overhead_tokens(), trimmed, following)
+        return FilledBudget(self._form, layers, costs, self._form.overhead_tokens(), trimmed, following)
 
     def _in_order(self, name: str) -> list[PricedItem]:
         """Return the items of a layer as they stand: what was recalled by time, all else as the layer has it."""

@@ -149,11 +149,11 @@ class SaidAlready:
     def add(self, item: Item) -> None:
         """Note an item that goes in."""
         if item.role and item.time:
-            self._turns[item.time.date()].append(frozenset(item.words))
+            self._turns[item.time.date()].append(item.word_set)
         if item.ref:
             self._refs.add(item.ref)
         self._texts.add(item.words)
-        self._words.update(item.words)
+        self._words.update(item.word_set)
 
     def has(self, item: Item) -> bool:
         """Tell whether an item adds nothing: the same words stand there, or of a mere neighbour each of its words."""
@@ -165,8 +165,7 @@ class SaidAlready:
         """Tell whether a turn of the same day says nearly all that was made of it; a date or number in it is new."""
         if item.role or item.time is None or not item.words:
             return False
-        own = frozenset(item.words)
-        return any(_says(turn, own) for turn in self._turns.get(item.time.date(), ()))
+        return any(_says(turn, item.word_set) for turn in self._turns.get(item.time.date(), ()))
 
     def has_address(self, item: Item) -> bool:
         """Tell whether an item's address stands there; some layers have one address for all of their items."""

@@ -82,7 +82,7 @@ class Format(Protocol):
 
 def day_of(layer: str, item: Item) -> date | None:
     """Return the day that an item stands under; only what was recalled has one, for it may be from any day."""
-    return item.local_time.date() if layer == "retrieved" and item.local_time else None
+    return item.local_day if layer == "retrieved" else None
 
 
 def _speaker_mark(layer: str, item: Item) -> str:
