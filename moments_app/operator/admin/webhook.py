@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
-from unfold.widgets import UnfoldAdminCheckboxSelectMultiple
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from moments_app.models import WebhookDelivery, WebhookEndpoint
 from moments_app.models.webhook import Occasion, told_as
@@ -35,7 +35,7 @@ class WebhookEndpointAdmin(PageAdmin):
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "events":
-            return forms.MultipleChoiceField(choices=Occasion.choices, widget=UnfoldAdminCheckboxSelectMultiple)
+            return forms.MultipleChoiceField(choices=Occasion.choices, widget=UnfoldAdminCheckboxSelectMultipleWidget)
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     @display(description="State", label={"active": "success", "failing": "danger", "off": "warning"})  # type: ignore[untyped-decorator]
