@@ -12,6 +12,7 @@ from moments_app.context.render import Format
 from moments_app.turns.words import words_of
 from sessions_app.unseen import without_unseen
 
+MOST_PRICES = 10  # kept with an item: some seven cuts find the longest that fits, and contexts of a session are alike
 TOLD = 0.75  # share of a fact's words that its turn has: what is told in the third person has some others
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
@@ -66,8 +67,15 @@ def _known_group(layer: str, place: int, item: Item, form: Format) -> ItemGroup:
     """Return an item as a group of its own; a kept item's is kept, for it stands in the same place as a rule."""
     known: ItemGroup | None = item.prices.get((form, layer))
     if known is None or known.place != place:
-        known = item.prices[form, layer] = group_of_one(layer, place, priced(layer, item, form))
+        known = group_of_one(layer, place, priced(layer, item, form))
+        _keep(item, (form, layer), known)
     return known
+
+
+def _keep(item: Item, key: tuple[object, ...], price: object) -> None:
+    if len(item.prices) >= MOST_PRICES:
+        item.prices.clear()
+    item.prices[key] = price
 
 
 def _joined_groups(layer: str, items: Sequence[Item], form: Format) -> Iterator[ItemGroup]:
@@ -106,7 +114,7 @@ def _cut(item: Item, end: int, layer: str, form: Format) -> PricedItem:
     if known is None:
         beginning = replace(item, text=item.text[:end].rstrip())
         known = PricedItem(beginning, form.tokens(layer, beginning), "cut at a sentence")
-        item.prices[form, layer, end] = known
+        _keep(item, (form, layer, end), known)
     return known
 
 

@@ -9,6 +9,7 @@ from moments_app.context import kept_layers
 from moments_app.context.item import Item
 from moments_app.context.kept_layers import KeptLayers
 from moments_app.context.plan import fill_budget
+from moments_app.context.priced import MOST_PRICES
 from moments_app.context.render import FORMATS
 
 LAYERS = {"user": [Item("Ada fires kilns. She lives in Oslo. She has a dog. It is called Nora.")], "moments": []}
@@ -46,7 +47,7 @@ def test_those_kept_for_longest_go_when_there_are_many(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_kept_item_is_priced_and_cut_as_one_that_was_just_made(form: str) -> None:
-    kept = Item(LAYERS["user"][0].text * 3)
+    kept = Item(" ".join(f"{LAYERS['user'][0].text} It is day {day}." for day in range(12)))
     first = Item("First of all.")
     for applied in [*range(100, 900, 40), *range(880, 100, -60)]:
         for before in ([], [first]):  # which has the item stand in another place
@@ -57,4 +58,5 @@ def test_a_kept_item_is_priced_and_cut_as_one_that_was_just_made(form: str) -> N
             assert [(one.item.text, one.tokens, one.why) for one in filled[0]] == [
                 (one.item.text, one.tokens, one.why) for one in filled[1]
             ]
+            assert len(kept.prices) <= MOST_PRICES
             assert all(one.tokens == FORMATS[form].tokens("user", Item(one.item.text)) for one in filled[0])
