@@ -128,5 +128,5 @@ def calls_for(turns: QuerySet[Message]) -> int:
 
 def calls_for_builds(user: UserProfile, builds: Sequence[str]) -> int:
     """Return about how many engine calls it takes to replay some builds."""
-    turns: Any = Message.objects.turns().filter(user_id=user.pk)
+    turns: Any = Message.objects.said().filter(user_id=user.pk)
     return sum(calls_for(turns.filter(moment__job__job_id=build)) for build in builds)
