@@ -101,8 +101,8 @@ def _sources(lines: Iterable[Line], session: Session | None) -> dict[int, int]:
     named = {sequence for line in lines for sequence in line.sources}
     if not named or session is None:
         return {}
-    turns = session.messages.turns().filter(user_id=session.user_id, sequence__in=named)
-    return dict(turns.values_list("sequence", "pk"))
+    said = session.messages.said().filter(user_id=session.user_id, sequence__in=named)
+    return dict(said.values_list("sequence", "pk"))
 
 
 def _move(lines: Sequence[Line], rows: Mapping[int, ProfileLine]) -> None:

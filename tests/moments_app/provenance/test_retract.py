@@ -24,6 +24,7 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
+    ProfileLine,
     RetractedItem,
     Retraction,
     Summary,
@@ -521,6 +522,17 @@ class TestArchived:
         ada.refresh_from_db()
         assert {"pottery", "chess"} <= set(ada.interests) == {each for each in loved if MARKER not in each}
         assert {"kiln", "glaze"} <= set(ada.preferred_topics)
+
+    def test_row_10_a_line_of_the_profile_that_is_made_again_names_its_turn(
+        self, session: Session, ada: UserProfile
+    ) -> None:
+        allergy = session.messages.get(sequence=2).pk
+        line = ProfileLine.objects.standing().get(text__contains="hazelnuts")
+        ProfileLine.objects.filter(pk=line.pk).update(text=f"{line.text} in {MARKER}")
+        retract(session, [40], reason="planted", requested_by="test")
+        assert not ProfileLine.objects.filter(text__contains="hazelnuts").exists()
+        work_off()
+        assert ProfileLine.objects.standing().get(text__contains="hazelnuts").source_message_ids == [allergy]
 
     @pytest.mark.slow
     def test_row_10_nothing_of_what_is_retracted_is_made_again(self, ada: UserProfile, archive_folder: Path) -> None:
