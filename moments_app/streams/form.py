@@ -204,7 +204,7 @@ def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], 
     """
     for position, ends in enumerate(ranges):
         said = _formable(session, session.messages.said()).filter(sequence__range=ends)
-        turns = list(with_every_text(session.user, said[: MAX_TURNS + 1]))
+        turns = with_every_text(session.user, said[: MAX_TURNS + 1])
         if drop_platform_text(turns[:MAX_TURNS]):
             return ranges[position:], turns
     return [], []

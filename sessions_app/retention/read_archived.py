@@ -8,7 +8,7 @@ is tried again.
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -68,23 +68,24 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
     """
     archived = _archived(messages)
     turns = _turns(user, archived.keys(), SECONDS)
-    unreadable = {"content": UNREADABLE, "payload": None, "metadata": {}}
+    unreadable: dict[str, Any] = {"content": UNREADABLE, "payload": None, "metadata": {}}
     _fill_in(archived, {place: turns.get(place, unreadable) for place in archived})
     return messages
 
 
-def with_every_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Message]:
+def with_every_text(user: UserProfile, messages: Iterable[Message]) -> list[Message]:
     """Fill in what `with_text` does, for those who must not go on without a text.
 
     Raises:
         ArchiveError: A file can't be read.
     """
-    archived = _archived(messages)
+    found = list(messages)
+    archived = _archived(found)
     turns = _turns(user, archived.keys(), MORE_SECONDS)
     if archived.keys() - turns.keys():
         raise ArchiveError("The texts of some archived turns can't be read.")
     _fill_in(archived, turns)
-    return messages
+    return found
 
 
 def _archived(messages: Sequence[Message]) -> dict[TurnPlace, Message]:

@@ -183,11 +183,12 @@ def remembered(session: Session) -> Session:
     return session
 
 
-def archived(session: Session, count: int) -> Session:
-    """Has the first turns archived by retention."""
+def retained(session: Session, count: int) -> Session:
+    """Has the first turns archived by retention, or deleted."""
     old = timezone.now() - timedelta(days=100)
     session.messages.turns().filter(sequence__lt=count).update(arrived_at=old)
-    assert retain().archived_turns == count
+    done = retain()
+    assert done.archived_turns + done.deleted_turns == count
     session.refresh_from_db()
     return session
 
@@ -497,12 +498,18 @@ class TestArchived:
 
     @pytest.fixture
     def session(self, ada: UserProfile, archive_folder: Path) -> Session:
-        """Ada's, formed and built at once; the first of the two moments is archived, with what she loves."""
+        """Formed and built at once; the first of the two moments is archived."""
+        session = retained(remembered(self.tell(ada)), 24)
+        assert preview(session, [40]).lost == ""
+        return session
+
+    def tell(self, ada: UserProfile) -> Session:
+        """Ada tells of herself, and somebody plants something."""
         batch = turns(50)
         said = {2: "I'm allergic to hazelnuts.", 4: "I love pottery.", 34: "I love opera.", 40: POISON}
         for at, text in said.items():
             batch[at] = replace(batch[at], content=text)
-        return archived(remembered(append(ada, "s1", batch).session), 24)
+        return append(ada, "s1", batch).session
 
     def test_facts_that_rest_on_them_are_there_again(self, session: Session, service: Api) -> None:
         there = facts(service)
@@ -514,7 +521,7 @@ class TestArchived:
 
     def test_interests_and_topics_from_them_are_there_again(self, session: Session, ada: UserProfile) -> None:
         chess = replace(turns(1, days=1)[0], content="I love chess.")
-        archived(remembered(append(ada, "later", [chess, *turns(19, first=1, days=1)]).session), 20)
+        retained(remembered(append(ada, "later", [chess, *turns(19, first=1, days=1)]).session), 20)
         ada.refresh_from_db()
         loved = ada.interests
         retract(session, [40], reason="planted", requested_by="test")
@@ -534,12 +541,21 @@ class TestArchived:
         work_off()
         assert ProfileLine.objects.standing().get(text__contains="hazelnuts").source_message_ids == [allergy]
 
+    def test_a_preview_tells_what_is_lost_where_turns_are_deleted(self, ada: UserProfile, settings: Settings) -> None:
+        settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
+        session = remembered(self.tell(ada))
+        assert preview(session, [40]).lost == ""
+        assert preview(retained(session, 24), [40]).lost == (
+            "Not made again, as retention has deleted the turns: "
+            "facts and observations (3), interests and topics that came of earlier builds (1)."
+        )
+
     @pytest.mark.slow
     def test_row_10_nothing_of_what_is_retracted_is_made_again(self, ada: UserProfile, archive_folder: Path) -> None:
         session = remembered(poisoned(ada, 2, 40, size=50))
         retract(session, [2], reason="planted", requested_by="test")
         work_off()
-        archived(session, 24)
+        retained(session, 24)
         retract(session, [40], reason="planted too", requested_by="test")
         work_off()
         formed = Job.objects.filter(process="form_memories").latest("id").result
