@@ -122,5 +122,5 @@ def _user_of(job: Job) -> UserProfile:
 
 def _shown(session: Session, moments: list[Moment]) -> list[Message]:
     first, last = min(m.first_sequence for m in moments), max(m.last_sequence for m in moments)
-    turns = session.messages.said().believed().filter(user_id=session.user_id, sequence__range=(first, last))
+    turns = Message.objects.said_at(session, sequence__range=(first, last)).believed()
     return with_every_text(session.user, turns.exclude(role=Message.Role.SYSTEM).order_by("sequence"))

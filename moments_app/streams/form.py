@@ -188,12 +188,12 @@ def _cold() -> QuerySet[Session]:
 
 
 def _unformed(session: Session) -> QuerySet[Message]:
-    return _formable(session, session.messages.turns()).filter(sequence__gt=session.formed_to)
+    turns = session.messages.turns().filter(user_id=session.user_id, sequence__gt=session.formed_to)
+    return _formable(turns)
 
 
-def _formable(session: Session, turns: MessageQuerySet) -> QuerySet[Message]:
-    believed = turns.believed().filter(user_id=session.user_id)
-    return believed.exclude(role=Message.Role.SYSTEM).order_by("sequence")
+def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
+    return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
 def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], list[Message]]:
@@ -203,7 +203,7 @@ def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], 
         ArchiveError: some of them are archived, and can't be read.
     """
     for position, ends in enumerate(ranges):
-        said = _formable(session, session.messages.said()).filter(sequence__range=ends)
+        said = _formable(Message.objects.said_at(session, sequence__range=ends))
         turns = with_every_text(session.user, said[: MAX_TURNS + 1])
         if drop_platform_text(turns[:MAX_TURNS]):
             return ranges[position:], turns
