@@ -4,10 +4,12 @@ import json
 import re
 from dataclasses import replace
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -545,10 +547,14 @@ class TestArchived:
         settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
         session = remembered(self.tell(ada))
         assert preview(session, [40]).lost == ""
-        assert preview(retained(session, 24), [40]).lost == (
+        told = preview(retained(session, 24), [40]).lost
+        assert told == (
             "Not made again, as retention has deleted the turns: "
             "facts and observations (3), interests and topics that came of earlier builds (1)."
         )
+        said = StringIO()
+        call_command("retract", "ada", "s1", sequences="40", dry_run=True, stdout=said)
+        assert told in said.getvalue()
 
     @pytest.mark.slow
     def test_row_10_nothing_of_what_is_retracted_is_made_again(self, ada: UserProfile, archive_folder: Path) -> None:
