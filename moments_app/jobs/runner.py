@@ -39,6 +39,7 @@ from moments_app.models.engine_call import Pause
 from moments_app.models.failure import DEFECT, SETTING
 from sessions_app.daily_limits import Call, calling
 from sessions_app.models import UserProfile
+from sessions_app.retention.archive_files import ArchiveError
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -141,7 +142,7 @@ def _put_off(job: Job, process: AnyProcess, pause: Pause) -> None:
 
 
 def _end_attempt(job: Job, process: AnyProcess, error: Exception) -> None:
-    reason = str(error) if isinstance(error, CannotRun | EngineError) else _described(error)
+    reason = str(error) if isinstance(error, CannotRun | EngineError | ArchiveError) else _described(error)
     failure = _failure(job, process, error, reason)
     with transaction.atomic():
         if job.is_claimed():

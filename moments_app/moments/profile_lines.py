@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from moments_app.engines.calls.profile import Line, Profile, rewritten, text_of
 from moments_app.models import Job, ProfileLine, PromptVersion
-from sessions_app.models import Session, UserProfile
+from sessions_app.models import Message, Session, UserProfile
 
 JOB = "job:"
 
@@ -101,8 +101,8 @@ def _sources(lines: Iterable[Line], session: Session | None) -> dict[int, int]:
     named = {sequence for line in lines for sequence in line.sources}
     if not named or session is None:
         return {}
-    turns = session.messages.turns().filter(user_id=session.user_id, sequence__in=named)
-    return dict(turns.values_list("sequence", "pk"))
+    said = Message.objects.said_at(session, sequence__in=named)
+    return dict(said.values_list("sequence", "pk"))
 
 
 def _move(lines: Sequence[Line], rows: Mapping[int, ProfileLine]) -> None:

@@ -15,6 +15,7 @@ from moments_app.models import Job, Moment, PromptVersion
 from moments_app.moments.division import Chunk, builder, builder_prompt, chunks_of, line_writer, merged, profile_of
 from moments_app.moments.profile_lines import known_profile, write_lines
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.retention.read_archived import with_every_text
 
 BUILDS = "builds"  # in a job's params: ids of the builds that are to be replayed, oldest first
 
@@ -56,7 +57,11 @@ class RebuildProfile(Process[ReplayInput, Replayed]):
         return builder()
 
     def claim(self, job: Job) -> ReplayInput | Skipped:
-        """Read the turns of the first build that is still there."""
+        """Read the turns of the first build that is still there, also those that are archived.
+
+        Raises:
+            ArchiveError: some are archived, and can't be read.
+        """
         user = _user_of(job)
         builds: list[str] = job.params.get(BUILDS, [])
         for position, build in enumerate(builds):
@@ -117,5 +122,5 @@ def _user_of(job: Job) -> UserProfile:
 
 def _shown(session: Session, moments: list[Moment]) -> list[Message]:
     first, last = min(m.first_sequence for m in moments), max(m.last_sequence for m in moments)
-    turns = session.messages.turns().believed().filter(sequence__range=(first, last))
-    return list(turns.exclude(role=Message.Role.SYSTEM).order_by("sequence"))
+    turns = Message.objects.said_at(session, sequence__range=(first, last)).believed()
+    return with_every_text(session.user, turns.exclude(role=Message.Role.SYSTEM).order_by("sequence"))

@@ -40,7 +40,7 @@ class ProfileChange:
     Args:
         versions: of the profile, from the first change on that is withdrawn.
         profile: as it was before that, with what people have changed since.
-        builds: ids of the later builds that are replayed, oldest first.
+        builds: ids of the later builds that are replayed, oldest first, and of those of which moments stay.
     """
 
     versions: list[ProfileVersion]
@@ -120,7 +120,7 @@ def derived_from(session: Session, turns: QuerySet[Message], *, is_whole: bool) 
     first = min(sequences, default=0)
     journeys = _journeys(session, moments)
     builds = {str(moment.job.job_id) for moment in moments if moment.job}
-    profile = _profile(session.user, builds)
+    profile = _profile(session.user, builds, builds - _with_moments_left(session, moments))
     return Derived(
         session=session,
         turns=turns,
@@ -246,8 +246,20 @@ def _probes(session: Session, ids: list[int], *, is_whole: bool) -> list[Probe]:
 # --- the profile ---
 
 
-def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
-    """Return how the profile is set back to before the first of some builds changed it."""
+def _with_moments_left(session: Session, withdrawn: Sequence[Moment]) -> set[str]:
+    """Return the ids of the builds that have moments beside those withdrawn: the turns of these are archived."""
+    left = session.moments.exclude(pk__in=[moment.pk for moment in withdrawn]).exclude(job=None)
+    return {str(job_id) for job_id in left.values_list("job__job_id", flat=True)}
+
+
+def _profile(user: UserProfile, withdrawn: set[str], gone: set[str]) -> ProfileChange | None:
+    """Return how the profile is set back to before the first of some builds changed it.
+
+    Args:
+        user: whose profile.
+        withdrawn: ids of the builds of which a moment is withdrawn.
+        gone: ids of those that have no other; the others are replayed without it.
+    """
     if not withdrawn:
         return None
     changes = list(user.versions.order_by("pk"))
@@ -260,7 +272,7 @@ def _profile(user: UserProfile, withdrawn: set[str]) -> ProfileChange | None:
         first, base = 0, Profile()
         own = Job.objects.filter(user=user, process=MOMENTS.process, moments__isnull=False)
         replayed = [str(job_id) for job_id in own.order_by("pk").distinct().values_list("job_id", flat=True)]
-    left = [build for build in dict.fromkeys(replayed) if build not in withdrawn]
+    left = [build for build in dict.fromkeys(replayed) if build not in gone]
     return ProfileChange(changes[first:], with_edits(base, changes[first:], user), left)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet, Sum
 
-from moments_app.models import Job, MemoryStream, Retraction
+from moments_app.models import Job, MemoryStream, Moment, Retraction
 from moments_app.models.embedding import ask_to_embed
 from moments_app.moments.build import AGAIN_TO, BuildMoments
 from moments_app.moments.rebuild_profile import BUILDS, RebuildProfile
@@ -126,7 +126,7 @@ def calls_for(turns: QuerySet[Message]) -> int:
     return -(-tokens // settings.MOMENT_BUILDER.max_input_tokens)
 
 
-def calls_for_builds(user: UserProfile, builds: Sequence[str]) -> int:
-    """Return about how many engine calls it takes to replay some builds."""
-    turns: Any = Message.objects.turns().filter(user_id=user.pk)
+def calls_for_builds(user: UserProfile, builds: Sequence[str], withdrawn: Sequence[Moment]) -> int:
+    """Return about how many engine calls it takes to replay some builds, without what is withdrawn of them."""
+    turns: Any = Message.objects.said().filter(user_id=user.pk).exclude(moment__in=withdrawn)
     return sum(calls_for(turns.filter(moment__job__job_id=build)) for build in builds)

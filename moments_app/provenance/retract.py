@@ -29,6 +29,7 @@ from moments_app.models import (
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import take_keys_out
 from moments_app.provenance.derived import Derived, InStreams, derived_from
+from moments_app.provenance.lost import told_of_lost
 from moments_app.provenance.remake import (
     MEMORIES,
     MOMENTS,
@@ -80,6 +81,7 @@ class Preview:
         moment_keys: of the moments that would be withdrawn.
         withdrawn: number of rows that would be withdrawn, by kind.
         engine_calls: about how many it takes to make again what had other sources too.
+        lost: a sentence about what had and is not made again; blank where there is nothing such.
         derived: the rows themselves.
     """
 
@@ -87,6 +89,7 @@ class Preview:
     moment_keys: list[str]
     withdrawn: dict[str, int]
     engine_calls: int
+    lost: str
     derived: Derived
 
 
@@ -98,8 +101,9 @@ def preview(session: Session, sequences: Sequence[int] | None) -> Preview:
     """
     found = _found(session, sequences)
     keys = [moment.key for moment in found.moments]
-    calls = _engine_calls(found, is_whole=sequences is None)
-    return Preview(found.turns.count(), keys, _counts(found), calls, found)
+    is_whole = sequences is None
+    calls = _engine_calls(found, is_whole=is_whole)
+    return Preview(found.turns.count(), keys, _counts(found), calls, told_of_lost(found, is_whole=is_whole), found)
 
 
 @transaction.atomic
@@ -232,7 +236,7 @@ def consolidations(found: InStreams) -> int:
 
 
 def _engine_calls(found: Derived, *, is_whole: bool) -> int:
-    calls = calls_for_builds(found.session.user, found.profile.builds) if found.profile else 0
+    calls = calls_for_builds(found.session.user, found.profile.builds, found.moments) if found.profile else 0
     calls += consolidations(found)
     if is_whole:
         return calls

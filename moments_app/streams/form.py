@@ -54,6 +54,8 @@ from moments_app.streams.formation import (
 from moments_app.streams.timeline import end_by
 from moments_app.turns.platform_text import drop_platform_text
 from sessions_app.models import Message, Session, UserProfile
+from sessions_app.models.message import MessageQuerySet
+from sessions_app.retention.read_archived import with_every_text
 
 SWEEP = 500  # sessions a run
 PROMPT_TOKENS = 1_450  # of a call beside the turns: prompt, streams, what they have already
@@ -186,18 +188,23 @@ def _cold() -> QuerySet[Session]:
 
 
 def _unformed(session: Session) -> QuerySet[Message]:
-    return _formable(session).filter(sequence__gt=session.formed_to)
+    turns = session.messages.turns().filter(user_id=session.user_id, sequence__gt=session.formed_to)
+    return _formable(turns)
 
 
-def _formable(session: Session) -> QuerySet[Message]:
-    turns = session.messages.turns().believed().filter(user_id=session.user_id)
-    return turns.exclude(role=Message.Role.SYSTEM).order_by("sequence")
+def _formable(turns: MessageQuerySet) -> QuerySet[Message]:
+    return turns.believed().exclude(role=Message.Role.SYSTEM).order_by("sequence")
 
 
 def _again(session: Session, ranges: list[list[int]]) -> tuple[list[list[int]], list[Message]]:
-    """Return the ranges to be formed again, from the first on that has turns to form, and the turns of that one."""
+    """Return the ranges to be formed again, from the first on that has turns to form, and the turns of that one.
+
+    Raises:
+        ArchiveError: some of them are archived, and can't be read.
+    """
     for position, ends in enumerate(ranges):
-        turns = list(_formable(session).filter(sequence__range=ends)[: MAX_TURNS + 1])
+        said = _formable(Message.objects.said_at(session, sequence__range=ends))
+        turns = with_every_text(session.user, said[: MAX_TURNS + 1])
         if drop_platform_text(turns[:MAX_TURNS]):
             return ranges[position:], turns
     return [], []

@@ -1,13 +1,14 @@
 """`read_archived`: read the text of some archived turns back from their files.
 
-It serves the few turns that somebody is shown. Only the part of a file that holds the turn is read, however large the
-file is. Where the file was just replaced by another, that one is read. If a storage fails or hangs, the texts in it are
-missing and at most `SECONDS` are lost; the request goes on.
+It serves the few turns that somebody is shown, or of which memory is made again. Only the part of a file that holds the
+turn is read, however large the file is. Where the file was just replaced by another, that one is read. If a storage
+fails or hangs, the texts in it are missing and at most `SECONDS` are lost; the request goes on. A job fails then, and
+is tried again.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -19,7 +20,8 @@ from sessions_app.models.message import ids_at_places
 from sessions_app.retention import archive_files
 from sessions_app.retention.archive_files import ArchiveError
 
-SECONDS = 2.0  # most seconds that all files together may take
+SECONDS = 2.0  # most seconds that all files together may take while somebody waits
+MORE_SECONDS = 30.0  # when nobody does
 THREADS = 4  # per process: a storage that hangs blocks no more than these
 UNREADABLE = "(archived; its text can't be read just now)"
 
@@ -55,7 +57,7 @@ def read_archived(user: UserProfile, places: Collection[TurnPlace]) -> dict[Turn
     Returns:
         The text by place, without turns that aren't archived or are in a file that can't be read.
     """
-    return {place: turn["content"] for place, turn in _turns(user, places).items()}
+    return {place: turn["content"] for place, turn in _turns(user, places, SECONDS).items()}
 
 
 def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Message]:
@@ -64,18 +66,44 @@ def with_text(user: UserProfile, messages: Sequence[Message]) -> Sequence[Messag
     Returns:
         The same messages. If a file can't be read, its messages have `UNREADABLE` as their text.
     """
-    archived = {(m.session_id, m.sequence): m for m in messages if m.kind == Message.Kind.ARCHIVED}
-    turns = _turns(user, archived.keys()) if archived else {}
-    for place, message in archived.items():
-        turn = turns.get(place, {"content": UNREADABLE, "payload": None, "metadata": {}})
-        message.kind = Message.Kind.TURN
-        message.content, message.payload, message.metadata = turn["content"], turn["payload"], turn["metadata"]
+    archived = _archived(messages)
+    turns = _turns(user, archived.keys(), SECONDS)
+    unreadable: dict[str, Any] = {"content": UNREADABLE, "payload": None, "metadata": {}}
+    _fill_in(archived, {place: turns.get(place, unreadable) for place in archived})
     return messages
 
 
-def _turns(user: UserProfile, places: Collection[TurnPlace]) -> dict[TurnPlace, dict[str, Any]]:
-    """Return the turns as their files have them."""
-    end = time.monotonic() + SECONDS
+def with_every_text(user: UserProfile, messages: Iterable[Message]) -> list[Message]:
+    """Fill in what `with_text` does, for those who must not go on without a text.
+
+    Raises:
+        ArchiveError: A file can't be read.
+    """
+    found = list(messages)
+    archived = _archived(found)
+    turns = _turns(user, archived.keys(), MORE_SECONDS)
+    if archived.keys() - turns.keys():
+        raise ArchiveError("The texts of some archived turns can't be read.")
+    _fill_in(archived, turns)
+    return found
+
+
+def _archived(messages: Sequence[Message]) -> dict[TurnPlace, Message]:
+    return {(m.session_id, m.sequence): m for m in messages if m.kind == Message.Kind.ARCHIVED}
+
+
+def _fill_in(archived: Mapping[TurnPlace, Message], turns: Mapping[TurnPlace, dict[str, Any]]) -> None:
+    for place, message in archived.items():
+        turn = turns[place]
+        message.kind = Message.Kind.TURN
+        message.content, message.payload, message.metadata = turn["content"], turn["payload"], turn["metadata"]
+
+
+def _turns(user: UserProfile, places: Collection[TurnPlace], seconds: float) -> dict[TurnPlace, dict[str, Any]]:
+    """Return the turns as their files have them, as far as these can be read in so many seconds."""
+    if not places:
+        return {}
+    end = time.monotonic() + seconds
     parts = _parts(user, places)
     turns = _read_parts(user, parts, end)
     if missing := [place for wanted in parts.values() for place in wanted if place not in turns]:
@@ -94,7 +122,7 @@ def _read_parts(
     done, late = wait(reads, max(end - time.monotonic(), 0))
     for read in late:
         read.cancel()
-        logger.warning("archive not read", name=reads[read][0], reason=f"it takes longer than {SECONDS} s")
+        logger.warning("archive not read", name=reads[read][0], reason="it takes too long")
     turns = (turn for read in done for turn in _read(read))
     return {(turn["session_id"], turn["sequence"]): turn for turn in turns if turn["user_id"] == user.pk}
 

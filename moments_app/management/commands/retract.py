@@ -47,7 +47,8 @@ def _turns_retracted(options: dict[str, Any]) -> str:
     sequences = None if options["sequences"] is None else sequences_of(options["sequences"])
     if options["dry_run"]:
         found = preview(session, sequences)
-        return "\n".join([_would(f"{found.turns} turns", found), *found.moment_keys])
+        told = [_would(f"{found.turns} turns", found), found.lost, *found.moment_keys]
+        return "\n".join(filter(None, told))
     made = retract(session, sequences, reason=_reason(options), requested_by="command")
     return f"Retraction {made.retraction_id}: {made.result}"
 

@@ -44,6 +44,15 @@ def test_an_operator_previews_retracts_and_undoes(session: Session) -> None:
     assert retracted() == []
 
 
+def test_a_preview_says_what_is_not_made_again(session: Session) -> None:
+    root, url = operator(), reverse("admin:sessions_app_session_retract", args=[session.pk])
+    assert "Not made again" not in root.get(url, {"sequences": "39"}).content.decode()
+    last = session.moments.latest("first_sequence")
+    session.messages.filter(sequence__lt=last.first_sequence).delete()  # as retention does
+    Session.objects.filter(pk=session.pk).update(kept_from_sequence=last.first_sequence)
+    assert "earlier builds (1)." in root.get(url, {"sequences": "39"}).content.decode()
+
+
 @pytest.mark.slow
 def test_several_are_undone_from_the_list(session: Session) -> None:
     for sequence in (3, 5):

@@ -2,10 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 from pytest_django.fixtures import Settings
@@ -22,6 +26,7 @@ from moments_app.models import (
     MemoryAtom,
     MemoryStream,
     Moment,
+    ProfileLine,
     RetractedItem,
     Retraction,
     Summary,
@@ -36,6 +41,7 @@ from moments_app.streams.release import release
 from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import declared
+from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages
 from tests.support import openai_server as behave
@@ -49,6 +55,7 @@ from tests.support.jobs import (
 )
 from tests.support.kept_rows import KeptRows
 from tests.support.openai_server import OpenAIServer
+from tests.support.retention import files
 from tests.support.streams import fold, fold_while, form, shard
 from tests.support.tables import everything
 from tests.support.transcript import START, talk, turns
@@ -167,6 +174,30 @@ def remember(session: Session, *batches: list[NewMessage]) -> None:
         work_off()
         build(session, lag=10)
         count(session.user)
+
+
+def remembered(session: Session) -> Session:
+    """Formed, summarized and built at once."""
+    form(session)
+    Job.objects.request(RollSummary.name, session, requested_by="test", due_now=True)
+    work_off()
+    build(session, lag=0)
+    return session
+
+
+def retained(session: Session, count: int) -> Session:
+    """Has the first turns archived by retention, or deleted."""
+    old = timezone.now() - timedelta(days=100)
+    session.messages.turns().filter(sequence__lt=count).update(arrived_at=old)
+    done = retain()
+    assert done.archived_turns + done.deleted_turns == count
+    session.refresh_from_db()
+    return session
+
+
+def facts(service: Api) -> set[str]:
+    """What Ada's facts say."""
+    return {fact["content"] for fact in service.get("facts", user_id="ada").json()["facts"]}
 
 
 class TestRetract:
@@ -462,6 +493,101 @@ class TestMeanwhile:
         work_off()
         assert_each_compacted_turn_is_in_exactly_one_moment(planted)
         assert planted.last_moment_message_idx == 37  # the last that is believed
+
+
+class TestArchived:
+    """What was made of archived turns, whose texts are in files, is made of them again."""
+
+    @pytest.fixture
+    def session(self, ada: UserProfile, archive_folder: Path) -> Session:
+        """Formed and built at once; the first of the two moments is archived."""
+        session = retained(remembered(self.tell(ada)), 24)
+        assert preview(session, [40]).lost == ""
+        return session
+
+    def tell(self, ada: UserProfile) -> Session:
+        """Ada tells of herself, and somebody plants something."""
+        batch = turns(50)
+        said = {2: "I'm allergic to hazelnuts.", 4: "I love pottery.", 34: "I love opera.", 40: POISON}
+        for at, text in said.items():
+            batch[at] = replace(batch[at], content=text)
+        return append(ada, "s1", batch).session
+
+    def test_facts_that_rest_on_them_are_there_again(self, session: Session, service: Api) -> None:
+        there = facts(service)
+        assert [text for text in there if "pottery" in text] and [text for text in there if "hazelnuts" in text]
+        asked = {"user_id": "ada", "session_id": "s1", "sequences": [40], "reason": "planted"}
+        assert service.post("retractions", **asked).status_code == 201
+        work_off()
+        assert facts(service) == {text for text in there if MARKER not in text} != there
+
+    def test_interests_and_topics_from_them_are_there_again(self, session: Session, ada: UserProfile) -> None:
+        chess = replace(turns(1, days=1)[0], content="I love chess.")
+        retained(remembered(append(ada, "later", [chess, *turns(19, first=1, days=1)]).session), 20)
+        ada.refresh_from_db()
+        loved = ada.interests
+        retract(session, [40], reason="planted", requested_by="test")
+        work_off()
+        ada.refresh_from_db()
+        assert {"pottery", "chess"} <= set(ada.interests) == {each for each in loved if MARKER not in each}
+        assert {"kiln", "glaze"} <= set(ada.preferred_topics)
+
+    def test_row_10_a_line_of_the_profile_that_is_made_again_names_its_turn(
+        self, session: Session, ada: UserProfile
+    ) -> None:
+        allergy = session.messages.get(sequence=2).pk
+        line = ProfileLine.objects.standing().get(text__contains="hazelnuts")
+        ProfileLine.objects.filter(pk=line.pk).update(text=f"{line.text} in {MARKER}")
+        retract(session, [40], reason="planted", requested_by="test")
+        assert not ProfileLine.objects.filter(text__contains="hazelnuts").exists()
+        work_off()
+        assert ProfileLine.objects.standing().get(text__contains="hazelnuts").source_message_ids == [allergy]
+
+    def test_a_preview_tells_what_is_lost_where_turns_are_deleted(self, ada: UserProfile, settings: Settings) -> None:
+        settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
+        session = remembered(self.tell(ada))
+        assert preview(session, [40]).lost == ""
+        told = preview(retained(session, 24), [40]).lost
+        assert told == (
+            "Not made again, as retention has deleted the turns: "
+            "facts and observations (3), interests and topics that came of earlier builds (1)."
+        )
+        said = StringIO()
+        call_command("retract", "ada", "s1", sequences="40", dry_run=True, stdout=said)
+        assert told in said.getvalue()
+
+    @pytest.mark.slow
+    def test_row_10_nothing_of_what_is_retracted_is_made_again(self, ada: UserProfile, archive_folder: Path) -> None:
+        session = remembered(poisoned(ada, 2, 40, size=50))
+        retract(session, [2], reason="planted", requested_by="test")
+        work_off()
+        retained(session, 24)
+        retract(session, [40], reason="planted too", requested_by="test")
+        work_off()
+        formed = Job.objects.filter(process="form_memories").latest("id").result
+        assert (formed["first_sequence"], formed["last_sequence"]) == (0, 49)
+        assert with_marker() == {}
+
+    @pytest.mark.slow
+    def test_an_undone_retraction_leaves_everything_as_it_was(self, session: Session) -> None:
+        before = comparable()
+        retraction = retract(session, [40], reason="planted", requested_by="test")
+        work_off()
+        undo_retraction(retraction, requested_by="test")
+        work_off()
+        assert comparable() == before
+
+    def test_while_a_file_cannot_be_read_the_jobs_are_tried_again(self, session: Session, archive_folder: Path) -> None:
+        [file] = files(archive_folder)
+        file.rename(archive_folder / "away")
+        retract(session, [40], reason="planted", requested_by="test")
+        for process in ("form_memories", "rebuild_profile"):
+            job = run_job(Job.objects.open().get(process=process).job_id)
+            assert job and job.status == "queued" and job.error == "The texts of some archived turns can't be read."
+        (archive_folder / "away").rename(file)
+        Job.objects.open().update(run_after=timezone.now())
+        work_off()
+        assert MemoryAtom.objects.filter(content__contains="hazelnuts").exists()
 
 
 class TestRefused:

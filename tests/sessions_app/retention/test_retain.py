@@ -778,6 +778,20 @@ def test_turns_and_vectors_are_changed_and_deleted_by_index_however_many_there_a
     assert "message_turn_sequence_unique" in plan_of(queries, 'DELETE FROM "sessions_app_message"')
 
 
+@pytest.mark.slow
+def test_archived_turns_and_others_are_found_by_their_sequences_in_two_indexes(
+    ada: UserProfile, bo: UserProfile
+) -> None:
+    session = covered_session(ada, 300, live=10)
+    assert retain().archived_turns == 300
+    talk(bo, 3_000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE sessions_app_message")
+    said = Message.objects.said_at(session, sequence__range=(298, 301))
+    assert sorted(said.values_list("sequence", flat=True)) == [298, 299, 300, 301]
+    assert {"message_turn_sequence_unique", "message_archived"} <= set(re.findall(r"message_\w+", said.explain()))
+
+
 def plan_of(queries: CaptureQueriesContext, beginning: str) -> str:
     """Return the plan of the first statement with this beginning."""
     sql = next(query["sql"] for query in queries if query["sql"].startswith(beginning))
