@@ -25,7 +25,7 @@ from moments_app.models import (
 )
 from moments_app.moments.division import profile_of
 from moments_app.moments.mentions import mentions
-from moments_app.provenance.lines import LinesLeft, lines_left
+from moments_app.provenance.lines import STEMS, LinesLeft, lines_left, stems_of
 from moments_app.provenance.remake import MEMORIES, MOMENTS, PROFILE, SequenceRange, united
 from moments_app.streams.texts import versions_given
 from moments_app.streams.three_way_merge import merged, merged_text
@@ -154,9 +154,21 @@ def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
     start = first.first_sequence
     if first.job_id:
         start = own.filter(job_id=first.job_id).aggregate(first=Min("first_sequence"))["first"]
-    if start < session.kept_from_sequence:  # its turns are gone, so it could not be made again
-        start = first.first_sequence
+    earlier = [moment for moment in own if start <= moment.first_sequence < first.first_sequence]
+    if start < session.kept_from_sequence and not any(_tells_of(moment, session, sequences) for moment in earlier):
+        start = first.first_sequence  # the turns of those are gone, so they could not be made again
     return list(own.filter(first_sequence__gte=start).order_by("pk"))
+
+
+def _tells_of(moment: Moment, session: Session, sequences: Sequence[int]) -> bool:
+    """Tell whether a moment has words of some turns, beside which it was made, that its own turns don't have."""
+    said = Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True)
+    shared = stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & stems_of(said)
+    own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
+    if not own.exists():  # deleted by retention: then it is what nobody says in any turn that is there
+        own = Message.objects.said_at(session, sequence__gte=0)
+    others = own.believed().exclude(sequence__in=sequences).values_list(STEMS, flat=True)
+    return not shared <= {stem for stems in others for stem in stems or ()}
 
 
 def _journeys(session: Session, moments: Sequence[Moment]) -> list[Moment]:

@@ -16,7 +16,8 @@ from moments_app.models import ProfileLine
 from sessions_app import lexemes
 from sessions_app.models import Message, UserProfile
 
-_STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
+# Of a turn, also of one whose text is archived.
+STEMS = Func("search_vector", function="tsvector_to_array", output_field=ArrayField(TextField()))
 JOB = "job"  # so begins the actor of a line that an engine wrote; exports say no more of it
 
 
@@ -100,7 +101,7 @@ def _is_revived(row: ProfileLine, gone: Collection[int], ended_by: Collection[st
 def _is_borne_out(row: ProfileLine, retracted: dict[int, str], said: dict[int, frozenset[str]]) -> bool:
     """Tell whether the other sources of a line have all that it shares with the retracted turns."""
     left = [said[pk] for pk in _besides(row, retracted) if pk in said]
-    shared = lexemes.stems_in(row.text) & _stems(retracted.values())
+    shared = lexemes.stems_in(row.text) & stems_of(retracted.values())
     return bool(left) and shared <= frozenset().union(*left)
 
 
@@ -108,7 +109,8 @@ def _besides(row: ProfileLine, turns: Collection[int]) -> list[int]:
     return [pk for pk in row.source_message_ids if pk not in turns]
 
 
-def _stems(texts: Iterable[str]) -> frozenset[str]:
+def stems_of(texts: Iterable[str]) -> frozenset[str]:
+    """Return the stems of texts, as they are indexed."""
     return frozenset(stem for text in texts for stem in lexemes.stems_in(text))
 
 
@@ -116,4 +118,4 @@ def _stems_said(rows: Sequence[ProfileLine]) -> dict[int, frozenset[str]]:
     """Return the stems of the turns that lines rest on, as far as they are believed; archived ones have theirs."""
     pks = {pk for row in rows for pk in row.source_message_ids}
     there = Message.objects.said().believed().filter(pk__in=pks)
-    return {pk: frozenset(stems or ()) for pk, stems in there.values_list("pk", _STEMS)}
+    return {pk: frozenset(stems or ()) for pk, stems in there.values_list("pk", STEMS)}

@@ -1,6 +1,6 @@
 """What a retraction takes and nothing makes again: retention has deleted turns that it came of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from django.db.models import F
 
@@ -18,8 +18,11 @@ def told_of_lost(found: Derived, *, is_whole: bool) -> str:
     """
     user = found.session.user
     atoms = 0 if is_whole else _without_turns(user, found.atoms)
-    builds = _builds_without_turns(user, found.profile.builds, found.moments) if found.profile else 0
-    told = [f"facts and observations ({atoms})"] if atoms else []
+    moments = [] if is_whole else _deleted(user, found.moments)
+    builds = _builds_without_turns(user, found.profile.builds, moments) if found.profile else 0
+    told = [
+        f"{name} ({count})" for name, count in (("facts and observations", atoms), ("moments", len(moments))) if count
+    ]
     if builds:  # which of its turns told a build of an interest is not recorded
         told.append(f"interests and topics that came of earlier builds ({builds})")
     return f"Not made again, as retention has deleted the turns: {', '.join(told)}." if told else ""
@@ -33,10 +36,15 @@ def _without_turns(user: UserProfile, atoms: Sequence[MemoryAtom]) -> int:
 
 
 def _builds_without_turns(user: UserProfile, builds: Sequence[str], withdrawn: Sequence[Moment]) -> int:
-    """Return how many of some builds have a moment, beside those withdrawn, of which turns are deleted."""
-    own = Moment.objects.for_user(user).filter(job__job_id__in=builds).exclude(pk__in=[row.pk for row in withdrawn])
-    old = own.filter(first_sequence__lt=F("source_session__kept_from_sequence"))
-    built_by = dict(old.values_list("pk", "job"))
-    archived = Message.objects.archived().filter(user_id=user.pk, moment__in=built_by)
+    """Return how many builds, replayed or of these moments, have a moment that has deleted turns."""
+    replayed = Moment.objects.for_user(user).filter(job__job_id__in=builds)
+    old = replayed.filter(first_sequence__lt=F("source_session__kept_from_sequence")).select_related("source_session")
+    return len({moment.job_id for moment in [*_deleted(user, old), *withdrawn]})
+
+
+def _deleted(user: UserProfile, moments: Iterable[Moment]) -> list[Moment]:
+    """Return the moments that have deleted turns."""
+    old = [row for row in moments if row.source_session and row.first_sequence < row.source_session.kept_from_sequence]
+    archived = Message.objects.archived().filter(user_id=user.pk, moment__in=[row.pk for row in old])
     there = set(archived.values_list("moment_id", flat=True))
-    return len({job for pk, job in built_by.items() if pk not in there})
+    return [row for row in old if row.pk not in there]

@@ -41,6 +41,7 @@ from moments_app.streams.release import release
 from moments_app.summaries.roll import RollSummary
 from sessions_app.models import Message, Session, UserProfile
 from sessions_app.people.provenance import declared
+from sessions_app.retention.restore import restore_archive
 from sessions_app.retention.retain import retain
 from sessions_app.transcript.append import NewMessage, append
 from sessions_app.transcript.load import load_session_messages
@@ -567,6 +568,34 @@ class TestArchived:
         formed = Job.objects.filter(process="form_memories").latest("id").result
         assert (formed["first_sequence"], formed["last_sequence"]) == (0, 49)
         assert with_marker() == {}
+
+    def test_row_10_a_moment_of_archived_turns_that_tells_of_a_retracted_one_goes_with_it(
+        self, session: Session
+    ) -> None:
+        """One call of an engine made both moments, and may have told in one what it was shown for the other."""
+        beside = Moment.objects.get(last_sequence__lt=24)
+        Moment.objects.filter(pk=beside.pk).update(summary=f"{beside.summary} She lives in {MARKER}.")
+        with pytest.raises(CannotRetract, match="Turns from 0 on were archived; restore the session first"):
+            retract(session, [40], reason="planted", requested_by="test")
+        restore_archive(session, actor="test")
+        session.refresh_from_db()
+        retract(session, [40], reason="planted", requested_by="test")
+        work_off()
+        assert with_marker() == {}
+        assert_each_compacted_turn_is_in_exactly_one_moment(session)
+
+    def test_row_10_a_moment_whose_turns_are_deleted_goes_where_it_tells_of_a_retracted_one(
+        self, ada: UserProfile, settings: Settings
+    ) -> None:
+        settings.RETENTION = settings.RETENTION.model_copy(update={"action": "delete"})
+        session = retained(remembered(self.tell(ada)), 24)
+        beside = Moment.objects.get(last_sequence__lt=24)
+        Moment.objects.filter(pk=beside.pk).update(detail=f"{beside.detail} She lives in {MARKER}.")
+        assert "moments (1), interests and topics" in preview(session, [40]).lost
+        retract(session, [40], reason="planted", requested_by="test")
+        work_off()
+        assert with_marker() == {}
+        assert not Moment.objects.filter(pk=beside.pk).exists()
 
     @pytest.mark.slow
     def test_an_undone_retraction_leaves_everything_as_it_was(self, session: Session) -> None:
