@@ -161,10 +161,6 @@ class MemoryAtomQuerySet(SearchedQuerySet["MemoryAtom"]):
         vectors = embeddings.filter(source_id=OuterRef("pk"), model__is_active=True, vector__isnull=False)
         return self.annotate(rag_indexed=Exists(vectors))
 
-    def lock(self, pks: Collection[int]) -> None:
-        """Lock items until the transaction ends, in the order in which all do who lock several."""
-        list(self.filter(pk__in=pks).order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
-
     def evict(self) -> None:
         """Take these out of every context and search; they stay, with where they came from."""
         ids = list(self.values_list("pk", flat=True))

@@ -113,10 +113,6 @@ class MemoryStreamQuerySet(models.QuerySet["MemoryStream"]):
         shards = Q(stream_type=MemoryStream.Type.AGENT, application=session.application_pk, agent_id__in=agents)
         return self.filter((own | person) & Q(user_id=session.user_id) | shards)
 
-    def lock(self, pks: Collection[int]) -> None:
-        """Lock streams until the transaction ends, all in the same order."""
-        list(self.filter(pk__in=pks).order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
-
     def touch(self) -> None:
         """Note that what is in them has changed: contexts that were kept are made again."""
         self.update(last_updated_at=timezone.now())

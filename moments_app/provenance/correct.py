@@ -24,6 +24,7 @@ from moments_app.streams.same import Rewording, without
 from moments_app.streams.three_way_merge import merged_text
 from moments_app.streams.timeline import not_ended, settle, touch
 from sessions_app.insert import insert_unless_there
+from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, UserProfile
 from sessions_app.refusals import Refusal
 from sessions_app.retention.read_archived import with_text
@@ -188,7 +189,7 @@ def undo_correction(correction: Correction, *, requested_by: str) -> Correction:
 def _held(user: int) -> UserProfile:
     """Return a person, locked, with their streams: none is consolidated between the reading and writing of its text."""
     person = UserProfile.objects.locked().get(pk=user)
-    list(MemoryStream.objects.filter(user=user).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+    lock_rows(MemoryStream.objects.filter(user=user))
     return person
 
 

@@ -42,6 +42,7 @@ from moments_app.provenance.remake import (
 )
 from moments_app.streams.texts import take_back
 from moments_app.streams.timeline import begin_again, settle
+from sessions_app.lock_rows import lock_rows
 from sessions_app.models import Event, Message, Session, UserProfile
 from sessions_app.refusals import Refusal
 
@@ -172,8 +173,7 @@ def hold_streams(atoms: QuerySet[MemoryAtom]) -> None:
         *atoms.filter(is_candidate=False).values_list("stream_id", flat=True),
         *released.values_list("stream_id", flat=True),
     }
-    streams = MemoryStream.objects.filter(pk__in=telling).order_by("pk")
-    list(streams.select_for_update(no_key=True).values_list("pk"))
+    lock_rows(MemoryStream.objects.filter(pk__in=telling))
 
 
 def _found(session: Session, sequences: Sequence[int] | None) -> Derived:

@@ -20,6 +20,7 @@ from moments_app.models.embedding import ask_to_embed, whose_memories
 from moments_app.streams.revoke import withdraw_short
 from moments_app.streams.timeline import settle
 from sessions_app.insert import insert_those_missing
+from sessions_app.lock_rows import lock_rows
 
 USE, MOST_USE = 0.1, 10  # worth of each time that a fact was recalled, and how many count
 
@@ -50,7 +51,7 @@ def add_to_each(items: Sequence[tuple[MemoryStream, Sequence[MemoryAtom]]], *, r
     """
     unsaid = _unsaid([atom for _, atoms in items for atom in atoms])
     # Before their atoms, as consolidations lock them. Candidates leave a shard as it is.
-    MemoryStream.objects.lock({atom.stream_id for atom in unsaid if not atom.is_candidate})
+    lock_rows(MemoryStream.objects.filter(pk__in={atom.stream_id for atom in unsaid if not atom.is_candidate}))
     added = insert_those_missing([atom.describe() for atom in unsaid], named_by="atom_id")
     if added:
         settle(added)

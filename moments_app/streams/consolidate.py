@@ -38,6 +38,7 @@ from moments_app.prompts import STREAM_CONSOLIDATION_URI
 from moments_app.streams.add_atoms import is_due
 from moments_app.streams.lines import ConsolidatedText, Line, Piece, consolidated, recorded
 from moments_app.streams.texts import CannotUndo, absorbed_in, current_lines, let_wait, undo
+from sessions_app.lock_rows import lock_rows
 
 MAX_OBSERVATIONS = 200  # in one call; what is more stays for the next
 MAX_AGAIN = 40  # of them that an earlier call had and no line carries: there may be room now, but seldom is
@@ -215,7 +216,8 @@ def _still_there(job: Job, input: ConsolidationInput) -> tuple[MemoryStream, Mem
         raise ClaimLost
     if stream.consolidated_content != input.stream.consolidated_content:
         raise Moved("The stream's text was edited while the engine was thinking.")
-    MemoryAtom.objects.lock({*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)})
+    told = {*input.atom_ids, *(pk for piece in input.lines for pk in piece.carries)}
+    lock_rows(MemoryAtom.objects.filter(pk__in=told))
     shown = MemoryAtom.objects.active().filter(stream=stream, pk__in=input.atom_ids)
     if shown.count() < len(input.atom_ids):
         raise Moved("Some of the observations are gone.")

@@ -15,6 +15,7 @@ from moments_app.streams.consolidate import Consolidate, Consolidated, Consolida
 from moments_app.streams.lines import ConsolidatedText
 from moments_app.streams.texts import CannotUndo, let_wait, undo
 from moments_app.streams.word_limit import cut_lines
+from sessions_app.lock_rows import lock_rows
 from sessions_app.models import UserProfile
 from tests.support import openai_server as behave
 from tests.support.api import Api
@@ -210,10 +211,10 @@ class TestAtOnce:
         commit = partial(Consolidate().commit, job, input, Consolidated(ConsolidatedText([]), "test"))
         with ThreadPoolExecutor(1) as pool:
             with transaction.atomic():
-                MemoryAtom.objects.lock([first])
+                lock_rows(MemoryAtom.objects.filter(pk=first))
                 done = pool.submit(on_its_own_connection, transaction.atomic(commit))
                 wait_until_somebody_waits()
-                MemoryAtom.objects.lock([last])
+                lock_rows(MemoryAtom.objects.filter(pk=last))
             done.result()
         assert len(waiting(stream)) == 6
 
@@ -230,7 +231,7 @@ class TestAtOnce:
         add = transaction.atomic(partial(add_atoms, stream, [same], requested_by="test"))
         with ThreadPoolExecutor(1) as pool:
             with transaction.atomic():
-                MemoryStream.objects.lock([stream.pk])
+                lock_rows(MemoryStream.objects.filter(pk=stream.pk))
                 added = pool.submit(on_its_own_connection, add)
                 wait_until_somebody_waits()
                 let_wait([absorbed])
