@@ -46,14 +46,15 @@ class BoundedStore(Generic[K, V]):
             chars: that it counts.
             most: characters that are kept, over all keys.
         """
-        now = time.monotonic()
-        oldest = now - settings.MEMORY_CONTEXT.sync_minutes * 60
         with self._lock:
             self._drop(key)
-            self._kept[key] = _Kept(value, chars, now)
+            self._kept[key] = _Kept(value, chars, time.monotonic())
             self._chars += chars
-            while self._kept and (self._chars > most or self._first.kept_at <= oldest):
+            while self._kept and (self._chars > most or self._is_old(self._first)):
                 self._drop(next(iter(self._kept)))
+
+    def _is_old(self, kept: _Kept[V]) -> bool:
+        return time.monotonic() - kept.kept_at >= settings.MEMORY_CONTEXT.sync_minutes * 60
 
     @property
     def _first(self) -> _Kept[V]:

@@ -38,7 +38,7 @@ class KeptTurns:
         found: list[tuple[LiveTurn, Item]] = []
         for turn in turns:
             there = known.get(turn.sequence)
-            found.append(there if there and (there[0] is turn or there[0] == turn) else (turn, make(turn)))
+            found.append(there if there and there[0] == turn else (turn, make(turn)))
         self._keep(address, {turn.sequence: (turn, item) for turn, item in found if turn.payload is None})
         return [item for _turn, item in found]
 

@@ -87,7 +87,6 @@ class FilledBudget:
     """The layers of a context as they fit into its budget.
 
     Args:
-        form: in which it will be written.
         layers: by name, in order.
         costs: tokens of each layer, with its wrapping and its days.
         overhead: tokens of the wrapping around all.
@@ -95,7 +94,6 @@ class FilledBudget:
         next: the best of what a larger budget would hold.
     """
 
-    form: Format
     layers: dict[str, list[PricedItem]]
     costs: dict[str, int]
     overhead: int
@@ -166,7 +164,6 @@ class _Budget:
         self._tokens = dict.fromkeys(layers, 0)  # of what is taken
         self._said, self._headings = SaidAlready(sent), DayHeadings(form)
         self._passed_over: set[tuple[str, int]] = set()
-        self._moments: list[Item] = []  # that are taken
         self.left = applied - form.overhead_tokens()
 
     def tokens_of(self, name: str) -> int:
@@ -280,7 +277,8 @@ class _Budget:
 
     def _is_in_moments(self, item: Item) -> bool:
         """Tell whether a line stands word for word in a checkpoint or moment that is taken, unless it is short."""
-        return any(len(item.told) > SHORT_LINE and item.told in moment.told for moment in self._moments)
+        moments = self._taken.get("moments", {}).values()
+        return any(len(item.told) > SHORT_LINE and item.told in moment.first.told for moment in moments)
 
     def _wrapped_tokens(self, name: str) -> int:
         return self.tokens_of(name) + (self._form.wrapping_tokens(name) if self._taken[name] else 0)
@@ -312,8 +310,6 @@ class _Budget:
         self._taken[group.layer][group.place] = group
         for one in group.items:
             self._said.add(one.item)
-        if group.layer == "moments":
-            self._moments.append(group.first)
         return True
 
     def filled(self) -> FilledBudget:
@@ -328,7 +324,7 @@ class _Budget:
         ]
         standing = [one for name in CEILINGS for one in left_out.get(name, ())]
         following = [*self._following, *standing][:NEXT]
-        return FilledBudget(self._form, layers, costs, self._form.overhead_tokens(), trimmed, following)
+        return FilledBudget(layers, costs, self._form.overhead_tokens(), trimmed, following)
 
     def _in_order(self, name: str) -> list[PricedItem]:
         """Return the items of a layer as they stand: what was recalled by time, all else as the layer has it."""
