@@ -6,6 +6,7 @@ later versions of a summary, of a stream's text and of the profile.
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from django.db.models import Min, Q, QuerySet
@@ -154,16 +155,21 @@ def moments_on(session: Session, sequences: Sequence[int]) -> list[Moment]:
     start = first.first_sequence
     if first.job_id:
         start = own.filter(job_id=first.job_id).aggregate(first=Min("first_sequence"))["first"]
-    earlier = [moment for moment in own if start <= moment.first_sequence < first.first_sequence]
-    if start < session.kept_from_sequence and not any(_tells_of(moment, session, sequences) for moment in earlier):
-        start = first.first_sequence  # the turns of those are gone, so they could not be made again
+    if start < session.kept_from_sequence:
+        earlier = [moment for moment in own if start <= moment.first_sequence < first.first_sequence]
+        if not _any_tells(earlier, session, sequences):
+            start = first.first_sequence  # the turns of those are gone, so they could not be made again
     return list(own.filter(first_sequence__gte=start).order_by("pk"))
 
 
-def _tells_of(moment: Moment, session: Session, sequences: Sequence[int]) -> bool:
+def _any_tells(moments: Sequence[Moment], session: Session, sequences: Sequence[int]) -> bool:
     """Tell whether a moment has words of some turns, beside which it was made, that its own turns don't have."""
-    said = Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True)
-    shared = stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & stems_of(said)
+    said = stems_of(Message.objects.said_at(session, sequence__in=sequences).values_list("content", flat=True))
+    return any(_tells(moment, session, sequences, said) for moment in moments)
+
+
+def _tells(moment: Moment, session: Session, sequences: Sequence[int], said: AbstractSet[str]) -> bool:
+    shared = stems_of([moment.name, moment.summary, moment.detail, *moment.topic_tags]) & said
     own = Message.objects.said_at(session, sequence__range=(moment.first_sequence, moment.last_sequence))
     if not own.exists():  # deleted by retention: then it is what nobody says in any turn that is there
         own = Message.objects.said_at(session, sequence__gte=0)
