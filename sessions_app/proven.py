@@ -26,25 +26,26 @@ class Proven:
             application: the primary key of a key's; None for the first one, and for a login.
         """
         with self._lock:
-            self._applications[_hash(secret)] = application
-            self._applications.move_to_end(_hash(secret))
+            self._applications[hash_of(secret)] = application
+            self._applications.move_to_end(hash_of(secret))
             if len(self._applications) > MOST:
                 self._applications.popitem(last=False)
 
     def drop(self, secret: str) -> None:
         """Note that a secret is wrong, or no longer right."""
         with self._lock:
-            self._applications.pop(_hash(secret), None)
+            self._applications.pop(hash_of(secret), None)
 
     def application_of(self, secret: str) -> int | None:
         """Return the primary key of a key's application; None for the first one, and where it isn't known."""
-        return self._applications.get(_hash(secret))
+        return self._applications.get(hash_of(secret))
 
     def __contains__(self, secret: str) -> bool:
-        return _hash(secret) in self._applications
+        return hash_of(secret) in self._applications
 
 
-def _hash(secret: str) -> bytes:
+def hash_of(secret: str) -> bytes:
+    """Return what is kept of a secret."""
     return hashlib.sha256(secret.encode(errors="replace")).digest()
 
 

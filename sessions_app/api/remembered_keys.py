@@ -5,7 +5,6 @@ Where the key was revoked since, that message ends before anything else in it is
 answered as one with a wrong key. So a key does nothing more from the moment it is revoked, whichever process is called.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from sessions_app.daily_limits import FRESH
 from sessions_app.database_roles import SNAPSHOT
 from sessions_app.models import ApiKey, DailyLimit
-from sessions_app.proven import PROVEN
+from sessions_app.proven import PROVEN, hash_of
 
 SECONDS = FRESH  # whether anybody has limits of their own is remembered with a key, and no longer than limits are
 MOST = 10_000  # keys
@@ -52,7 +51,7 @@ _unconfirmed: ContextVar[_Unconfirmed | None] = ContextVar("unconfirmed", defaul
 
 def key_with(text: str) -> ApiKey | None:
     """Return the valid key with this text, or None; one that is remembered is confirmed within `confirming`."""
-    place = hashlib.sha256(text.encode()).digest()
+    place = hash_of(text)
     known = _remembered.get(place)
     is_known = known is not None and time.monotonic() - known.since < SECONDS and known.key.is_valid()
     if known and is_known and _confirmed_first in connection.execute_wrappers:
